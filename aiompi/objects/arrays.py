@@ -92,7 +92,7 @@ def describe(dtype: np.dtype[Any]) -> Any:
     if dtype.isbuiltin == 1 and dtype.num in _PLAIN:
         return _PLAIN[dtype.num]
     if dtype.metadata is not None or dtype.num not in _BUILTIN:
-        raise InexpressibleError(np.ndarray, f"of dtype {dtype}, which has metadata or is not built into NumPy")
+        raise InexpressibleError(np.ndarray, f"of dtype {dtype}" + " with metadata" * (dtype.metadata is not None))
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return (describe(base), shape)

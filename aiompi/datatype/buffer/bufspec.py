@@ -12,8 +12,8 @@ As in mpi4py, a message buffer is an object with the buffer protocol, or a list 
     None                        no memory, no items
 
 `type` is a Datatype, committed, or a type code (see `aiompi.datatype.codes`); numpy's structured types become
-datatypes automatically. It may be DATATYPE_NULL if there are no items. A count is inferred from the length of the
-memory, in extents of the type.
+datatypes automatically. It may be DATATYPE_NULL if no items are sent or skipped. A count is inferred from the length
+of the memory, in extents of the type.
 
 Contiguous memory is used in its own order, also that of an array in Fortran order, as in mpi4py. Elements of any other
 array, such as a slice or a reversed or transposed array, are used in place, in C order of the indices. The caller never
@@ -246,7 +246,7 @@ def _parse(spec: list[Any] | tuple[Any, ...], name: str) -> tuple[object, int | 
         count = arguments.count(count, f"count in {name}")
     displ = 0 if displ is None else arguments.count(displ, f"displ in {name}")
     empty = count == 0 or (count is None and (memory is None or getattr(memory, "nbytes", None) == 0))
-    return memory, count, displ, resolve_type(datatype, name, empty)
+    return memory, count, displ, resolve_type(datatype, name, empty and not displ)
 
 
 def parts(spec: list[Any] | tuple[Any, ...], name: str, forms: str) -> tuple[object, Any, Any, Any]:

@@ -274,6 +274,7 @@ def test_the_type_of_no_items_may_be_null(resolve: Any, memory: Any, rest: tuple
         ([b"", "?!"], "unknown type code"),
         ([b"", DATATYPE_NULL], "type in sendbuf is MPI_DATATYPE_NULL"),
         ([b"a", 1, DATATYPE_NULL], "type in sendbuf is MPI_DATATYPE_NULL"),
+        ([b"a", 0, 1, DATATYPE_NULL], "type in sendbuf is MPI_DATATYPE_NULL"),
         ([None, 1, DATATYPE_NULL], "type in sendbuf is MPI_DATATYPE_NULL"),
         ([b"", 0, LB], "type in sendbuf is the marker MPI_LB"),
         (np.zeros(2, np.dtype("d").newbyteorder("S")), "native byte order"),
