@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -31,6 +32,7 @@ CODES: Final[dict[str, Datatype]] = {}
 DATATYPE_KEYVALS: Final = Keyvals("datatype")
 
 
+@dataclasses.dataclass(eq=False, slots=True, weakref_slot=True)
 class TypeState:
     """The state that all handles of one datatype share.
 
@@ -41,13 +43,10 @@ class TypeState:
         attributes: values that the program caches on the datatype (section 6.7.4 of MPI-3.1); None: none so far.
     """
 
-    __slots__ = ("__weakref__", "attributes", "committed", "map", "name")
-
-    def __init__(self, name: str = "", *, committed: bool = False) -> None:
-        self.map: TypeMap
-        self.name = name
-        self.committed = committed
-        self.attributes: Attributes | None = None
+    map: TypeMap = dataclasses.field(init=False)
+    name: str = ""
+    committed: bool = False
+    attributes: Attributes | None = None
 
 
 class TypeHandle(Opaque, attribute.Caching):

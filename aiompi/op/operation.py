@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias
 
@@ -19,6 +20,7 @@ Vector: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Kernel: TypeAlias = Callable[[Iterable[Vector], Vector, Datatype], None]
 
 
+@dataclasses.dataclass(eq=False, slots=True, weakref_slot=True)
 class Operation:
     """The operation to which handles refer.
 
@@ -31,25 +33,17 @@ class Operation:
         function: the user function; None for a predefined operation.
     """
 
-    __slots__ = ("__weakref__", "_identities", "combine", "commute", "function", "kernel", "name", "types")
+    name: str
+    combine: Callable[[Any, Any], Any]
+    kernel: Kernel
+    commute: bool
+    types: Mapping[str, Sequence[Datatype]] | None
+    function: Callable[..., Any] | None = None
+    _identities: set[object] | None = None
 
-    def __init__(
-        self,
-        name: str,
-        combine: Callable[[Any, Any], Any],
-        kernel: Kernel,
-        *,
-        commute: bool,
-        types: Mapping[str, Sequence[Datatype]] | None,
-        function: Callable[..., Any] | None = None,
-    ) -> None:
-        self.name = name
-        self.combine = combine
-        self.kernel = kernel
-        self.commute = commute
-        self.types = types
-        self._identities = None if types is None else {one.identity for group in types.values() for one in group}
-        self.function = function
+    def __post_init__(self) -> None:
+        if self.types is not None:
+            self._identities = {one.identity for group in self.types.values() for one in group}
 
     def takes(self, datatype: Datatype) -> bool:
         """Return True if the operation is defined for a datatype."""
