@@ -20,6 +20,9 @@ class NoDriver:
     def set_deadlock_check(self, deserted: Callable[[], bool] | None) -> None:
         """The engine tells that a rank is gone; here nobody waits for it."""
 
+    def admit(self) -> None:
+        """Any thread may make calls here."""
+
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"a collective used the driver: {name}")
 
