@@ -59,7 +59,8 @@ class Settings:
         bind: address, or name of one, that TCP listeners bind to. Empty means loopback, and in a job of several IMPI
             clients the address of this machine that the IMPI server sees.
         connect_timeout: seconds to wait for a connection, and for a peer that has connected to prove the key. A rank
-            that accepts a connection may take longer to answer, because it computes.
+            that accepts a connection may take longer to answer, because it computes; a launched rank waits for its
+            launcher as long as that lives.
         coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
         impi_native: True if IMPI clients that are all aiompi connect their ranks with each other. Otherwise everything
             between them is IMPI traffic between their hosts.

@@ -17,6 +17,9 @@ from aiompi.transport.resolve import Address, Resolving, resolve
 from aiompi.wire import control
 from aiompi.wire.hello import RANK_AGENT, RANK_ANY, ROLE_CONTROL, Connector, parse_key
 
+# Seconds that a rank tries to connect to a launcher that is busy. If the launcher dies, its watchdog ends the rank.
+_LAUNCHED = 7 * 86400.0
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contact:
@@ -85,7 +88,7 @@ class Agent:
         self.connected: Request[None] = Request(engine)
         self.closed: Request[None] = Request(engine)
         self._contact = contact
-        self._until = self._driver.now() + engine.settings.connect_timeout
+        self._until = self._driver.now() + (_LAUNCHED if contact.launched else engine.settings.connect_timeout)
         self._addresses: deque[Address] = deque()
         self._causes: dict[str, None] = {}
         self._starting: Dialling | Resolving | None = None
@@ -117,7 +120,9 @@ class Agent:
         contact = self._contact
         handshake = Connector(contact.key, role=ROLE_CONTROL, rank=contact.rank, target=RANK_AGENT)
         sock = socket.socket(family, socket.SOCK_STREAM)
-        self._starting = Dialling(self._driver, sock, target, handshake, timeout, self._dialled)
+        self._starting = Dialling(
+            self._driver, sock, target, handshake, timeout, self._dialled, patient=contact.launched
+        )
 
     def _dialled(self, dialling: Dialling, cause: str | None) -> None:
         self._starting = None

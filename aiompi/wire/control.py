@@ -166,13 +166,14 @@ MESSAGES: Final[dict[int, tuple[type[Any], tuple[type, ...]]]] = {
     10: (ReportRequest, (int,)),
     11: (Report, (int, dict)),
 }
+_SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold bytes that are not UTF-8
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}
 
 
 def encode(message: Message) -> bytes:
     """Return a message as bytes."""
     fields = (getattr(message, field.name) for field in dataclasses.fields(message))
-    body: bytes = msgpack.packb([_CODES[type(message)], *fields])
+    body: bytes = msgpack.packb([_CODES[type(message)], *fields], unicode_errors=_SURROGATES)
     return _LENGTH.pack(len(body)) + body
 
 
@@ -210,7 +211,7 @@ class Decoder:
 
 def _decode(body: bytes) -> Message:
     try:
-        code, *fields = msgpack.unpackb(body)
+        code, *fields = msgpack.unpackb(body, unicode_errors=_SURROGATES)
         if type(code) is not int:
             raise TypeError(f"code {code!r}")
         message, types = MESSAGES[code]

@@ -1,12 +1,13 @@
 """Runs a job, from its specification to its exit code.
 
-The launcher forks the watchdog, starts the ranks, and imports asyncio only then, so that the ranks need not wait for
-it. With an IMPI server elsewhere the ranks start once all clients of the job have joined.
+The launcher forks the watchdog, imports what it needs to accept connections, and starts the ranks, which wait for it
+as long as it lives. With an IMPI server elsewhere the ranks start once all clients of the job have joined.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -83,9 +84,11 @@ class _Launch:
         self._listener = listen_unix(directory.join(_CONTROL))
 
     def run(self) -> int:
-        started = None if self._spec.server else self._start()
         import asyncio
 
+        import aiompi_launcher.supervisor  # noqa: F401 - before hundreds of ranks compete for the cores
+
+        started = None if self._spec.server else self._start()
         return asyncio.run(self._supervise(started))
 
     def _start(self, first: int = 0, size: int = 0) -> _Started:
@@ -103,7 +106,7 @@ class _Launch:
         if await supervisor.meet(self._rendezvous(supervisor)):
             if started is None:
                 supervisor.adopt(*self._start(job.world.first, job.world.size))
-            return await _host(supervisor, self._key, self._listener, self._settings)
+            return await _host(supervisor, self._key, self._listener, math.inf, job.world.size)
         return await supervisor.finish()
 
     def _rendezvous(self, supervisor: Supervisor) -> Rendezvous:
@@ -169,7 +172,7 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
     job = Job(spec.size, directory="", spawned=False)
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
     if await supervisor.meet(ServerInMemory(spec.size)):
-        return await _host(supervisor, key, listener, settings)
+        return await _host(supervisor, key, listener, settings.connect_timeout)
     return await supervisor.finish()
 
 
@@ -191,10 +194,11 @@ def _contact(directory: RunDirectory) -> str:
     return f"unix:{directory.join(_CONTROL)}"
 
 
-async def _host(supervisor: Supervisor, key: bytes, listener: socket.socket, settings: Settings) -> int:
-    from aiompi_launcher.control import ControlServer
+async def _host(supervisor: Supervisor, key: bytes, listener: socket.socket, timeout: float, size: int = 0) -> int:
+    from aiompi_launcher.control import MAX_STRANGERS, ControlServer
 
-    server = ControlServer(supervisor, key, listener, hello_timeout=settings.connect_timeout)
+    strangers = MAX_STRANGERS + size  # all launched ranks may be in the middle of the hello at once
+    server = ControlServer(supervisor, key, listener, hello_timeout=timeout, max_strangers=strangers)
     try:
         return await supervisor.finish()
     finally:

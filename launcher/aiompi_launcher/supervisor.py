@@ -59,6 +59,7 @@ class Supervisor:
         self._output_code = 0  # exit code if the output could not be written
         self._short = False  # True once the lack of descriptors has been reported
         self.outputs = Outputs(name, tag=tag_output, on_broken=self._on_broken_output)
+        self._loop.set_exception_handler(self._on_exception)
         self._watch_signals()
         if timeout is not None:
             self._loop.call_later(timeout, self._on_timeout, timeout)
@@ -233,6 +234,11 @@ class Supervisor:
         self._hurry(EXIT_SIGNAL + signum)
         if not self._exit_code.done():
             self._inform(self._job.signalled, signum)
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End the job because a callback or a task has raised: without it ranks would wait forever."""
+        loop.default_exception_handler(context)
+        self.fail(f"internal error of the launcher: {context.get('exception') or context['message']!r}")
 
     def _on_timeout(self, seconds: float) -> None:
         if self._exit_code.done():

@@ -39,7 +39,7 @@ class Watchdog:
                 os.close(self._pipe)
                 _detach()
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-                _watch(read_end, directory, marker.encode())
+                _watch(read_end, directory, os.fsencode(marker))
             finally:
                 os._exit(0)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -5,6 +5,7 @@ That nothing is left of the directory is checked after every test by the fixture
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,6 +14,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from aiompi_launcher.job import Job
+from aiompi_launcher.rendezvous import ServerInMemory
+from aiompi_launcher.supervisor import Supervisor
 
 UP = ["join", "card", "cards"]
 
@@ -227,3 +232,30 @@ def test_a_launcher_killed_with_its_process_group(launch, home: Path, is_gone, w
     pids = [int(running.line()) for _ in range(2)]
     os.killpg(running.process.pid, signal.SIGKILL)
     wait_until(lambda: all(map(is_gone, pids)), "all processes of the job have ended")
+
+
+def test_a_temporary_directory_whose_name_is_not_utf8(launch, rank, home: Path):
+    odd = os.path.join(os.fsencode(home), b"\xff")
+    os.mkdir(odd)
+    result = launch(
+        "-n", "2", "--timeout", "20", rank, *UP, "finalize", "finalized", env={"XDG_RUNTIME_DIR": os.fsdecode(odd)}
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    os.rmdir(odd)
+
+
+def test_an_exception_in_a_callback_of_the_supervisor_ends_the_job():
+    async def main() -> int:
+        supervisor = Supervisor(Job(1, directory="", spawned=True), "test")
+        asyncio.get_running_loop().call_soon(lambda: 1 // 0)
+        assert await supervisor.meet(ServerInMemory(1))
+        return await asyncio.wait_for(supervisor.finish(), 10)
+
+    assert asyncio.run(main()) == 1
+
+
+def test_a_launched_rank_waits_for_a_launcher_that_is_slow(launch):
+    program = "from aiompi import MPI; print(MPI.COMM_WORLD.size)"
+    script = f'kill -STOP $PPID; (sleep 3; kill -CONT $PPID) & exec {sys.executable} -c "{program}"'
+    result = launch("-n", "1", "sh", "-c", script, env={"AIOMPI_CONNECT_TIMEOUT": "0.2"})
+    assert (result.returncode, result.stdout, result.stderr) == (0, "1\n", "")
