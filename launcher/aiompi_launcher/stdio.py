@@ -51,10 +51,10 @@ class Sink:
         self.last_writers: collections.deque[object] = collections.deque(maxlen=TAIL_LINES)
 
     def write(self, owner: object, data: bytes) -> None:
-        """Write lines of an owner; the owner can complete an incomplete last line later."""
+        """Write bytes of an owner as they are; only a message of the launcher begins a new line if it has to."""
         if self._broken or not data:
             return
-        if self._unfinished not in (None, owner):
+        if self._unfinished not in (None, owner) and not isinstance(owner, Source):
             self._pending += b"\n"
         self._pending += data
         self._unfinished = None if data.endswith(b"\n") else owner

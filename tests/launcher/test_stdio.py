@@ -120,7 +120,7 @@ async def test_a_prompt_is_passed_on(out: Pipe, ranks: list[Pipe], monkeypatch: 
 
 
 @pytest.mark.asyncio
-async def test_a_line_of_another_does_not_continue_a_prompt(
+async def test_no_byte_is_added_between_incomplete_lines_of_ranks_but_before_messages_of_the_launcher(
     out: Pipe, ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(stdio, "IDLE", 0.001)
@@ -130,9 +130,11 @@ async def test_a_line_of_another_does_not_continue_a_prompt(
     ranks[0].put(b"name? ")
     await out.expect(b"name? ")
     ranks[1].put(b"hello\n")
-    await out.expect(b"\nhello\n")
-    ranks[0].put(b"thanks\n")
-    await out.expect(b"thanks\n")
+    await out.expect(b"hello\n")
+    ranks[0].put(b"more? ")
+    await out.expect(b"more? ")
+    sink.write(None, b"launcher: message\n")
+    await out.expect(b"\nlauncher: message\n")
 
 
 @pytest.mark.asyncio
