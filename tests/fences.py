@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 
 class Fence:
-    """Replaces the lock: when it is taken, the other side takes a step."""
+    """Replaces the lock: when it is acquired, the other side takes a step."""
 
     def __init__(self, step: Callable[[], object]) -> None:
         self._step = step
         self.seen: list[object] = []
 
-    def __enter__(self) -> None:
+    def acquire(self, blocking: bool) -> None:
         self.seen.append(self._step())
 
-    def __exit__(self, *_: object) -> None:
+    def release(self) -> None:
         """Do nothing: nothing is locked."""

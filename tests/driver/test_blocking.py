@@ -223,12 +223,12 @@ def test_callbacks_run_in_order_and_in_a_later_turn(driver: BlockingDriver) -> N
 
 def test_timers_run_in_order_of_time(driver: BlockingDriver) -> None:
     calls: list[str] = []
+    start = time.monotonic()
     driver.call_later(0.003, lambda: calls.append("late"))
     driver.call_later(0.001, lambda: calls.append("early"))
     driver.call_later(0.0, lambda: calls.append("now"))
     driver.call_later(0.0, lambda: calls.append("then"))
     driver.call_later(60.0, lambda: calls.append("never"))
-    start = time.monotonic()
     driver.wait_until(lambda: len(calls) == 4, ())
     assert time.monotonic() - start >= 0.003
     assert calls == ["now", "then", "early", "late"]

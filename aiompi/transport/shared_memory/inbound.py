@@ -302,8 +302,8 @@ class Inbound(Ring):
         self._wait += 1
         words = self.words
         words[WATCHING] = self._wait
-        with self._lock:
-            pass
+        self._lock.acquire(False)
+        self._lock.release()
         if words[HEAD] == self._tail and (self._stream is None or not self._stream.pending):
             return True
         words[WATCHING] = 0  # so that the writer does not ring

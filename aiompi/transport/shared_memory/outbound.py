@@ -109,8 +109,8 @@ class Outbound(Ring):
 
     def _wake(self) -> int:
         """Wake the reader if it sleeps; return RUNG if it did, otherwise AWAKE."""
-        with self._lock:
-            pass
+        self._lock.acquire(False)
+        self._lock.release()
         wait = self.words[WATCHING]
         if not wait or wait == self.answered:
             if self.sleepy:

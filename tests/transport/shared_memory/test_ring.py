@@ -642,6 +642,7 @@ def test_signal_handler_leaves_no_fence_behind() -> None:
                 for _ in count():
                     pass
             interrupted = number + 1
+            pair.outbound.fence()
             assert not pair.outbound._lock.locked()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
