@@ -40,6 +40,27 @@ def test_what_a_rank_finds_in_its_environment(launch, home: Path):
     assert (first["AIOMPI_SIZE"], second["AIOMPI_RANK"]) == ("2", "1")
 
 
+@pytest.mark.parametrize("program", [("sh", "-c", "env"), ("-m", "list_environment")])
+def test_a_rank_is_described_as_by_mpich_and_by_no_other_launcher(launch, program, tmp_path: Path, monkeypatch):
+    """Executed and forked ranks, of several programs, also when another launcher has started this one."""
+    (tmp_path / "list_environment.py").write_text("import os\nfor item in os.environ.items(): print(*item, sep='=')\n")
+    others = (
+        "PMI_FD PMI_PORT PMI_ID PMIX_RANK PMIX_SERVER_URI41 OMPI_COMM_WORLD_RANK MV2_COMM_WORLD_RANK HYDI_CONTROL_FD"
+    )
+    for name in ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", *others.split()):
+        monkeypatch.setenv(name, "7")
+    section = ("--wdir", str(tmp_path), *program)
+    result = launch("--output-dir", str(tmp_path / "out"), "-n", "2", *section, ":", "-n", "1", *section)
+    assert result.returncode == 0, result.stderr
+    for rank in range(3):
+        lines = (tmp_path / "out" / f"rank.{rank}.out").read_text().splitlines()
+        found = dict(
+            line.split("=", 1) for line in lines if line.startswith(("PMI", "MPI_LOCAL", "OMPI", "MV2", "HYDI"))
+        )
+        local = {"MPI_LOCALRANKID": str(rank), "MPI_LOCALNRANKS": "3"}
+        assert found == {"PMI_RANK": str(rank), "PMI_SIZE": "3", **local}
+
+
 def test_every_job_has_a_key_of_its_own(launch):
     first, second = (launch("-n", "1", "printenv", "AIOMPI_KEY") for _ in range(2))
     assert first.stdout != second.stdout

@@ -21,6 +21,11 @@ from aiompi_launcher.spawn.local import Process, execute
 EXIT_CANNOT_EXECUTE: Final = 126
 EXIT_NOT_FOUND: Final = 127
 
+#: variables by which other launchers describe their jobs; a rank of this one does not inherit them
+_OTHER_LAUNCHERS: Final = (
+    "PMI_", "PMIX_NAMESPACE", "PMIX_RANK", "PMIX_SERVER_", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "MPI_LOCAL", "HYDI_"
+)  # fmt: skip
+
 #: starts a rank with its standard descriptors and its additional environment variables
 Starter: TypeAlias = Callable[[Sequence[int], Mapping[str, str]], Process]
 
@@ -77,7 +82,9 @@ def start_ranks(
         The running ranks, and the error of the next one, if any.
     """
     started: list[RankProcess] = []
-    common = {**variables, control.ENV_SIZE: str(size or spec.size)}
+    size = size or spec.size
+    # Many packages recognise an MPI job by MPICH's variables. Without PMI_FD, MPI libraries ignore them.
+    common = {**variables, control.ENV_SIZE: str(size), "PMI_SIZE": str(size), "MPI_LOCALNRANKS": str(spec.size)}
     with contextlib.ExitStack() as stack:
         if any(map(_forks, spec.programs)):
             stack.enter_context(adopting())
@@ -86,7 +93,7 @@ def start_ranks(
             try:
                 start = _starter(program, _environ(program, common), stack)
                 for _ in range(program.count):
-                    started.append(_start(spec, rank, start, stdin=rank - first == spec.stdin_rank))
+                    started.append(_start(spec, rank, rank - first, start))
                     on_start(started[-1].process.pid)
                     rank += 1
             except OSError as error:
@@ -95,7 +102,8 @@ def start_ranks(
 
 
 def _environ(program: Program, common: Mapping[str, str]) -> dict[str, str]:
-    environ = {**os.environ, **program.environ, **common}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OTHER_LAUNCHERS)}
+    environ = {**inherited, **program.environ, **common}
     if program.mpi4py:
         from aiompi.compat import pass_on
 
@@ -135,14 +143,15 @@ def _explain(rank: int, error: OSError) -> StartError:
     return StartError(f"rank {rank} cannot be started: {cause}", code)
 
 
-def _start(spec: RunSpec, rank: int, start: Starter, *, stdin: bool) -> RankProcess:
+def _start(spec: RunSpec, rank: int, local: int, start: Starter) -> RankProcess:
     ours: list[int] = []
     theirs: list[int] = []
     try:
-        descriptor, terminal_input = _stdin(stdin, ours, theirs)
+        descriptor, terminal_input = _stdin(local == spec.stdin_rank, ours, theirs)
         stdout, from_stdout = _output(spec, rank, "out", ours, theirs)
         stderr, from_stderr = _output(spec, rank, "err", ours, theirs)
-        process = start((descriptor, stdout, stderr), {control.ENV_RANK: str(rank)})
+        variables = {control.ENV_RANK: str(rank), "PMI_RANK": str(rank), "MPI_LOCALRANKID": str(local)}
+        process = start((descriptor, stdout, stderr), variables)
     except BaseException:
         _close(ours)
         raise
