@@ -13,9 +13,11 @@ from typing import Any, Final
 from aiompi.errors import Exception as MPIError
 from aiompi_launcher.jobspec import (
     EXIT_FAILURE,
+    EXIT_NOT_FOUND,
     EXIT_SIGNAL,
     LOOPBACK,
     MODULE,
+    CommandSpec,
     Endpoint,
     Program,
     RunSpec,
@@ -25,6 +27,7 @@ from aiompi_launcher.jobspec import (
 )
 
 _MAX_PORT: Final = 65535
+_SHIMS: Final = os.path.join(os.path.dirname(__file__), "shims")
 #: destination -> option, for options about ranks that the launcher starts
 _OF_RANKS: Final = {
     "n": "-n",
@@ -46,6 +49,7 @@ examples:
   aiompi-launch -n 4 app.py --steps 100
   aiompi-launch -n 4 -m package.module
   aiompi-launch -n 1 master.py : -n 3 --env OMP_NUM_THREADS=1 worker.py
+  aiompi-launch --mpi4py --as-mpiexec pytest          tests that run mpiexec
   aiompi-launch --serve 3                 nothing is started; ranks join with aiompi.join("host:port")
   aiompi-launch --server 1                in one terminal: an IMPI server, prints host:port
   aiompi-launch --client 0 HOST:PORT -n 4 app.py      in another
@@ -85,9 +89,26 @@ def _run(spec: Spec, name: str) -> int:
         from aiompi_launcher.impi import server
 
         return server.run(spec, name)
+    if isinstance(spec, CommandSpec):
+        return _replace_process(spec, name)
     from aiompi_launcher import launch
 
     return launch.run(spec, name) if isinstance(spec, RunSpec) else launch.serve(spec, name)
+
+
+def _replace_process(spec: CommandSpec, name: str) -> int:
+    """Become the command, which finds `mpiexec` on PATH (see `aiompi_launcher.mpiexec`)."""
+    os.environ["AIOMPI_MPIEXEC_PYTHON"] = sys.executable  # what the shims run
+    os.environ["PATH"] = os.pathsep.join([_SHIMS, os.environ.get("PATH", os.defpath)])
+    if spec.mpi4py:
+        from aiompi.compat import pass_on
+
+        pass_on(os.environ)
+    try:
+        os.execvp(spec.argv[0], spec.argv)
+    except OSError as error:
+        print(f"{name}: --as-mpiexec: {spec.argv[0]}: {error.strerror}", file=sys.stderr)
+    return EXIT_NOT_FOUND
 
 
 def _open_standard_descriptors() -> None:
@@ -110,6 +131,8 @@ def parse(argv: Sequence[str], name: str) -> Spec:
         SystemExit: it is wrong (status 2 after a message on stderr), or it asks for help.
     """
     parser = _parser(name)
+    if [*argv[:1]] == ["--as-mpiexec"] or [*argv[:2]] == ["--mpi4py", "--as-mpiexec"]:
+        return _command(parser, argv)
     first, *others = _sections(argv)
     options = parser.parse_args(first)
     _check(parser, options, others)
@@ -127,6 +150,14 @@ def parse(argv: Sequence[str], name: str) -> Spec:
     section_parser = _section_parser(name)
     programs += [_program(parser, section_parser.parse_args(section)) for section in others]
     return _run_spec(parser, options, programs)
+
+
+def _command(parser: argparse.ArgumentParser, argv: Sequence[str]) -> CommandSpec:
+    *mpi4py, option = argv[: argv.index("--as-mpiexec") + 1]
+    command = argv[len(mpi4py) + 1 :]
+    if not command:
+        parser.error(f"{option} needs the command that is to find mpiexec")
+    return CommandSpec(argv=tuple(command), mpi4py=bool(mpi4py))
 
 
 def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -> ServerSpec:
@@ -176,6 +207,8 @@ def _sections(argv: Sequence[str]) -> list[list[str]]:
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others: list[list[str]]) -> None:
+    if options.as_mpiexec:
+        parser.error("--as-mpiexec comes first, or after --mpi4py")
     modes = [name for name in ("serve", "server", "client") if getattr(options, name) is not None]
     if len(modes) > 1:
         parser.error(f"--{modes[0]} and --{modes[1]} exclude each other")
@@ -239,6 +272,10 @@ def _parser(name: str) -> argparse.ArgumentParser:
 
 def _add_roles(parser: argparse.ArgumentParser) -> None:
     roles = parser.add_argument_group("other ways to make a job")
+    roles.add_argument(
+        "--as-mpiexec", action="store_true",
+        help="as first option, with a COMMAND: run it with an mpiexec and an mpirun on PATH that take MPICH's options",
+    )  # fmt: skip
     roles.add_argument("--serve", type=_count, metavar="N", help="let N ranks join that others start")
     roles.add_argument("--server", "-server", type=_count, metavar="N", help="be the IMPI server of N clients")
     roles.add_argument(

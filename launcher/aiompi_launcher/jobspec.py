@@ -14,6 +14,7 @@ MODULE: Final = (sys.executable, "-m")
 #: exit statuses of the launcher: a failure without its own status, --timeout (as timeout(1)), and the offset of signals
 EXIT_FAILURE: Final = 1
 EXIT_TIMEOUT: Final = 124
+EXIT_NOT_FOUND: Final = 127
 EXIT_SIGNAL: Final = 128
 
 
@@ -87,6 +88,19 @@ class RunSpec:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CommandSpec:
+    """A command that is no rank, and finds an `mpiexec` on PATH.
+
+    Attributes:
+        argv: the command and its arguments.
+        mpi4py: True if aiompi takes the place of mpi4py in it and in what it starts.
+    """
+
+    argv: tuple[str, ...]
+    mpi4py: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ServeSpec:
     """A job whose ranks are started elsewhere and join over TCP.
 
@@ -124,4 +138,4 @@ class ServerSpec:
     verbose: bool = False
 
 
-Spec: TypeAlias = RunSpec | ServeSpec | ServerSpec
+Spec: TypeAlias = CommandSpec | RunSpec | ServeSpec | ServerSpec

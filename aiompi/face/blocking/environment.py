@@ -68,8 +68,12 @@ def Is_thread_main() -> bool:
 
 
 def Get_library_version() -> str:
-    """Name and version of the library, and of the Python that it runs in (MPI_Get_library_version, MPI-3)."""
-    return f"aiompi {_version()}, {platform.python_implementation()} {platform.python_version()}"
+    """Name and version of the library, and of the Python that it runs in (MPI_Get_library_version, MPI-3).
+
+    Packages look for the name of an MPI library that they know, to choose the options of `mpiexec`.
+    """
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"aiompi {_version()} on {python}, with an mpiexec that takes the options of MPICH"
 
 
 def Get_hw_resource_info() -> Info:

@@ -14,12 +14,11 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from aiompi.wire import control
-from aiompi_launcher.jobspec import MODULE, Program, RunSpec
+from aiompi_launcher.jobspec import EXIT_NOT_FOUND, MODULE, Program, RunSpec
 from aiompi_launcher.spawn.forked import ForkServer, adopting
 from aiompi_launcher.spawn.local import Process, execute
 
 EXIT_CANNOT_EXECUTE: Final = 126
-EXIT_NOT_FOUND: Final = 127
 
 #: variables by which other launchers describe their jobs; a rank of this one does not inherit them
 _OTHER_LAUNCHERS: Final = (

@@ -1,0 +1,125 @@
+"""`aiompi-launch --as-mpiexec COMMAND`: a program and its tests find an `mpiexec` with MPICH's options on PATH.
+
+The folder `shims`, which comes first on the PATH of COMMAND, holds `mpiexec` and `mpirun`. They run this module, which
+translates their options and calls `aiompi-launch`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from aiompi_launcher import cli
+
+_EXIT_USAGE: Final = 2
+
+USAGE: Final = """\
+usage: mpiexec [options] [-n N] PROGRAM [ARGUMENT ...] [: [-n N] PROGRAM [ARGUMENT ...]] ...
+
+The mpiexec of aiompi, with the options of MPICH (HYDRA):
+  -n N, -np N                   number of ranks
+  -env NAME VALUE               set a variable in this section
+  -genv NAME VALUE              set a variable in all sections
+  -envall, -genvall             pass on the environment, as is always done
+  -host NAMES, -hosts NAMES     names of this machine, with commas; others are refused
+  -wdir DIR                     working directory
+  -l, -prepend-rank             prefix lines with the rank
+  -V, -version, -h, -help
+"""
+
+
+class UsageError(Exception):
+    """A command line that cannot be translated."""
+
+
+def translate(argv: Sequence[str]) -> list[str]:
+    """Translate the arguments of MPICH's mpiexec into those of aiompi-launch.
+
+    Raises:
+        UsageError: an option is unknown or lacks its value, or a host is another machine.
+    """
+    parser = _Parser(argv)
+    sections = []
+    while (section := parser.section()) is not None:
+        sections.append(section)
+    command = parser.job
+    for number, section in enumerate(sections or [[]]):
+        command += [*([":"] if number else []), *parser.everywhere, *section]
+    return command
+
+
+class _Parser:
+    """What is left of a command line, and the options so far of the whole job and of all sections."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._words = iter(argv)
+        self.job: list[str] = []
+        self.everywhere: list[str] = []
+
+    def section(self) -> list[str] | None:
+        """Translate the next section; return None behind the last one."""
+        section: list[str] | None = None
+        for word in self._words:
+            section = section or []
+            if not word.startswith("-"):
+                return [*section, "--", word, *itertools.takewhile(lambda word: word != ":", self._words)]
+            section += self._option(word, word.removeprefix("-").removeprefix("-"))
+        return section
+
+    def _option(self, word: str, name: str) -> list[str]:
+        match name:
+            case "n" | "np":
+                return ["-n", self._value(word)]
+            case "wdir":
+                return ["--wdir", self._value(word)]
+            case "env":
+                return ["--env", f"{self._value(word)}={self._value(word)}"]
+            case "genv":
+                self.everywhere += ["--env", f"{self._value(word)}={self._value(word)}"]
+            case "l" | "prepend-rank":
+                self.job = ["--tag-output"]
+            case "host" | "hosts":
+                _check_hosts(word, self._value(word))
+            case "envall" | "genvall":
+                pass
+            case _:
+                raise UsageError(f"unrecognized argument {name}")  # libEnsemble recognises MPICH by these words
+        return []
+
+    def _value(self, option: str) -> str:
+        value = next(self._words, None)
+        if value is None:
+            raise UsageError(f"{option} needs a value")
+        return value
+
+
+def _check_hosts(option: str, names: str) -> None:
+    here = {"localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn()}
+    for name in names.split(","):
+        if name not in here and name.rpartition(":")[0] not in here:
+            raise UsageError(f"{option} {names}: {name} is not this machine; aiompi starts ranks on this one only")
+
+
+def main() -> int:
+    """Entry point of the shims; return the exit code."""
+    argv = sys.argv[1:]
+    if argv and argv[0].lstrip("-") in ("h", "help"):
+        print(USAGE, end="")
+        return 0
+    if argv and argv[0].lstrip("-") in ("V", "version"):
+        from importlib import metadata
+
+        print(f"aiompi {metadata.version('aiompi')}: mpiexec with the options of MPICH (HYDRA)")
+        return 0
+    try:
+        return cli.main(translate(argv))
+    except UsageError as error:
+        print(f"mpiexec: {error}; `mpiexec -help` lists what aiompi knows", file=sys.stderr)
+        return _EXIT_USAGE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
