@@ -162,7 +162,7 @@ class TaskPool:
         for name, value in (("chunksize", chunksize), ("buffersize", buffersize)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be positive, not {value}")
-        most = buffersize or 2 * max(1, min(self._queue.limit, len(self._workers)))
+        most = buffersize or 2 * max(1, min(self._queue.size, len(self._workers)))
         futures: list[asyncio.Future[Any]] = []
         try:
             while True:

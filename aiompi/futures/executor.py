@@ -58,7 +58,7 @@ class MPIPoolExecutor(Executor):
             raise ValueError(f"max_workers must be positive, not {max_workers}")
         if initializer is not None and not callable(initializer):
             raise TypeError(f"the initializer {initializer!r} cannot be called")
-        self._max_workers = max_workers
+        self._limit = max_workers
         setup = {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT}
         self._setup = Setup(initializer=initializer, initargs=tuple(initargs), **setup)
         self._futures: set[Future[Any]] = set()
@@ -73,7 +73,17 @@ class MPIPoolExecutor(Executor):
         if self._closed:
             return 0
         queue = self._boot()
-        return 0 if queue.broken is not None else queue.limit
+        return 0 if queue.broken is not None else queue.size
+
+    # What packages read in executors of mpi4py and of `concurrent.futures`.
+    @property
+    def _max_workers(self) -> int:
+        return self.num_workers
+
+    @property
+    def _pool(self) -> Queue | None:
+        """Its `size` is the number of workers; None before the first task or `bootup`, and after `shutdown`."""
+        return None if self._closed else self._queue
 
     def bootup(self, wait: bool = True) -> MPIPoolExecutor:
         """Initialize the workers now instead of at their first task. If that fails, the tasks report it.
@@ -86,7 +96,7 @@ class MPIPoolExecutor(Executor):
         """
         queue = self._boot()
         with contextlib.suppress(BrokenExecutor):
-            futures = [self.submit(_nothing) for _ in range(queue.limit)]
+            futures = [self.submit(_nothing) for _ in range(queue.size)]
             if wait:
                 concurrent.futures.wait(futures)
         return self
@@ -122,7 +132,7 @@ class MPIPoolExecutor(Executor):
                         "or use MPICommExecutor; processes are not spawned at run time"
                     )
                 size = self._workers.size
-                self._queue = Queue(min(self._max_workers or size, size), self._setup.calls())
+                self._queue = Queue(min(self._limit or size, size), self._setup.calls())
                 self._workers.serve(self._queue)
             return self._queue
 

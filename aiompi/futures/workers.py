@@ -30,7 +30,7 @@ class Queue:
     """The tasks of one executor.
 
     Args:
-        limit: most tasks in progress at once.
+        size: number of workers, and so of tasks in progress at once.
         setup: calls that each worker makes before its first task of this executor.
 
     Attributes:
@@ -41,8 +41,8 @@ class Queue:
         initialized: ranks that have made the calls of the setup.
     """
 
-    def __init__(self, limit: int, setup: Sequence[Call] = ()) -> None:
-        self.limit = limit
+    def __init__(self, size: int, setup: Sequence[Call] = ()) -> None:
+        self.size = size
         self.setup = setup
         self.pending: deque[Task] = deque()
         self.active = 0
@@ -56,7 +56,7 @@ class Queue:
 
     def take(self) -> Task | None:
         """Return a task for a worker; None if there is none, or as many as allowed are in progress."""
-        while self.pending and self.active < self.limit:
+        while self.pending and self.active < self.size:
             task = self.pending.popleft()
             if task.promise.start():
                 self.active += 1
@@ -103,7 +103,7 @@ class Workers:
         self._offer(queue)
 
     def _offer(self, queue: Queue) -> None:
-        if self._idle and queue.pending and queue.active < queue.limit:
+        if self._idle and queue.pending and queue.active < queue.size:
             self._idle.popleft().complete()
 
     def dismiss(self) -> Request[Any]:

@@ -49,7 +49,9 @@ def test_pool(site: Site, size: int) -> None:
 seen = []
 if __name__ == "__main__":
     with MPIPoolExecutor() as executor:
+        assert executor._pool is None
         assert executor.bootup() is executor
+        assert executor._pool.size == executor._max_workers == executor.num_workers  # packages read them
         assert executor.num_workers == max(1, MPI.COMM_WORLD.size - 1)
         assert executor.submit(square, 3).result() == 9
         assert list(executor.map(square, range(100), chunksize=7)) == [n * n for n in range(100)]
@@ -70,8 +72,9 @@ if __name__ == "__main__":
         raises(ValueError, "positive", executor.map, square, [1], chunksize=0)
     raises(RuntimeError, "shut down", executor.submit, square, 1)
     raises(RuntimeError, "shut down", executor.bootup)
-    assert executor.num_workers == 0
+    assert (executor.num_workers, executor._max_workers, executor._pool) == (0, 0, None)
     executor.shutdown()
+    assert MPIPoolExecutor(1)._max_workers == 1
     assert set(MPIPoolExecutor(1).map(square, [5] * 10)) == {25}, "tasks of a second executor, never shut down"
     print("ok", sys.argv[1:])
 """
