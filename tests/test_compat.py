@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import Site
+from jobs import LAUNCHER, Site
 
 PROGRAM = """
 import pickle, subprocess, sys
@@ -50,6 +50,71 @@ def test_nothing_to_run(site: Site, tmp_path: Path) -> None:
         result = site.start(sys.executable, "-m", "aiompi.compat", *arguments).finish()
         assert (result.code, result.out) == (1, "")
         assert result.err.startswith("usage: python -m aiompi.compat")
+
+
+@pytest.mark.parametrize("module", ["mpi4py", "mpi4py.run"])
+@pytest.mark.parametrize(
+    ("words", "out"),
+    [
+        ("--version", "mpi4py 4.1"),
+        ("-prefix", "mpi4py"),
+        ("--mpi-library", "aiompi"),
+        ("--mpi-std-version", "MPI 3.1"),
+        ("--mpi-lib-version", "aiompi "),
+        ("--help", "usage: python"),
+        ("-rc threads=False,errors=abort -c program", "False abort"),
+        ("--rc=thread_level=serialized -c program", "True exception"),
+        ("- x", "stdin ['-', 'x']"),
+    ],
+)
+def test_command_line_of_mpi4py(site: Site, module: str, words: str, out: str) -> None:
+    program = "from mpi4py import rc, MPI; print(rc.threads, rc.errors)"
+    arguments = [program if word == "program" else word for word in words.split()]
+    (site.directory / "stdin").write_text("import sys; print('stdin', sys.argv)")
+    shell = 'exec "$@" <stdin'
+    result = site.start("sh", "-c", shell, "sh", *LAUNCHER, "--mpi4py", "-n", "1", "-m", module, *arguments).finish()
+    assert (result.code, result.err) == (0, ""), result
+    assert out in result.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "No path specified"),
+        ("-rc", "Argument expected for option: -rc"),
+        ("-rc threads -c x", "Cannot parse rc option: threads"),
+        ("--nothing", "Unknown option: --nothing"),
+        ("-m", "Argument expected for option: -m"),
+    ],
+)
+def test_wrong_command_lines_of_mpi4py(site: Site, words: str, message: str) -> None:
+    result = site.launch("--mpi4py", "-n", "1", "-m", "mpi4py.run", *words.split()).finish()
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith(message)
+
+
+def test_check_of_an_installation_of_mpi4py(site: Site) -> None:
+    lines = site.launch("--mpi4py", "-n", "3", "-m", "mpi4py.bench", "helloworld").finish().lines
+    assert [line.split(" on ")[0] for line in lines] == [f"Hello, World! I am process {n} of 3" for n in range(3)]
+    result = site.launch("--mpi4py", "-n", "1", "-m", "mpi4py.bench", "pingpong").finish()
+    assert (result.code, "python -m aiompi.bench" in result.err) == (2, True)
+
+
+def test_names_of_mpi4py(site: Site) -> None:
+    program = """
+import sys
+from mpi4py import MPI, run
+from mpi4py.futures.util import collect, compose
+from mpi4py.util import pkl5
+assert pkl5.Pickle is MPI.Pickle
+if len(sys.argv) > 1:
+    run.set_abort_status(SystemExit(int(sys.argv[1])))
+else:
+    run.run_command_line(["-c", "import sys; print(sys.argv)", "word"])
+"""
+    path = site.program(program)
+    assert site.launch("--mpi4py", "-n", "1", path).finish().out == "['-c', 'word']\n"
+    assert site.launch("--mpi4py", "-n", "2", path, "7").finish().code == 7
 
 
 LATE = """

@@ -25,6 +25,9 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 # Excludes "O": an object dtype from the network would be an array of addresses.
 _DTYPE: Final = re.compile(r"[<>|]?[?bBhHiIlLqQuefdgcFDGSUVmM][0-9]{0,18}(\[[0-9]{0,9}[a-zA-Z]{1,2}\])?", re.ASCII)
 
+#: the flags of a dtype that NumPy documents. NumPy 2.5 has more, which depend on how the dtype was made.
+_PUBLIC_FLAGS: Final = 0xFF
+
 
 def encode_array(encoder: Encoder, array: Array) -> Any:
     """Encode an array of exactly the class ndarray: dtype, whether in Fortran order, payload, *shape.
@@ -159,7 +162,7 @@ def _checked(description: Any, dtype: np.dtype[Any]) -> Any:
 
 def _traits(dtype: np.dtype[Any]) -> tuple[object, ...]:
     """Return the dtype and what its comparison ignores: for example, long equals long long, and a record its struct."""
-    return dtype, dtype.type, dtype.num, dtype.char, dtype.flags, dtype.alignment
+    return dtype, dtype.type, dtype.num, dtype.char, dtype.flags & _PUBLIC_FLAGS, dtype.alignment
 
 
 def _is_shape(shape: tuple[Any, ...]) -> bool:

@@ -4,6 +4,6 @@ Here every communicator sends objects so: arrays and other buffers of pickle pro
 lie. `pkl5.Intracomm(comm)` is another handle of the same communicator, for programs that ask for it.
 """
 
-from aiompi.MPI import Comm, Intercomm, Intracomm, Message, Request
+from aiompi.MPI import Comm, Intercomm, Intracomm, Message, Pickle, Request
 
-__all__ = ["Comm", "Intercomm", "Intracomm", "Message", "Request"]
+__all__ = ["Comm", "Intercomm", "Intracomm", "Message", "Pickle", "Request"]

@@ -49,7 +49,15 @@ PICKLES = [
 
 def traits(dtype: np.dtype[Any]) -> Any:
     """The dtype with what `==` does not compare, in all its parts."""
-    parts: list[Any] = [dtype, dtype.type, dtype.num, dtype.char, dtype.flags, dtype.alignment, dtype.isalignedstruct]
+    parts: list[Any] = [
+        dtype,
+        dtype.type,
+        dtype.num,
+        dtype.char,
+        dtype.flags & 0xFF,
+        dtype.alignment,
+        dtype.isalignedstruct,
+    ]
     parts.append(None if dtype.metadata is None else dict(dtype.metadata))
     if dtype.subdtype is not None:
         parts.append((traits(dtype.subdtype[0]), dtype.subdtype[1]))

@@ -1,8 +1,6 @@
-"""`python -m mpi4py app.py`: run a program; what it does not catch ends the job, as always here."""
+"""`python -m mpi4py app.py`; see `mpi4py.run`."""
 
-import sys
-
-from aiompi.compat.__main__ import main
+from mpi4py.run import main
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
