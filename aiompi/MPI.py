@@ -30,7 +30,6 @@ from aiompi.datatype.buffer.address import InPlace as InPlaceType
 from aiompi.datatype.buffer.memory import *
 from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *
-from aiompi.driver.threads import refuse_running_loop as _refuse_running_loop
 from aiompi.errors import *
 from aiompi.face import common as _common
 from aiompi.face import native as _native
@@ -55,6 +54,7 @@ from aiompi.face.blocking import process as _process
 from aiompi.face.blocking.environment import *
 from aiompi.face.blocking.internals import *
 from aiompi.face.blocking.missing import *
+from aiompi.face.blocking.process import check_running_loop as _check_running_loop
 from aiompi.face.blocking.serializer import *
 from aiompi.face.docstrings import complete as _complete
 from aiompi.info import *
@@ -185,7 +185,7 @@ def Detach_buffer() -> _Any:
     Raises:
         InvalidBufferError: none is attached.
     """
-    _refuse_running_loop("MPI.Detach_buffer", "await comm.Detach_buffer()")
+    _check_running_loop("MPI.Detach_buffer", "await comm.Detach_buffer()")
     attachment = _process.runtime.engine.attachment
     with _process.driver.exclusive("Detach_buffer"):
         return _process.driver.wait(attachment.detach())
@@ -197,7 +197,7 @@ def Flush_buffer() -> None:
     Raises:
         InvalidBufferError: none is attached.
     """
-    _refuse_running_loop("MPI.Flush_buffer", "await comm.Flush_buffer()")
+    _check_running_loop("MPI.Flush_buffer", "await comm.Flush_buffer()")
     attachment = _process.runtime.engine.attachment
     with _process.driver.exclusive("Flush_buffer"):
         _process.driver.wait(attachment.flush())

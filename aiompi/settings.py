@@ -24,6 +24,9 @@ MAX_RING: Final = 2**30
 TRANSPORTS: Final = ("loopback", "shared_memory", "unix", "tcp")
 #: index: constant of `Init_thread`, such as THREAD_SINGLE, which is 0
 THREAD_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
+#: values of running_loop
+BLOCK: Final = "block"
+_RUNNING_LOOP: Final = ("", "error", BLOCK)
 
 _PREFIX: Final = "AIOMPI_"
 #: variables that are not settings: a launcher uses them to describe the job to a rank
@@ -84,6 +87,8 @@ class Settings:
             communicator that spans IMPI clients, False for its point-to-point context; IMPI does not specify this.
         debug: seconds after which a rank reports what a waiting call waits for; 0 for never.
         thread_level: thread level of programs of the blocking face, one of THREAD_LEVELS.
+        running_loop: "error" if a blocking call inside a running event loop raises BlockingCallError, "block" if it
+            blocks the loop, with one RuntimeWarning. Empty means "block" for programs of mpi4py, otherwise "error".
     """
 
     eager_limit: int = 256 * 2**10
@@ -111,6 +116,7 @@ class Settings:
     impi_leaders_collective: bool = True
     debug: float = 0.0
     thread_level: str = "funneled"
+    running_loop: str = ""
 
     def __post_init__(self) -> None:
         limits = {name: getattr(self, name) for name in ("eager_limit", "shm_eager_limit", "eager_window")}
@@ -148,6 +154,8 @@ class Settings:
             raise InvalidArgumentError(
                 f"thread_level cannot be {self.thread_level!r}: it is one of {', '.join(THREAD_LEVELS)}"
             )
+        if self.running_loop not in _RUNNING_LOOP:
+            raise InvalidArgumentError(f"running_loop cannot be {self.running_loop!r}: it is error or block")
 
 
 def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:

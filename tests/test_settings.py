@@ -44,6 +44,7 @@ def test_defaults() -> None:
         impi_leaders_collective=True,
         debug=0.0,
         thread_level="funneled",
+        running_loop="",
     )
 
 

@@ -69,18 +69,22 @@ def report_thread_failures(tell: Callable[[BaseException], object]) -> None:
     threading.excepthook = excepthook
 
 
+def loop_is_running() -> bool:
+    """Return True if an event loop is running in the calling thread."""
+    events = sys.modules.get(ASYNCIO_EVENTS)
+    try:
+        return events is not None and events._get_running_loop() is not None
+    except AttributeError:
+        return False  # another thread is importing asyncio at this moment
+
+
 def refuse_running_loop(call: str, awaitable: str) -> None:
     """Refuse a blocking call in a thread whose event loop is running, which the call would stop.
 
     Raises:
         BlockingCallError: an event loop is running; the message names the awaitable to use instead.
     """
-    events = sys.modules.get(ASYNCIO_EVENTS)
-    try:
-        runs = events is not None and events._get_running_loop() is not None
-    except AttributeError:
-        return  # another thread is importing asyncio at this moment
-    if runs:
+    if loop_is_running():
         raise BlockingCallError(
             f"{call} blocks, and an event loop is running in this thread: use `{awaitable}` of the asyncio face "
             "(aiompi.run, aiompi.init) instead"

@@ -159,7 +159,7 @@ def _raises(function: FunctionType, arguments: list[str], sources: list[Parts]) 
     lines = [next((parts["Raises"] for parts in sources if "Raises" in parts), "")]
     if function.__name__.islower():
         arguments = [name for name in arguments if name != "buf"]
-    if {"_entered", "refuse_running_loop"} & {*function.__code__.co_names}:
+    if {"_entered", "check_running_loop"} & {*function.__code__.co_names}:
         arguments = [*arguments, "loop"]
     for name in arguments:
         error = _ERRORS.get(name, "")

@@ -11,14 +11,13 @@ from aiompi.arguments import integer
 from aiompi.comm import Communicator, Group
 from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
-from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.absent import AbsentOfComm, AbsentOfIntercomm, AbsentOfIntracomm
 from aiompi.face.blocking.collective import Collectives
 from aiompi.face.blocking.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.point_to_point import PointToPoint
-from aiompi.face.blocking.process import process
+from aiompi.face.blocking.process import check_running_loop, process
 from aiompi.face.blocking.requests import Request
 from aiompi.face.common import Caching, clear_attributes, duplicate, free, furnish, hints, peer_of
 from aiompi.face.errhandlers import ErrorHandling
@@ -55,12 +54,12 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
 
     def Dup(self: C, info: Info | None = None) -> C:
         """Duplicate it, with its attributes, hints and topology, in a context of its own (MPI_Comm_dup)."""
-        refuse_running_loop("Comm.Dup", "await comm.Dup()")
+        check_running_loop("Comm.Dup", "await comm.Dup()")
         return self._duplicate(info)
 
     def Dup_with_info(self: C, info: Info) -> C:
         """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3)."""
-        refuse_running_loop("Comm.Dup_with_info", "await comm.Dup_with_info(info)")
+        check_running_loop("Comm.Dup_with_info", "await comm.Dup_with_info(info)")
         return self._duplicate(info)
 
     def Idup(self: C, info: Info | None = None) -> tuple[C, Request[None]]:
@@ -83,27 +82,27 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
 
     def Clone(self: C) -> C:
         """Duplicate it; see `Dup`."""
-        refuse_running_loop("Comm.Clone", "await comm.Clone()")
+        check_running_loop("Comm.Clone", "await comm.Clone()")
         return self._duplicate(None)
 
     def Create(self, group: Group) -> Comm:
         """Make a communicator of some of its processes; null in the others (MPI_Comm_create)."""
-        refuse_running_loop("Comm.Create", "await comm.Create(group)")
+        check_running_loop("Comm.Create", "await comm.Create(group)")
         return self._made(create.create(self._admitted, group))
 
     def Split(self, color: int = 0, key: int = 0) -> Comm:
         """Make one communicator of all processes that give the same colour (MPI_Comm_split)."""
-        refuse_running_loop("Comm.Split", "await comm.Split(color, key)")
+        check_running_loop("Comm.Split", "await comm.Split(color, key)")
         return self._made(create.split(self._admitted, color, key))
 
     def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Comm:
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3)."""
-        refuse_running_loop("Comm.Split_type", "await comm.Split_type(split_type, key)")
+        check_running_loop("Comm.Split_type", "await comm.Split_type(split_type, key)")
         return self._made(create.split_type(self._admitted, split_type, key, lambda: process.runtime.node))
 
     def Free(self) -> None:
         """Free the communicator; its handle is then null (MPI_Comm_free, section 5.4.3)."""
-        refuse_running_loop("Comm.Free", "await comm.Free()")
+        check_running_loop("Comm.Free", "await comm.Free()")
         core = self._admitted
         request = free(self)
         finish = self._finish
@@ -121,7 +120,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
 
     def Disconnect(self) -> None:
         """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2); see `Free`."""
-        refuse_running_loop("Comm.Disconnect", "await comm.Disconnect()")
+        check_running_loop("Comm.Disconnect", "await comm.Disconnect()")
         self.Free()
 
     @classmethod
@@ -180,12 +179,12 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
 
     def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
         """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3)."""
-        refuse_running_loop("Intracomm.Create_group", "await comm.Create_group(group, tag)")
+        check_running_loop("Intracomm.Create_group", "await comm.Create_group(group, tag)")
         return cast(Intracomm, self._made(create.create_group(self._admitted, group, tag)))
 
     def Create_intercomm(self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0) -> Intercomm:
         """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2)."""
-        refuse_running_loop("Intracomm.Create_intercomm", "await comm.Create_intercomm(...)")
+        check_running_loop("Intracomm.Create_intercomm", "await comm.Create_intercomm(...)")
         request = create.create_intercomm(self._admitted, local_leader, peer_of(peer_comm), remote_leader, tag)
         return cast(Intercomm, self._made(request))
 
@@ -193,12 +192,12 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
     ) -> Cartcomm:
         """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid."""
-        refuse_running_loop("Intracomm.Create_cart", "await comm.Create_cart(...)")
+        check_running_loop("Intracomm.Create_cart", "await comm.Create_cart(...)")
         return cast(Cartcomm, self._made(create.cart(self._admitted, dims, periods)))
 
     def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Graphcomm:
         """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3)."""
-        refuse_running_loop("Intracomm.Create_graph", "await comm.Create_graph(...)")
+        check_running_loop("Intracomm.Create_graph", "await comm.Create_graph(...)")
         return cast(Graphcomm, self._made(create.graph(self._admitted, index, edges)))
 
     def Create_dist_graph_adjacent(
@@ -211,7 +210,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
         reorder: bool = False,
     ) -> Distgraphcomm:
         """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2)."""
-        refuse_running_loop("Intracomm.Create_dist_graph_adjacent", "await comm.Create_dist_graph_adjacent(...)")
+        check_running_loop("Intracomm.Create_dist_graph_adjacent", "await comm.Create_dist_graph_adjacent(...)")
         ends = (sources, destinations, sourceweights, destweights)
         return cast(Distgraphcomm, self._made(create.dist_graph_adjacent(self._admitted, *ends)))
 
@@ -225,7 +224,7 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
         reorder: bool = False,
     ) -> Distgraphcomm:
         """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2)."""
-        refuse_running_loop("Intracomm.Create_dist_graph", "await comm.Create_dist_graph(...)")
+        check_running_loop("Intracomm.Create_dist_graph", "await comm.Create_dist_graph(...)")
         return cast(
             Distgraphcomm, self._made(create.dist_graph(self._admitted, sources, degrees, destinations, weights))
         )
@@ -252,7 +251,7 @@ class Cartcomm(Topocomm, CartesianInquiry):
 
     def Sub(self, remain_dims: Sequence[bool]) -> Cartcomm:
         """Cut the grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6)."""
-        refuse_running_loop("Cartcomm.Sub", "await comm.Sub(...)")
+        check_running_loop("Cartcomm.Sub", "await comm.Sub(...)")
         return cast(Cartcomm, self._made(create.cart_sub(self._admitted, remain_dims)))
 
 
@@ -297,7 +296,7 @@ class Intercomm(Comm, Collectives, AbsentOfIntercomm):
 
     def Merge(self, high: bool = False) -> Intracomm:
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2)."""
-        refuse_running_loop("Intercomm.Merge", "await comm.Merge(high)")
+        check_running_loop("Intercomm.Merge", "await comm.Merge(high)")
         return cast(Intracomm, self._made(create.merge(self._admitted, high)))
 
 

@@ -7,9 +7,9 @@ from typing import ClassVar, Self, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
-from aiompi.driver.threads import ASYNCIO_EVENTS, get_ident, refuse_running_loop
+from aiompi.driver.threads import ASYNCIO_EVENTS, get_ident
 from aiompi.engine import Request
-from aiompi.face.blocking.process import process, wait
+from aiompi.face.blocking.process import check_running_loop, process, wait
 from aiompi.face.common import Membership
 from aiompi.opaque import Opaque
 
@@ -78,9 +78,9 @@ class Handle(Membership, Opaque):
         return core
 
     def _entered(self, call: str, awaitable: str) -> Communicator:
-        """Return the communicator for a call that blocks: `_admitted` and `refuse_running_loop` in one step."""
+        """Return the communicator for a call that blocks: `_admitted` and `check_running_loop` in one step."""
         if ASYNCIO_EVENTS in modules:  # a look at what is imported takes less than a call
-            refuse_running_loop(call, awaitable)
+            check_running_loop(call, awaitable)
         core = self._core
         if get_ident() != process.driver.owner:
             process.admit()

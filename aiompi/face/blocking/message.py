@@ -10,9 +10,8 @@ from aiompi import engine
 from aiompi.comm import Communicator
 from aiompi.comm.conversion import Place
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.driver.threads import refuse_running_loop
 from aiompi.errors import InvalidRequestError
-from aiompi.face.blocking.process import process, wait
+from aiompi.face.blocking.process import check_running_loop, process, wait
 from aiompi.face.blocking.requests import Request
 from aiompi.opaque import Reference
 from aiompi.status import Status
@@ -74,7 +73,7 @@ class Message(Reference[_Taken]):
             InvalidRequestError: it is MESSAGE_NULL.
             TruncationError: it is longer than the buffer.
         """
-        refuse_running_loop("Message.Recv", "await message.Recv(buf)")
+        check_running_loop("Message.Recv", "await message.Recv(buf)")
         self._receive(self._place(buf), status)
 
     def Irecv(self, buf: BufSpec) -> Request[Status]:
@@ -91,7 +90,7 @@ class Message(Reference[_Taken]):
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.
         """
-        refuse_running_loop("Message.recv", "await message.recv()")
+        check_running_loop("Message.recv", "await message.recv()")
         return self._receive(None, status)
 
     def irecv(self) -> Request[Any]:

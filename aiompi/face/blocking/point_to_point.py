@@ -15,13 +15,12 @@ from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype.buffer.address import BufferAutomatic
 from aiompi.datatype.buffer.allocation import joined
-from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Mode, Scattered, Send
 from aiompi.engine import Request as EngineRequest
 from aiompi.engine.sendrecv import sendrecv
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.message import Message
-from aiompi.face.blocking.process import process, wait
+from aiompi.face.blocking.process import check_running_loop, process, wait
 from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.blocking.requests import Request
 from aiompi.face.common import attach
@@ -74,17 +73,17 @@ class PointToPoint(Handle):
 
     def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, buffered mode (sections 3.4 and 3.6)."""
-        refuse_running_loop("Comm.Bsend", "await comm.Bsend(buf, dest)")
+        check_running_loop("Comm.Bsend", "await comm.Bsend(buf, dest)")
         self._finish(self._start_buffer(buf, dest, tag, Mode.BUFFERED))
 
     def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, synchronous mode (section 3.4)."""
-        refuse_running_loop("Comm.Ssend", "await comm.Ssend(buf, dest)")
+        check_running_loop("Comm.Ssend", "await comm.Ssend(buf, dest)")
         self._finish(self._start_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
 
     def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, ready mode (section 3.4): the receive must be posted."""
-        refuse_running_loop("Comm.Rsend", "await comm.Rsend(buf, dest)")
+        check_running_loop("Comm.Rsend", "await comm.Rsend(buf, dest)")
         self._finish(self._start_buffer(buf, dest, tag, Mode.READY))
 
     def Recv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
@@ -238,17 +237,17 @@ class PointToPoint(Handle):
 
     def bsend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, buffered mode (sections 3.4 and 3.6)."""
-        refuse_running_loop("Comm.bsend", "await comm.bsend(obj, dest)")
+        check_running_loop("Comm.bsend", "await comm.bsend(obj, dest)")
         self._finish(self._start_object(obj, dest, tag, Mode.BUFFERED))
 
     def ssend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, synchronous mode (section 3.4)."""
-        refuse_running_loop("Comm.ssend", "await comm.ssend(obj, dest)")
+        check_running_loop("Comm.ssend", "await comm.ssend(obj, dest)")
         self._finish(self._start_object(obj, dest, tag, Mode.SYNCHRONOUS))
 
     def rsend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, ready mode (section 3.4): the receive must be posted."""
-        refuse_running_loop("Comm.rsend", "await comm.rsend(obj, dest)")
+        check_running_loop("Comm.rsend", "await comm.rsend(obj, dest)")
         self._finish(self._start_object(obj, dest, tag, Mode.READY))
 
     def recv(
@@ -315,7 +314,7 @@ class PointToPoint(Handle):
         Returns:
             True.
         """
-        refuse_running_loop("Comm.Probe", "await comm.probe(source, tag)")
+        check_running_loop("Comm.Probe", "await comm.probe(source, tag)")
         envelope = self._finish(self._admitted.probe(source, tag))
         if status is not None:
             status.assign(envelope)
@@ -337,7 +336,7 @@ class PointToPoint(Handle):
 
     def Mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
         """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3)."""
-        refuse_running_loop("Comm.Mprobe", "await comm.mprobe(source, tag)")
+        check_running_loop("Comm.Mprobe", "await comm.mprobe(source, tag)")
         return self._finish(self._admitted.mprobe(source, tag, lambda message: self._taken(message, status)))
 
     def Improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
@@ -366,12 +365,12 @@ class PointToPoint(Handle):
 
     def Detach_buffer(self) -> Any:
         """Take the attached memory back when the messages in it have left (MPI_Comm_detach_buffer, MPI-4.1)."""
-        refuse_running_loop("Comm.Detach_buffer", "await comm.Detach_buffer()")
+        check_running_loop("Comm.Detach_buffer", "await comm.Detach_buffer()")
         return self._finish(self._admitted.attachment.detach())
 
     def Flush_buffer(self) -> None:
         """Wait until the messages in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1)."""
-        refuse_running_loop("Comm.Flush_buffer", "await comm.Flush_buffer()")
+        check_running_loop("Comm.Flush_buffer", "await comm.Flush_buffer()")
         self._finish(self._admitted.attachment.flush())
 
     def Iflush_buffer(self) -> Request[None]:

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -18,6 +19,7 @@ from aiompi.driver.threads import (
     NO_THREAD,
     RLock,
     get_ident,
+    loop_is_running,
     name_of_thread,
     refuse_running_loop,
     report_thread_failures,
@@ -27,9 +29,12 @@ from aiompi.errors import Exception as MPIException
 from aiompi.errors import LocalProtocolError
 from aiompi.objects import Codec
 from aiompi.runtime import Runtime
-from aiompi.settings import THREAD_LEVELS, rc
+from aiompi.settings import BLOCK, THREAD_LEVELS, rc
 from aiompi.settings import load as load_settings
 from aiompi.transport.agent import Contact
+
+#: packages whose frames are between a call of the program and what it calls here
+_BELOW_PROGRAM: Final = frozenset({"aiompi", "mpi4py", "importlib"})
 
 
 class _Unstarted:
@@ -44,7 +49,8 @@ class Process:
     Attributes:
         driver: waits for operations, and knows the thread that may make calls; set by `start`.
         codec: makes and reads the messages of objects; set by `start`.
-        lenient: see `Engine.lenient`.
+        lenient: True for programs of mpi4py; see `Engine.lenient` and the setting `running_loop`.
+        blocks_loop: True once a call has been allowed to block a running event loop, with a warning.
         on_finalize: called before communication ends; set by the communicators of this face.
     """
 
@@ -53,7 +59,7 @@ class Process:
         self._runtime: Runtime | None = None
         self._starting = RLock()
         self._serializer: Any = None
-        self.lenient = False
+        self.lenient = self.blocks_loop = False
         self.driver: BlockingDriver = cast(BlockingDriver, _Unstarted)
         self.codec: Any = Codec()
 
@@ -85,7 +91,7 @@ class Process:
         Args:
             level: least thread level that the program needs; more if the settings say so.
         """
-        refuse_running_loop("MPI_Init", "async with aiompi.init() as world")
+        check_running_loop("MPI_Init", "async with aiompi.init() as world")
         with self._starting:
             if self._runtime is None:
                 self._start(level)
@@ -145,7 +151,7 @@ class Process:
         Raises:
             LocalProtocolError: it was called before, or in another thread than the one that has initialised.
         """
-        refuse_running_loop("MPI_Finalize", "async with aiompi.init() as world")
+        check_running_loop("MPI_Finalize", "async with aiompi.init() as world")
         runtime, driver = self.runtime, self.driver
         if not driver.in_first_thread:
             raise LocalProtocolError(
@@ -209,6 +215,29 @@ class Process:
 
 
 process = Process()
+
+
+def check_running_loop(call: str, awaitable: str) -> None:
+    """Refuse a blocking call inside a running event loop, or warn once that it blocks the loop.
+
+    Raises:
+        BlockingCallError: the setting `running_loop` does not allow the call; the message names the awaitable to use.
+    """
+    if process.blocks_loop or not loop_is_running():
+        return
+    if (load_settings().running_loop or (BLOCK if process.lenient else "")) != BLOCK:
+        refuse_running_loop(call, awaitable)
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BELOW_PROGRAM:
+        frame = frame.f_back
+    warnings.warn_explicit(
+        f"{call} blocks the event loop that is running in this thread, and so will later calls, without a warning: use "
+        f"`{awaitable}` of the asyncio face (aiompi.run, aiompi.init), or a thread",
+        RuntimeWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+    )
+    process.blocks_loop = True
 
 
 def wait(request: Request[Any]) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from aiompi.constants import UNDEFINED
-from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Request as EngineRequest
 from aiompi.errors import ERR_PENDING, SUCCESS, Exception, InStatusError, InvalidRequestError
-from aiompi.face.blocking.process import process
+from aiompi.face.blocking.process import check_running_loop, process
 from aiompi.opaque import Opaque, same_kind
 from aiompi.status import Status, check_status
 
@@ -102,7 +101,7 @@ class Request(Opaque, Generic[T]):
     def _wait(self, status: Status | None) -> T | None:
         operation = self._active
         if operation is not None and not operation.done():
-            refuse_running_loop("Request.Wait", "await request")
+            check_running_loop("Request.Wait", "await request")
             process.admit()
             process.driver.finish(operation)
         return self._complete(status)
@@ -462,7 +461,7 @@ def _find(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
 
 def _wait_until(requests: Sequence[Request[Any]], satisfied: Callable[[], bool]) -> None:
     if not satisfied():
-        refuse_running_loop("Request.Waitall and its kin", "await asyncio.gather(*requests)")
+        check_running_loop("Request.Waitall and its kin", "await asyncio.gather(*requests)")
         process.admit()
         operations = (request._active for request in requests)
         process.driver.wait_until(satisfied, [operation for operation in operations if operation is not None])

@@ -1,4 +1,4 @@
-"""Blocking calls inside a running event loop are refused, and what to await instead is named."""
+"""Blocking calls inside a running event loop are refused and name what to await, or block it if a setting says so."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
+from jobs import Site
 
 import aiompi
 from aiompi import MPI, BlockingCallError
@@ -101,3 +102,44 @@ def test_first_use_in_a_running_loop(call: Any) -> None:
 
     asyncio.run(main())
     assert not MPI.Is_initialized()
+
+
+CALLS: Final = """
+import asyncio, sys
+if {early}:
+    {imports}
+
+async def main():
+    {imports}
+    comm = MPI.COMM_WORLD
+    peer = comm.Split(0).rank ^ 1
+    print(comm.bcast(comm.rank + 5, root=1), comm.sendrecv(comm.rank, peer))
+    request = comm.irecv(source=peer)
+    comm.isend("late", peer).wait()
+    print(MPI.Request.waitall([request]), comm.allgather(comm.rank))
+    MPI.Finalize()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("level", ["funneled", "serialized", "multiple"])
+@pytest.mark.parametrize("options", ["--mpi4py", "-x AIOMPI_RUNNING_LOOP=block"])
+def test_blocking_the_loop_instead(site: Site, options: str, level: str, early: bool) -> None:
+    """Every kind of call, the start and the end; one RuntimeWarning that names the line of the program."""
+    imports = f"from {'mpi4py' if options == '--mpi4py' else 'aiompi'} import MPI"
+    program = site.program(CALLS.format(imports=imports, early=early))
+    levels = ("-x", f"AIOMPI_THREAD_LEVEL={level}", "-x", f"MPI4PY_RC_THREAD_LEVEL={level}")
+    job = site.launch(*options.split(), "-n", "2", *levels, program).finish()
+    assert (job.code, job.lines) == (0, sorted(["6 0", "6 1", "['late'] [0, 1]", "['late'] [0, 1]"])), job
+    assert job.err.count("RuntimeWarning") == 2
+    assert len(re.findall(rf"{re.escape(program)}:\d+: RuntimeWarning: .* use `a(wait|sync)", job.err)) == 2, job.err
+
+
+@pytest.mark.parametrize("options", ["-x AIOMPI_RUNNING_LOOP=error --mpi4py", ""])
+def test_the_setting_for_programs_of_mpi4py(site: Site, options: str) -> None:
+    imports = f"from {'mpi4py' if options else 'aiompi'} import MPI"
+    job = site.launch(*options.split(), "-n", "2", site.program(CALLS.format(imports=imports, early=True))).finish()
+    assert job.code == 1
+    assert "BlockingCallError" in job.err
