@@ -383,7 +383,7 @@ class Runtime:
         settings_module.rc.forgotten_by(self)
         self._transports, self._agent, self._host = [], None, None
         try:
-            self.engine.driver.renew()
+            self.engine.driver.reset_after_fork()
         finally:
             self.engine.failure.abort_fork(
                 LocalProtocolError(

@@ -124,8 +124,8 @@ class NoDriver:
     def __init__(self) -> None:
         self.soon: deque[Callable[[], object]] = deque()
 
-    def admit(self) -> None:
-        """Admit every call."""
+    def check_thread(self) -> None:
+        """Accept every thread."""
 
     def waiter(self, request: Any) -> Any:
         return ["waiting"], lambda request: None

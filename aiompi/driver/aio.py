@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
-from aiompi.driver.doorbell import LoopDoorbell
 from aiompi.driver.spin import Spin, move_to_end, stop_polling, yield_core_until
 from aiompi.driver.threads import NO_THREAD, detach_descriptors, get_ident, name_of_thread
 from aiompi.engine import Poller, Request, Timer, Waiter
@@ -17,12 +17,12 @@ from aiompi.errors import LocalProtocolError
 
 T = TypeVar("T")
 
-#: polls of each poller per turn of a spinning loop; they take a few microseconds, as the turn itself does
-_ASKED: Final = 2
-#: polls of each poller before a task waits for a request, about as long as another rank takes to answer; and seconds
-#: for which requests may complete in this way before the loop gets a turn
-_GLANCE: Final = range(8)
-_GLANCES: Final = 500e-6
+#: polls of each poller per turn of a spinning loop; they take a few microseconds, like the turn itself
+_TURN_POLLS: Final = 2
+#: polls of each poller before a task waits for a request, about as long as another rank takes to answer
+_BRIEF_POLLS: Final = range(8)
+#: seconds for which requests may complete by such polls before the loop gets a turn
+_BRIEF_SECONDS: Final = 500e-6
 
 
 class AsyncioDriver:
@@ -47,8 +47,8 @@ class AsyncioDriver:
         self._writing: set[int] = set()
         self._pollers: list[Poller] = []
         self._spin = Spin()
-        self._until = 0.0
-        self._glances_end = 0.0  # in this turn of the loop
+        self._spin_until = 0.0
+        self._brief_until = 0.0  # end of brief polling in this turn of the loop
         self._busy = False  # a poller has found something
         self._adopt()
 
@@ -69,7 +69,7 @@ class AsyncioDriver:
         with contextlib.suppress(RuntimeError):
             self.loop  # noqa: B018
 
-    def admit(self) -> None:
+    def check_thread(self) -> None:
         if self._loop is None:
             self._adopt()
         elif get_ident() != self.owner:
@@ -86,30 +86,30 @@ class AsyncioDriver:
 
     def waiter(self, request: Request[Any]) -> Waiter | None:
         if get_ident() != self.owner or not self.loop_runs():
-            self.admit()
-        if self._glances_end and self._glance(request):
+            self.check_thread()
+        if self._brief_until and self._complete_soon(request):
             return None
         return (self._loop or self.loop).create_future()
 
-    def _glance(self, request: Request[Any]) -> bool:
-        """Poll for a request before its task waits, if the loop spins: a turn takes longer than most answers."""
-        if time.monotonic() >= self._glances_end:
+    def _complete_soon(self, request: Request[Any]) -> bool:
+        """Poll before a task waits for the request, if the loop spins: a turn takes longer than most answers."""
+        if time.monotonic() >= self._brief_until:
             return False
-        if self._look():
+        if self._poll_briefly():
             self._busy = True
             if request._done:
                 return True
         # Either nothing arrived, or other work arrived, and there may be much of it.
-        self._glances_end = 0.0
+        self._brief_until = 0.0
         return False
 
-    def _look(self) -> bool:
-        """Poll a few times, until one poller finds something to do. Return True if one did."""
+    def _poll_briefly(self) -> bool:
+        """Poll a few times, until one poller finds something to do. Return True if one does."""
         pollers = self._pollers
-        looks = self._spin.looks(len(pollers))
-        for _ in _GLANCE:
+        polls = self._spin.polls(len(pollers))
+        for _ in _BRIEF_POLLS:
             for poller in pollers:
-                if poller.poll(looks):
+                if poller.poll(polls):
                     if len(pollers) > 1:
                         move_to_end(pollers, poller)
                     return True
@@ -122,41 +122,42 @@ class AsyncioDriver:
         self._spin.seconds, self._spin.yields_core = seconds, yields_core
 
     def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
-        if not self._spin.pays():
+        if not self._spin.worthwhile():
             return False
-        self._until = time.monotonic() + self._spin.seconds
+        self._spin_until = time.monotonic() + self._spin.seconds
         self._pollers.insert(0 if first else len(self._pollers), poller)
         if len(self._pollers) == 1:
-            self.loop.call_soon(self._ask)
+            self.loop.call_soon(self._spin_turn)
         return True
 
-    def _ask(self) -> None:
+    def _spin_turn(self) -> None:
         """Poll a few times per turn of the loop, so that everything else in the loop continues."""
         pollers = self._pollers
         busy, self._busy = self._busy, False
         try:
-            looks = self._spin.looks(len(pollers))
-            for _ in range(1 if busy or self._spin.yields_core else _ASKED):
+            polls = self._spin.polls(len(pollers))
+            for _ in range(1 if busy or self._spin.yields_core else _TURN_POLLS):
                 for poller in pollers:
-                    busy |= poller.poll(looks)
+                    busy |= poller.poll(polls)
                 if busy:
                     break
             now = time.monotonic()
             if busy:
-                self._spin.won()
-                self._until = now + self._spin.seconds
-            elif now < self._until:
+                self._spin.found()
+                self._spin_until = now + self._spin.seconds
+            elif now < self._spin_until:
                 if self._spin.yields_core:
-                    self._until = self._spin.yield_core_until(self._until)  # if the spin is over, after one more look
+                    # If this ends the spin, the next turn polls once more.
+                    self._spin_until = self._spin.yield_core_until(self._spin_until)
             else:
-                if self._until:
-                    self._spin.lost()
+                if self._spin_until:
+                    self._spin.found_nothing()
                 stop_polling(pollers, [*pollers])
             self._spin.review(pollers, now)
-            self._glances_end = now + _GLANCES if pollers and not self._spin.yields_core else 0.0
+            self._brief_until = now + _BRIEF_SECONDS if pollers and not self._spin.yields_core else 0.0
         finally:
             if pollers:
-                self.loop.call_soon(self._ask)
+                self.loop.call_soon(self._spin_turn)
 
     def yield_core_until(self, ready: Callable[[], bool], seconds: float) -> bool:
         return yield_core_until(ready, seconds)
@@ -174,7 +175,7 @@ class AsyncioDriver:
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         return self.loop.call_later(delay, callback)
 
-    def renew(self) -> None:
+    def reset_after_fork(self) -> None:
         if self._loop is not None and not self.in_own_thread:
             self._loop.set_debug(False)  # in debug mode it refuses other threads, and its own is not in the copy
         try:
@@ -191,8 +192,8 @@ class AsyncioDriver:
         self.loop.add_reader(fd, callback)
         self._reading.add(fd)
 
-    def add_doorbell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
-        doorbell = self._doorbells[fd] = LoopDoorbell(self.loop, fd, hand_out, callback)
+    def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
+        doorbell = self._doorbells[fd] = LoopDoorbell(self.loop, fd, deliver, callback)
         self.add_reader(fd, doorbell.on_readable)
 
     def remove_reader(self, fd: int) -> None:
@@ -211,6 +212,51 @@ class AsyncioDriver:
         self._writing.discard(fd)
         if not self.loop.is_closed():
             self.loop.remove_writer(fd)
+
+
+class LoopDoorbell:
+    """An eventfd that a peer writes, in an event loop. Tasks that wait for an arrived message run before it is read.
+
+    For the arguments see `Driver.add_doorbell`.
+    """
+
+    __slots__ = ("_callback", "_deliver", "_fd", "_loop", "_reports_again", "_scheduled", "_skip")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]
+    ) -> None:
+        self._loop = loop
+        self._fd = fd
+        self._deliver = deliver
+        self._callback: Callable[[], object] | None = callback
+        self._scheduled = False
+        # asyncio polls before the callbacks of a turn, so it reports an eventfd once more that they have read.
+        self._reports_again = isinstance(loop, asyncio.BaseEventLoop)
+        self._skip = False  # the next report is such a one
+
+    def on_readable(self) -> None:
+        """Handle a readable descriptor."""
+        if self._skip:
+            self._skip = False  # if the doorbell has been rung again the loop reports it again
+        elif self._scheduled or not self._deliver():
+            self._call_back()
+        else:
+            self._scheduled = True
+            self._loop.call_soon(self._call_back)
+
+    def _call_back(self) -> None:
+        self._skip, self._scheduled = self._scheduled and self._reports_again, False
+        if self._callback is None:
+            return
+        try:  # noqa: SIM105 (`suppress` takes longer than the call)
+            os.eventfd_read(self._fd)
+        except BlockingIOError:
+            pass
+        self._callback()
+
+    def remove(self) -> None:
+        """Call nothing any more, even if a call is scheduled: the descriptor's number may soon be reused."""
+        self._callback, self._deliver = None, bool
 
 
 def run(main: Coroutine[Any, Any, T], on_error: Callable[[BaseException], object] = lambda error: None) -> T:

@@ -1,4 +1,4 @@
-"""A thread that makes progress while no thread of the program does."""
+"""`Background`: a thread that makes progress for `ThreadDriver` while no thread of the program does."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NAP: Final = 1e-3
 class Background:
     """A thread that makes progress while no thread of the program does.
 
-    Handing over takes longer than most messages, and a program that has just waited will soon wait again. Therefore
+    A hand-over takes longer than most messages, and a program that has just waited will soon wait again. Therefore
     this thread naps while threads of the program come and go, sleeps while one of them waits for long, and takes over
     when none has waited or polled during a nap.
 
     Args:
         fd: descriptor that is readable when progress can be made.
-        lock: held around `relieved` and `progress`. Callers of methods hold it unless the method says otherwise.
-        relieved: returns True if a thread of the program makes progress.
+        lock: held around `foreground_leads` and `progress`. Callers hold it unless a method says otherwise.
+        foreground_leads: returns True if a thread of the program makes progress.
         progress: makes progress. Returns the seconds until it is due again, or None if it depends only on `fd`.
         failed: called in the thread with the exception that has ended it.
 
@@ -37,26 +37,25 @@ class Background:
         self,
         fd: int,
         lock: Any,
-        relieved: Callable[[], bool],
+        foreground_leads: Callable[[], bool],
         progress: Callable[[], float | None],
         failed: Callable[[BaseException], object],
     ) -> None:
         self.thread = NO_THREAD
         self._lock = lock
-        self._relieved = relieved
+        self._foreground_leads = foreground_leads
         self._progress = progress
         self._failed = failed
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._attending = False  # it waits for the descriptor
+        self._leading = False  # no thread of the program makes progress: this one waits for the descriptor
         self._sleeping = False  # it sleeps until a thread of the program has finished waiting
         self._others = self._seen = 0  # how often other threads have made progress: now, and at the last check
         self._doorbell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._off_duty = select.poll()
-        self._on_duty = select.poll()
-        self._off_duty.register(self._doorbell, select.POLLIN)
-        self._on_duty.register(self._doorbell, select.POLLIN)
-        self._on_duty.register(fd, select.POLLIN)
+        self._doorbell_only, self._all_events = select.poll(), select.poll()
+        self._doorbell_only.register(self._doorbell, select.POLLIN)
+        self._all_events.register(self._doorbell, select.POLLIN)
+        self._all_events.register(fd, select.POLLIN)
 
     def start(self) -> None:
         """Start the thread. Call this without the lock."""
@@ -76,14 +75,14 @@ class Background:
         self.stop()
         os.close(self._doorbell)
 
-    def stand_aside(self) -> None:
-        """Note that a thread of the program makes progress now."""
+    def foreground_began(self) -> None:
+        """Note that a thread of the program makes progress from now on."""
         self._others += 1
-        if self._attending:
-            self._attending = False
+        if self._leading:
+            self._leading = False
             self._ring()
 
-    def take_over(self) -> None:
+    def foreground_ended(self) -> None:
         """Note that no thread of the program makes progress any more."""
         self._others += 1
         if self._sleeping:
@@ -91,8 +90,8 @@ class Background:
             self._ring()
 
     def wake(self) -> None:
-        """Wake the thread for progress that the descriptor does not announce."""
-        if self._attending:
+        """Wake the thread for work that the descriptor does not announce."""
+        if self._leading:
             self._ring()
 
     def _ring(self) -> None:
@@ -113,16 +112,16 @@ class Background:
             self.thread = NO_THREAD
 
     def _next(self) -> tuple[select.poll, float | None]:
-        """Make progress if no other thread does. Return what to wait for next, and for how many seconds."""
-        self._attending = self._sleeping = False
+        """Make progress if no other thread does. Return what to wait for next, and the seconds to wait."""
+        self._leading = self._sleeping = False
         seen, self._seen = self._seen, self._others
         if seen != self._others:
-            return self._off_duty, _NAP
-        if self._relieved():
+            return self._doorbell_only, _NAP
+        if self._foreground_leads():
             self._sleeping = True
-            return self._off_duty, None
+            return self._doorbell_only, None
         seconds = self._progress()
-        if self._relieved():  # a function of the program that `progress` called has waited
-            return self._off_duty, _NAP
-        self._attending = True
-        return self._on_duty, seconds
+        if self._foreground_leads():  # a function of the program that `progress` called has waited
+            return self._doorbell_only, _NAP
+        self._leading = True
+        return self._all_events, seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import itertools
 import math
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: seconds between checks of the descriptors: while pollers find something to do, and while they do not
-_LOOK_BUSY: Final = 200e-6
-_LOOK_IDLE: Final = 10e-6
+_CHECK_BUSY: Final = 200e-6
+_CHECK_IDLE: Final = 10e-6
 #: masks of epoll, as constants of the module because each message needs them
 _IN: Final = select.EPOLLIN
 _OUT: Final = select.EPOLLOUT
 _DOORBELL: Final = select.EPOLLIN | select.EPOLLET
 #: maximum of events per sleep; by default epoll allocates room for 1023 each time
-AT_ONCE: Final = 16
+MAX_EVENTS: Final = 16
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
 
 
@@ -42,8 +43,8 @@ class BlockingDriver:
 
     Attributes:
         level: thread level, one of the THREAD_ constants.
-        owner: identifier of the thread that may make calls. NO_THREAD if each call must go through `admit`, as calls
-            of signal handlers must while the thread sleeps.
+        owner: identifier of the thread that may make calls. NO_THREAD if each call must use `check_thread`, such as
+            calls of signal handlers while the thread sleeps.
     """
 
     level: ClassVar[int] = THREAD_FUNNELED
@@ -55,7 +56,7 @@ class BlockingDriver:
         self._readers: dict[int, Callable[[], object]] = {}
         self._writers: dict[int, Callable[[], object]] = {}
         self._doorbells: dict[int, Callable[[], bool]] = {}
-        self._asleep = False  # asleep, or about to be: calls then come from signal handlers
+        self._asleep = False  # asleep or about to sleep: any call now comes from a signal handler
         self._alarm: int | None = None
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[_Timer] = []
@@ -63,7 +64,7 @@ class BlockingDriver:
         self._spin = Spin()
         self.single = False
         self._pollers: list[Poller] = []
-        self._due = 0.0  # when to check the descriptors, in case this rank never sleeps
+        self._descriptors_due = 0.0  # time to check the descriptors, in case this rank never sleeps
         self._first = threading.current_thread()
         self.owner = self._owner = get_ident()
 
@@ -78,14 +79,14 @@ class BlockingDriver:
     def in_own_thread(self) -> bool:
         return get_ident() == self._owner
 
-    def admit(self) -> None:
+    def check_thread(self) -> None:
         """Refuse a call that the calling thread may not make.
 
         Raises:
             LocalProtocolError: the thread level does not allow the call.
         """
         if self.in_first_thread:
-            self._rouse()
+            self._end_interrupted_sleep()
         else:
             raise LocalProtocolError(
                 f"{name_of_thread()} makes an MPI call, and the thread level is THREAD_FUNNELED: only "
@@ -95,26 +96,26 @@ class BlockingDriver:
             )
 
     def exclusive(self, call: str) -> AbstractContextManager[object]:
-        """Return a context for a call, during which no other thread is in a call.
+        """Return a context manager for a call. No other thread is inside a call meanwhile.
 
         Raises:
-            LocalProtocolError: another thread is in a call and the level does not make this one wait, or this thread
-                may not make calls.
+            LocalProtocolError: this thread may not make calls, or another thread is inside a call and the level
+                does not make this one wait.
         """
-        self.admit()
+        self.check_thread()
         return nullcontext()
 
-    def urgent(self) -> AbstractContextManager[None]:
-        """Return a context for the last call, such as Abort, which every thread may make."""
+    def exclusive_to_abort(self) -> AbstractContextManager[None]:
+        """Return a context manager for a call that ends the job, such as Abort, which every thread may make."""
         return nullcontext()
 
     def before_fork(self) -> None:
-        """Enter a state in which the process can fork."""
+        """Prepare this process for a fork."""
 
     def after_fork(self) -> None:
-        """Undo `before_fork`, in the parent."""
+        """Undo `before_fork` in the parent."""
 
-    def renew(self) -> None:
+    def reset_after_fork(self) -> None:
         self._epoll.close()  # the parent's; closed first, because no other descriptor may be free
         detach_descriptors({*self._readers, *self._writers})
         self.__init__()  # type: ignore[misc]  # in place: communicators refer to it
@@ -156,7 +157,7 @@ class BlockingDriver:
             self._asleep, self.owner, self.single = False, self._owner, False
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
-        """Block until a condition holds that only the completion of one of the requests can make true."""
+        """Block until `satisfied` returns True. Only the completion of one of the requests can change its result."""
         if self._asleep:
             return self._interrupt(lambda: self.wait_until(satisfied, requests))
         try:
@@ -166,36 +167,37 @@ class BlockingDriver:
             self._asleep, self.owner = False, self._owner
 
     def _interrupt(self, wait: Callable[[], None]) -> None:
-        """Wait in a signal handler that has interrupted a sleep."""
+        """Call `wait` in a signal handler that has interrupted a sleep."""
         self._asleep = False
         try:
             wait()
         finally:
             self._asleep, self.owner = True, NO_THREAD
-            self._rouse()
+            self._end_interrupted_sleep()
 
     def poll(self) -> None:
         """Make all progress that is possible without blocking."""
         try:
             self._turn(0.0)
         finally:
-            self._rouse()
+            self._end_interrupted_sleep()
 
     def _turn(self, timeout: float | None) -> None:
+        """Do what is due, then serve pollers and descriptors. Sleep for up to `timeout` seconds if nothing is due."""
         ran = bool(self._soon or self._timers) and self._run_due()
-        if self._pollers and self._ask(0.0 if ran else timeout):
+        if self._pollers and self._poll_or_spin(0.0 if ran else timeout):
             return
         if timeout is None and not self._asleep and not (ran and (self._soon or self._pollers)):
-            # The caller first checks its request once more, because callbacks may have completed it. From now on
-            # signal handlers end the sleep.
+            # Sleep in the next turn: the caller checks its request first, because callbacks may have completed it.
+            # From now on a call of a signal handler ends the sleep.
             self._asleep, self.owner = True, NO_THREAD
         elif ran:
-            self._look(0.0)
+            self._serve_descriptors(0.0)
         else:
-            self._look(self._pause() if timeout is None else timeout)
+            self._serve_descriptors(self._seconds_to_sleep() if timeout is None else timeout)
 
-    def _pause(self) -> float | None:
-        """Return the seconds to sleep, None if only descriptors can end the wait.
+    def _seconds_to_sleep(self) -> float | None:
+        """Return the seconds to sleep, or None if only descriptors can end the wait.
 
         Raises:
             LocalProtocolError: nothing can end the wait.
@@ -209,16 +211,16 @@ class BlockingDriver:
     def _until_due(self) -> float | None:
         return max(0.0, self._timers[0].due - time.monotonic()) if self._timers else None
 
-    def _look(self, timeout: float | None) -> bool:
-        """Call the callbacks of ready descriptors. Return True if there were any."""
+    def _serve_descriptors(self, timeout: float | None) -> bool:
+        """Wait up to `timeout` seconds for descriptors and call their callbacks. Return True if any were ready."""
         try:
             events = self._epoll.poll(0.0) if timeout == 0.0 else self._sleep(timeout)
             for fd, event in events:
                 if event & ~_OUT:
                     callback = self._readers.get(fd)
                     if callback is not None:
-                        hand_out = self._doorbells.get(fd)
-                        if hand_out is not None and hand_out():
+                        deliver = self._doorbells.get(fd)
+                        if deliver is not None and deliver():
                             self._soon.append(callback)
                         else:
                             callback()
@@ -227,17 +229,17 @@ class BlockingDriver:
                     if callback is not None:
                         callback()
         except BaseException:
-            self._ring_again()
+            self._report_doorbells_again()
             raise
         return bool(events)
 
     def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
-        return self._epoll.poll(timeout, AT_ONCE)
+        return self._epoll.poll(timeout, MAX_EVENTS)
 
-    def _rouse(self) -> None:
-        """End the sleep that a signal handler interrupts: the handler may complete the awaited request.
+    def _end_interrupted_sleep(self) -> None:
+        """End the sleep that a signal handler interrupts, because the handler may complete the awaited request.
 
-        Call this before each call of a handler, and again after each call that waits, since it has used up the alarm.
+        This runs before each call of a handler, and again after each call that waits, which consumes the alarm.
         """
         if not self._asleep:
             return
@@ -248,18 +250,18 @@ class BlockingDriver:
         else:
             self._epoll.modify(self._alarm, _DOORBELL)  # epoll reports it again
 
-    def _ring_again(self) -> None:
-        """Have epoll report all doorbells again: it reports each ring once, and some may not have been handled."""
+    def _report_doorbells_again(self) -> None:
+        """Make epoll report all doorbells again: it reports each ring once, and some may not have been handled."""
         for fd in self._doorbells:
             self._epoll.modify(fd, _DOORBELL)
 
-    def _ask(self, timeout: float | None) -> bool:
-        """Poll, and spin if a sleep would follow. Return True if there was something to do."""
+    def _poll_or_spin(self, timeout: float | None) -> bool:
+        """Poll, and spin if a sleep would follow. Return True if a poller or a descriptor had something to do."""
         now = time.monotonic()
-        if now >= self._due:
-            self._due = now + _LOOK_BUSY
+        if now >= self._descriptors_due:
+            self._descriptors_due = now + _CHECK_BUSY
             found = self._spin.review(self._pollers, now)
-            if self._look(0.0) or found:
+            if self._serve_descriptors(0.0) or found:
                 return True
         pollers = self._pollers
         for poller in pollers:
@@ -267,50 +269,50 @@ class BlockingDriver:
                 if len(pollers) > 1:
                     move_to_end(pollers, poller)
                 return True
-        return timeout != 0.0 and self._keep_asking(now)
+        return timeout != 0.0 and self._spin_until_found(now)
 
-    def _keep_asking(self, start: float) -> bool:
-        """Spin. Return True if there was something to do; otherwise stop polling."""
-        pollers, look = self._pollers, start + _LOOK_IDLE
+    def _spin_until_found(self, start: float) -> bool:
+        """Spin until there is something to do and return True; stop polling if the spin ends before that."""
+        pollers, check = self._pollers, start + _CHECK_IDLE
         until, due = start + self._spin.seconds, self._timers[0].due if self._timers else math.inf
-        looks = self._spin.looks(len(pollers))
+        polls = self._spin.polls(len(pollers))
         while True:
             if self._spin.yields_core:
-                until = self._spin.yield_core_until(until)  # if the spin is over, poll once more
+                until = self._spin.yield_core_until(until)  # if this ends the spin, poll once more
             for poller in pollers:
-                if poller.poll(looks):
-                    self._spin.won()
+                if poller.poll(polls):
+                    self._spin.found()
                     if len(pollers) > 1:
                         move_to_end(pollers, poller)
                     return True
             now = time.monotonic()
             if now >= until or now >= due:
                 break
-            if now >= look:
-                look = now + _LOOK_IDLE
-                if self._look(0.0):
+            if now >= check:
+                check = now + _CHECK_IDLE
+                if self._serve_descriptors(0.0):
                     return True
         if until:
-            self._spin.lost()
+            self._spin.found_nothing()
         stop_polling(pollers, [*pollers])
         return bool(pollers)
 
     def _stuck(self) -> bool:
-        """Return True if nothing can happen any more."""
+        """Return True if no event can end the wait."""
         if self._deadlocked is not None and self._deadlocked():
             return True
         return not (self._readers or self._writers or self._timers)
 
     def _run_due(self) -> bool:
-        """Run the callbacks that are due. Return True if there were any."""
+        """Run the callbacks that are due. Return True if any ran or are due again."""
         ran = bool(self._soon)
         try:
             for _ in range(len(self._soon)):
                 if not self._soon:
-                    break  # one callback has waited, and the others ran meanwhile
+                    break  # a callback has waited, and the others ran meanwhile
                 self._soon.popleft()()
         except BaseException:
-            self._ring_again()
+            self._report_doorbells_again()
             raise
         timers = self._timers
         while timers and (timers[0].cancelled or timers[0].due <= time.monotonic()):
@@ -330,7 +332,7 @@ class BlockingDriver:
         self._spin.seconds, self._spin.yields_core = seconds, yields_core
 
     def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
-        if not self._spin.pays():
+        if not self._spin.worthwhile():
             return False
         self._pollers.insert(0 if first else len(self._pollers), poller)
         return True
@@ -367,13 +369,13 @@ class BlockingDriver:
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         self._change(fd, self._readers, callback)
 
-    def add_doorbell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
+    def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
         def call_if_registered() -> None:
             if self._readers.get(fd) is call_if_registered:
                 callback()
 
         self._readers[fd] = call_if_registered
-        self._doorbells[fd] = hand_out
+        self._doorbells[fd] = deliver
         try:
             # Edge-triggered: the kernel reports each write, and no read is needed, which saves a system call.
             self._epoll.register(fd, _DOORBELL)
@@ -412,21 +414,14 @@ class BlockingDriver:
             os.close(self._alarm)
 
 
+@dataclasses.dataclass(order=True, slots=True)
 class _Timer:
-    """A callback with the time at which it is due; timers are ordered by this time."""
+    """A callback with the time at which it is due. Timers are ordered by this time, and by number if it is equal."""
 
-    __slots__ = ("callback", "cancelled", "due", "number")
-
-    _numbers = itertools.count()
-
-    def __init__(self, due: float, callback: Callable[[], object]) -> None:
-        self.due = due
-        self.number = next(self._numbers)
-        self.callback = callback
-        self.cancelled = False
+    due: float
+    callback: Callable[[], object] = dataclasses.field(compare=False)
+    number: int = dataclasses.field(default_factory=itertools.count().__next__)
+    cancelled: bool = dataclasses.field(default=False, compare=False)
 
     def cancel(self) -> None:
         self.cancelled = True
-
-    def __lt__(self, other: _Timer) -> bool:
-        return (self.due, self.number) < (other.due, other.number)

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 #: one poll of a poller
 ONCE: Final = range(1)
 #: polls of all pollers together in one round: they take a microsecond, as the calls of a few pollers do
-_LOOKS: Final = 16
+_POLLS: Final = 16
 #: maximum of waits without a spin after a spin that found nothing
-_MAX_PAUSE: Final = 255
-#: seconds of a sched_yield that are more than the call itself takes: another process wanted the core
-_WANTED: Final = 10e-6
-#: seconds of a sched_yield in which another rank does its part of a short collective, which may be awaited here
-_PART: Final = 300e-6
-#: seconds of a sched_yield that are too many to answer a message or copy a long one: another process computes. It
-#: keeps the core for some milliseconds, until a tick of the kernel takes the core from it.
-_AT_WORK: Final = 1.5e-3
+_MAX_SKIPS: Final = 255
+#: a sched_yield of more seconds than the call itself takes: another process wanted the core
+_CORE_TAKEN: Final = 10e-6
+#: a sched_yield of up to so many seconds: another rank may have done its part of a short collective
+_SHORT_WORK: Final = 300e-6
+#: a sched_yield of more seconds than an answer to a message or a long copy takes: another process computes. It keeps
+#: the core for some milliseconds, until a tick of the kernel takes the core from it.
+_LONG_WORK: Final = 1.5e-3
 #: waits without a spin after such a yield: the first time, and at most
-_WORK_PAUSE: Final = 7
-_MAX_WORK_PAUSE: Final = 1023
+_WORK_SKIPS: Final = 7
+_MAX_WORK_SKIPS: Final = 1023
 #: minimum of seconds between two reviews of which pollers have nothing to do
 _REVIEW: Final = 1e-3
 
@@ -59,13 +59,12 @@ def _quota(root: Path) -> int | None:
 class Spin:
     """Decides whether to spin, by the results of recent spins.
 
-    A spin that finds nothing makes the next spins rarer: the following 1, then 3, 7, ... 255 waits do not spin. A rank
-    whose messages are rare, or come from a rank on the same core, therefore wastes little time. A rank that spins
-    without result because its peer sleeps as well soon tries again: the waits without a spin take less time than the
-    spins before them.
+    After a spin that finds nothing, the next 1, then 3, 7, ... 255 waits do not spin. A rank whose messages are rare,
+    or come from a rank on the same core, therefore wastes little time. A rank that spins without result because its
+    peer sleeps as well soon tries again: the waits without a spin take less time than the spins before them.
 
-    If the spin yields the core to processes that have much work, the answer would arrive sooner in a sleeping rank.
-    This makes spins rarer as well: the more often it happens, and the less often others return the core at once.
+    If a spin yields the core to a process that computes, the answer would arrive sooner in a sleeping rank. Such a
+    yield makes spins rarer as well: the more often it happens, and the less often others return the core at once.
 
     Attributes:
         seconds: duration of a spin; 0 for never.
@@ -73,28 +72,27 @@ class Spin:
             two polls, and ends if one of them keeps it for long.
     """
 
-    __slots__ = ("_due", "_pause", "_review", "_work_pause", "yields_core", "seconds")
+    __slots__ = ("_skips_left", "_skips", "_review_due", "_work_skips", "yields_core", "seconds")
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.yields_core = False
-        self._pause = 0
-        self._work_pause = 0
-        self._due = 0
-        self._review = 0.0  # time of the next review of the pollers
+        self._skips = self._work_skips = 0  # waits that skip the spin after the last spin, and the last long yield
+        self._skips_left = 0
+        self._review_due = 0.0  # time of the next review of the pollers
 
-    def pays(self) -> bool:
-        """Return True if the wait that begins is to spin."""
+    def worthwhile(self) -> bool:
+        """Return True if the wait that begins should spin."""
         if not self.seconds:
             return False
-        if self._due:
-            self._due -= 1
+        if self._skips_left:
+            self._skips_left -= 1
             return False
         return True
 
-    def looks(self, pollers: int) -> range:
-        """Return the polls that each of `pollers` pollers makes in one round."""
-        return ONCE if self.yields_core else range(_LOOKS // max(pollers, 1) or 1)
+    def polls(self, pollers: int) -> range:
+        """Return the polls in one round of each of `pollers` pollers."""
+        return ONCE if self.yields_core else range(_POLLS // max(pollers, 1) or 1)
 
     def yield_core_until(self, until: float) -> float:
         """Yield the core to other processes.
@@ -103,36 +101,36 @@ class Spin:
             until: time at which the spin ends.
 
         Returns:
-            `until`, plus the time that others had the core; 0 if one kept it so long that the spin is over.
+            `until` plus the time for which others had the core, or 0 if they had it so long that the spin is over.
         """
         before = time.monotonic()
         os.sched_yield()
         taken = time.monotonic() - before
-        if taken > _AT_WORK:
-            self._due = self._work_pause = min(2 * self._work_pause + _WORK_PAUSE, _MAX_WORK_PAUSE)
-        elif taken > _WANTED:
-            self._work_pause -= self._work_pause // 8
+        if taken > _LONG_WORK:
+            self._skips_left = self._work_skips = min(2 * self._work_skips + _WORK_SKIPS, _MAX_WORK_SKIPS)
+        elif taken > _CORE_TAKEN:
+            self._work_skips -= self._work_skips // 8
             until += taken
-        return until if taken <= _PART else 0.0
+        return until if taken <= _SHORT_WORK else 0.0
 
-    def won(self) -> None:
-        """Note that a spin found something to do."""
-        self._pause = 0
+    def found(self) -> None:
+        """Record that a spin found something to do."""
+        self._skips = 0
 
-    def lost(self) -> None:
-        """Note that a spin found nothing."""
-        self._pause = min(2 * self._pause + 1, _MAX_PAUSE)
-        self._due = max(self._due, self._pause)
+    def found_nothing(self) -> None:
+        """Record that a spin found nothing."""
+        self._skips = min(2 * self._skips + 1, _MAX_SKIPS)
+        self._skips_left = max(self._skips_left, self._skips)
 
     def review(self, pollers: list[Poller], now: float) -> bool:
-        """Stop polling those that had nothing to do lately, if others had: polling them delays the others.
+        """Stop polling stale pollers if others are busy, because polling them delays the others.
 
         Returns:
-            True if one of them had something to do after all, which busy pollers may have hidden.
+            True if a stale poller had something to do after all, which busy pollers may have hidden.
         """
-        if now < self._review:
+        if now < self._review_due:
             return False
-        self._review = now + _REVIEW
+        self._review_due = now + _REVIEW
         stale = [poller for poller in pollers if poller.stale()]
         if len(stale) == len(pollers):
             return False
@@ -144,7 +142,7 @@ class Spin:
 
 
 def yield_core_until(ready: Callable[[], bool], seconds: float) -> bool:
-    """Yield the core until `ready` returns True, for `seconds` at most. Return whether it did."""
+    """Yield the core until `ready` returns True, for `seconds` at most. Return True if it did."""
     until = time.monotonic() + seconds
     while not ready():
         if time.monotonic() >= until:
@@ -154,14 +152,14 @@ def yield_core_until(ready: Callable[[], bool], seconds: float) -> bool:
 
 
 def move_to_end(pollers: list[Poller], served: Poller) -> None:
-    """Poll the one that found something last in the next round, because it may have more work forever."""
+    """Poll the poller that found something last in the next round, because it may find something every time."""
     if served in pollers:
         pollers.remove(served)
         pollers.append(served)
 
 
 def stop_polling(pollers: list[Poller], some: Iterable[Poller]) -> None:
-    """Stop polling those of `some` that can rest."""
+    """Stop polling the pollers in `some` that can rest."""
     for poller in some:  # one at a time: a signal handler may add or remove pollers meanwhile
         if poller.rest() and poller in pollers:
             pollers.remove(poller)

@@ -1,8 +1,12 @@
-"""The driver of programs with any number of threads: THREAD_MULTIPLE (section 12.4 of MPI-3.1)."""
+"""The drivers of programs with several threads (section 12.4 of MPI-3.1).
+
+`SerialDriver` is for THREAD_SERIALIZED, where threads take turns, and `ThreadDriver` for THREAD_MULTIPLE.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -10,29 +14,59 @@ from itertools import starmap
 from threading import get_ident
 from typing import Any, Final
 
-from aiompi.constants import THREAD_MULTIPLE
+from aiompi.constants import THREAD_MULTIPLE, THREAD_SERIALIZED
 from aiompi.driver.background import Background
-from aiompi.driver.blocking import AT_ONCE, DEADLOCK, BlockingDriver
-from aiompi.driver.doorbell import reading
+from aiompi.driver.blocking import DEADLOCK, MAX_EVENTS, BlockingDriver
 from aiompi.driver.epoll import SharedEpoll
-from aiompi.driver.threads import NO_THREAD, stale_method_error
+from aiompi.driver.threads import NO_THREAD, name_of_thread, stale_method_error
 from aiompi.engine import Poller, Request, Timer
 from aiompi.errors import LocalProtocolError
 
 #: seconds between deadlock checks when no other rank can end the wait; threads end without notice
-_RECHECK: Final = 0.2
+_CHECK_AGAIN: Final = 0.2
 #: seconds that an abort waits for calls of other threads to end
-_PATIENCE: Final = 1.0
+_ABORT_TIMEOUT: Final = 1.0
+
+
+class SerialDriver(BlockingDriver):
+    """Any thread may make a call, but a call that overlaps with one of another thread is refused."""
+
+    level = THREAD_SERIALIZED
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owner = self._owner = NO_THREAD
+        self._lock = threading.RLock()
+        self._running_call = ""
+
+    def check_thread(self) -> None:
+        if not self._lock._is_owned():  # type: ignore[attr-defined]
+            raise stale_method_error()
+
+    @contextlib.contextmanager
+    def exclusive(self, call: str) -> Iterator[None]:
+        if not self._lock.acquire(blocking=False):
+            raise LocalProtocolError(
+                f"{name_of_thread()} calls {call} while {self._running_call}, and the thread level is "
+                "THREAD_SERIALIZED: calls of several threads must not overlap. Hold a lock of your own around them, or "
+                "ask for THREAD_MULTIPLE (AIOMPI_THREAD_LEVEL=multiple)"
+            )
+        self._end_interrupted_sleep()
+        outer, self._running_call = self._running_call, f"{name_of_thread()} is in {call}"
+        try:
+            yield
+        finally:
+            self._running_call = outer
+            self._lock.release()
 
 
 class ThreadDriver(BlockingDriver):
     """Any thread may make calls, and progress continues while the program computes.
 
-    A thread holds the lock while it uses the engine: a call holds it except while it sleeps. One of the waiting threads
-    is the leader. The leader sleeps in epoll and serves all arrivals, and wakes each other thread whose request is
-    complete. When its own request is complete it hands over to another waiting thread. While no thread waits, a
-    background thread leads. User functions that the engine calls, such as operations of a reduction, may therefore run
-    in any of these threads.
+    A call holds the lock except while it sleeps. One of the waiting threads is the leader. It sleeps in epoll, serves
+    all arrivals, and wakes each other thread whose request is complete. When its own request is complete it hands over
+    to another waiting thread. While no thread waits, a background thread leads. User functions that the engine calls,
+    such as operations of a reduction, may therefore run in any of these threads.
 
     Args:
         failed: called with the exception that has ended the background thread, in that thread.
@@ -44,7 +78,7 @@ class ThreadDriver(BlockingDriver):
     def __init__(self, failed: Callable[[BaseException], object] = lambda error: None) -> None:
         super().__init__()
         self.owner = self._owner = NO_THREAD
-        self._asleep = True  # always: the completion of a request wakes its thread, even from a signal handler
+        self._asleep = True  # always: completing a request wakes its thread, even in a signal handler
         self._lock = threading.RLock()
         self._epoll: SharedEpoll = SharedEpoll(self._lock)
         self._waiters: list[_Waiter] = []
@@ -66,7 +100,7 @@ class ThreadDriver(BlockingDriver):
 
     # Calls.
 
-    def admit(self) -> None:
+    def check_thread(self) -> None:
         if not self._lock._is_owned():  # type: ignore[attr-defined]
             raise stale_method_error()
 
@@ -74,8 +108,8 @@ class ThreadDriver(BlockingDriver):
         return self._lock
 
     @contextlib.contextmanager
-    def urgent(self) -> Iterator[None]:
-        owned = self._lock.acquire(timeout=_PATIENCE)
+    def exclusive_to_abort(self) -> Iterator[None]:
+        owned = self._lock.acquire(timeout=_ABORT_TIMEOUT)
         try:
             yield
         finally:
@@ -105,7 +139,7 @@ class ThreadDriver(BlockingDriver):
         waiter = _Waiter(self, satisfied)
         pending = [request for request in requests if not request.done()]
         for request in pending:
-            request.when_done(waiter.look)
+            request.when_done(waiter.on_completion)
         nested = self._leader == waiter.thread  # the leader called a user function, which waits
         self._waiters.append(waiter)
         try:
@@ -113,15 +147,15 @@ class ThreadDriver(BlockingDriver):
         finally:
             self._waiters.remove(waiter)
             for request in pending:
-                request.forget(waiter.look)
+                request.forget(waiter.on_completion)
             if self._leader == waiter.thread and not nested:
-                self._resign()
+                self._stop_leading()
 
     def _lead_or_sleep(self, waiter: _Waiter) -> None:
         while not waiter.satisfied():
             if self._leader == NO_THREAD:
                 self._leader = waiter.thread
-                self._background.stand_aside()
+                self._background.foreground_began()
             if self._leader == waiter.thread:
                 self._turn(None)
             else:
@@ -129,22 +163,22 @@ class ThreadDriver(BlockingDriver):
                     self._refuse_deadlock()
                 waiter.sleep(self._lock)
 
-    def _resign(self) -> None:
+    def _stop_leading(self) -> None:
         self._hand_over()
         if self._leader == NO_THREAD:
-            self._background.take_over()
+            self._background.foreground_ended()
 
     def _hand_over(self) -> None:
         """Make another waiting thread the leader, if there is one."""
         self._leader = NO_THREAD
-        for waiter in reversed(self._waiters):  # the innermost of a thread first: signal handlers interrupt the others
+        for waiter in reversed(self._waiters):  # the innermost wait of a thread first: it has interrupted the others
             if waiter.asleep:
                 self._leader = waiter.thread
                 waiter.wake()
                 return
 
-    def tell(self, waiter: _Waiter) -> None:
-        """Note that one of the requests is complete that a thread waits for."""
+    def wake_if_satisfied(self, waiter: _Waiter) -> None:
+        """Handle the completion of a request that a thread waits for."""
         if self._leader == waiter.thread:
             self._epoll.wake()  # in case another thread has completed it
         elif waiter.asleep and waiter.satisfied():
@@ -152,25 +186,25 @@ class ThreadDriver(BlockingDriver):
 
     def poll(self) -> None:
         with self._lock:
-            self._background.stand_aside()
+            self._background.foreground_began()
             super().poll()
 
     def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
         waiter = next(waiter for waiter in reversed(self._waiters) if waiter.thread == self._leader)
-        return self._epoll.poll(timeout, AT_ONCE, waiter.satisfied)
+        return self._epoll.poll(timeout, MAX_EVENTS, waiter.satisfied)
 
-    def _rouse(self) -> None:
+    def _end_interrupted_sleep(self) -> None:
         pass
 
-    def _pause(self) -> float | None:
+    def _seconds_to_sleep(self) -> float | None:
         if not self._stuck():
             return self._until_due()
         self._refuse_deadlock()
         due = self._until_due()
-        return _RECHECK if due is None else min(_RECHECK, due)
+        return _CHECK_AGAIN if due is None else min(_CHECK_AGAIN, due)
 
     def _refuse_deadlock(self) -> None:
-        """Check that a thread is left that can complete a request. Call this when no other rank can.
+        """Check that one thread can still complete a request. Call this when no other rank can.
 
         Raises:
             LocalProtocolError: all threads of this process wait.
@@ -193,9 +227,16 @@ class ThreadDriver(BlockingDriver):
     def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
         return False  # polling would hold the lock and delay threads that have something to do
 
-    def add_doorbell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
-        # A ring that one thread has seen may be left to another thread, which polls again.
-        self.add_reader(fd, reading(fd, callback))
+    def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
+        def on_readable() -> None:
+            try:
+                os.eventfd_read(fd)
+            except BlockingIOError:
+                return  # another thread has read it, and called
+            callback()
+
+        # Not edge-triggered: the thread that epoll tells of a write may leave it to another thread, which polls again.
+        self.add_reader(fd, on_readable)
 
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         with self._lock:
@@ -218,7 +259,7 @@ class ThreadDriver(BlockingDriver):
             return timer
 
     def _wake(self) -> None:
-        """Wake the leader, so that it runs what is due."""
+        """Wake the leader, so that it runs the callbacks that are due."""
         self._epoll.wake()
         self._background.wake()
 
@@ -227,7 +268,7 @@ class _Waiter:
     """A thread of the program that waits.
 
     Args:
-        driver: driver to notify when a request is complete.
+        driver: `wake_if_satisfied` is called when a request is complete.
         satisfied: returns True if the thread need not wait any more.
 
     Attributes:
@@ -235,22 +276,21 @@ class _Waiter:
         asleep: True while the thread sleeps because another one leads, until it is woken.
     """
 
-    __slots__ = ("_baton", "_driver", "asleep", "satisfied", "thread")
+    __slots__ = ("_wakeup", "_driver", "asleep", "satisfied", "thread")
 
     def __init__(self, driver: ThreadDriver, satisfied: Callable[[], bool]) -> None:
         self.thread = get_ident()
         self.satisfied = satisfied
         self.asleep = False
         self._driver = driver
-        self._baton = threading.Lock()
-        self._baton.acquire()
+        self._wakeup = threading.Lock()
+        self._wakeup.acquire()
 
-    def look(self, _: Request[Any]) -> None:
-        """Handle the completion of a request."""
-        self._driver.tell(self)
+    def on_completion(self, _: Request[Any]) -> None:
+        self._driver.wake_if_satisfied(self)
 
     def sleep(self, lock: threading.RLock) -> None:
-        """Sleep without the lock until `wake`, unless a signal handler has already completed the awaited request."""
+        """Release the lock and sleep until `wake`, unless a signal handler has already completed the request."""
         self.asleep = True
         try:
             if self.satisfied():
@@ -258,7 +298,7 @@ class _Waiter:
             held: list[Any] = []
             try:
                 held.extend(starmap(lock._release_save, ((),)))  # type: ignore[attr-defined]  # as in SharedEpoll
-                self._baton.acquire()
+                self._wakeup.acquire()
             finally:
                 for depth in held:
                     lock._acquire_restore(depth)  # type: ignore[attr-defined]
@@ -267,5 +307,5 @@ class _Waiter:
 
     def wake(self) -> None:
         self.asleep = False
-        if self._baton.locked():
-            self._baton.release()
+        if self._wakeup.locked():
+            self._wakeup.release()

@@ -1,7 +1,4 @@
-"""What the drivers know of threads and forks: the calling thread, its event loop, descriptors after a fork.
-
-`call_in_thread` makes calls that may block.
-"""
+"""Threads and forks: the calling thread and its event loop, calls that may block, descriptors after a fork."""
 
 from __future__ import annotations
 
@@ -33,10 +30,10 @@ def name_of_thread(thread: threading.Thread | None = None) -> str:
 def call_in_thread(
     driver: Driver, function: Callable[[], Any], done: Callable[[Any, BaseException | None], object]
 ) -> None:
-    """Make a call that may block in a thread of its own, and then call `done(result, error)` in the driver.
+    """Call a function that may block in a new thread, and then `done(result, error)` in the driver.
 
-    The thread is a daemon, and not of an executor of the event loop: programs fill those with work that takes long, and
-    `asyncio.run` waits for their threads before it returns.
+    This uses a daemon thread and no executor of the event loop, because programs fill executors with work that takes
+    long, and `asyncio.run` waits for their threads before it returns.
     """
 
     def call() -> None:
@@ -57,14 +54,14 @@ def stale_method_error() -> LocalProtocolError:
     )
 
 
-def report_thread_failures(tell: Callable[[BaseException], object]) -> None:
-    """Call `tell` with each uncaught exception of a thread, after the exception has been printed as usual."""
+def report_thread_failures(report: Callable[[BaseException], object]) -> None:
+    """Call `report` with each uncaught exception of a thread, after the exception has been printed as usual."""
     show = threading.excepthook
 
     def excepthook(failure: threading.ExceptHookArgs) -> None:
         show(failure)
         if failure.exc_value is not None:
-            tell(failure.exc_value)
+            report(failure.exc_value)
 
     threading.excepthook = excepthook
 

@@ -66,7 +66,7 @@ class PersistentRequest(Request[T_co]):
             LocalProtocolError: the call is made by the function of a reduction (section 4.9.4), or in a thread or event
                 loop to which this rank does not belong.
         """
-        self._engine.driver.admit()
+        self._engine.driver.check_thread()
         self._engine.refuse_nested()
         if not self._done or self._freed:
             state = "was freed" if self._freed else "is active; wait until the operation that was started is complete"

@@ -60,7 +60,7 @@ class Driver(Protocol):
     single: bool
     owner: int
 
-    def admit(self) -> None:
+    def check_thread(self) -> None:
         """Check that this thread may make a call.
 
         Raises:
@@ -107,8 +107,8 @@ class Driver(Protocol):
     def observe(self, observer: Callable[[Iterable[Any]], AbstractContextManager[None]]) -> None:
         """Enter `observer(requests)` while a thread is blocked until some of these requests are complete."""
 
-    def renew(self) -> None:
-        """Wait for nothing any more, and close what the descriptors lead to: this is the copy of a fork."""
+    def reset_after_fork(self) -> None:
+        """Forget all callbacks and close what the descriptors refer to, in the copy of this process after a fork."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         """Call back in a later turn."""
@@ -125,14 +125,14 @@ class Driver(Protocol):
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         """Call back whenever the descriptor is readable."""
 
-    def add_doorbell(self, fd: int, hand_out: Callable[[], bool], callback: Callable[[], object]) -> None:
+    def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
         """Call back after each write to an eventfd, or once for several of them. The driver reads the eventfd.
 
         Args:
             fd: the eventfd.
-            hand_out: called first where that makes waiting code continue sooner. It returns True if the callback may
-                wait for the next turn.
-            callback: does all that there is to do.
+            deliver: delivers an arrived message. It is called first where waiting code then continues sooner. It
+                returns True if the callback may wait for the next turn.
+            callback: does everything that there is to do.
         """
 
     def remove_reader(self, fd: int) -> None:

@@ -103,7 +103,7 @@ class TaskPool:
             LocalProtocolError: the call is made in another thread or event loop than that of the pool.
             BrokenExecutor: a worker could not be initialized, or all workers are gone.
         """
-        self._driver.admit()
+        self._driver.check_thread()
         if self._queue.closed:
             raise RuntimeError("this pool has been closed: its block has been left")
         if self._queue.broken is not None:
@@ -158,7 +158,7 @@ class TaskPool:
     async def _results(
         self, fn: Callable[..., Any], source: _Source, chunksize: int, buffersize: int | None, unordered: bool
     ) -> AsyncIterator[Any]:
-        self._driver.admit()
+        self._driver.check_thread()
         for name, value in (("chunksize", chunksize), ("buffersize", buffersize)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be positive, not {value}")

@@ -20,7 +20,7 @@ class NoDriver:
     def set_deadlock_check(self, deserted: Callable[[], bool] | None) -> None:
         """The engine tells that a rank is gone; here nobody waits for it."""
 
-    def admit(self) -> None:
+    def check_thread(self) -> None:
         """Any thread may make calls here."""
 
     def __getattr__(self, name: str) -> Any:

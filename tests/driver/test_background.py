@@ -20,17 +20,17 @@ class Rank:
         self.lock = threading.RLock()
         self.reading, self.writing = os.pipe()
         os.set_blocking(self.reading, False)
-        self.relieved = False
+        self.foreground_leads = False
         self.made = threading.Semaphore(0)
         self.calls: list[bool] = []
         self.seconds: float | None = None
         self.failures: list[BaseException] = []
         self.failed = threading.Event()
         self.act: Callable[[], None] = lambda: None
-        self.background = Background(self.reading, self.lock, lambda: self.relieved, self.progress, self.fail)
+        self.background = Background(self.reading, self.lock, lambda: self.foreground_leads, self.progress, self.fail)
 
     def progress(self) -> float | None:
-        self.calls.append(self.relieved)
+        self.calls.append(self.foreground_leads)
         with contextlib.suppress(BlockingIOError):
             os.read(self.reading, 100)
         self.act()
@@ -40,8 +40,8 @@ class Rank:
     def resign(self) -> None:
         """Note that the other thread stops."""
         with self.lock:
-            self.relieved = False
-            self.background.take_over()
+            self.foreground_leads = False
+            self.background.foreground_ended()
 
     def fail(self, error: BaseException) -> None:
         self.failures.append(error)
@@ -82,8 +82,8 @@ def test_it_stands_aside_while_threads_of_the_program_make_progress(rank: Rank) 
     """It takes over when no other thread makes progress any more, and does what the last one has left."""
     for _ in range(5):
         with rank.lock:
-            rank.relieved = True
-            rank.background.stand_aside()
+            rank.foreground_leads = True
+            rank.background.foreground_began()
         os.write(rank.writing, b"x")
         rank.resign()
         rank.made.acquire()
@@ -93,8 +93,8 @@ def test_it_stands_aside_while_threads_of_the_program_make_progress(rank: Rank) 
 def test_it_leaves_a_wait_for_long_alone(rank: Rank) -> None:
     """It sleeps until the wait of the other thread is over."""
     with rank.lock:
-        rank.relieved = True
-        rank.background.stand_aside()
+        rank.foreground_leads = True
+        rank.background.foreground_began()
     asleep = False
     while not asleep:
         with rank.lock:
@@ -102,15 +102,15 @@ def test_it_leaves_a_wait_for_long_alone(rank: Rank) -> None:
     os.write(rank.writing, b"x")
     with rank.lock:
         assert rank.background._sleeping
-        rank.relieved = False
-        rank.background.take_over()
+        rank.foreground_leads = False
+        rank.background.foreground_ended()
     rank.made.acquire()
     assert rank.calls == [False, False]
 
 
 def test_a_thread_that_came_during_progress_is_not_disturbed(rank: Rank) -> None:
     def relieve() -> None:
-        rank.relieved = True
+        rank.foreground_leads = True
         rank.act = lambda: None
 
     rank.act = relieve

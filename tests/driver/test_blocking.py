@@ -144,7 +144,7 @@ def test_what_a_signal_handler_completes_just_before_a_sleep(
             return True
 
         def rest(self) -> bool:
-            driver.admit()
+            driver.check_thread()
             request.complete(1)
             return True
 
@@ -364,7 +364,7 @@ def test_descriptors_that_the_kernel_refuses_leave_nothing(driver: BlockingDrive
             driver.add_reader(file.fileno(), lambda: None)
         with pytest.raises(PermissionError):
             driver.add_writer(file.fileno(), lambda: None)
-        driver._ring_again()
+        driver._report_doorbells_again()
         driver.remove_reader(file.fileno())
         driver.remove_writer(file.fileno())
 

@@ -125,7 +125,7 @@ class Doorbell:
     def __init__(self, called: list[str], found: bool = True) -> None:
         self._called, self._found = called, found
 
-    def hand_out(self) -> bool:
+    def deliver(self) -> bool:
         self._called.append("hand out")
         return self._found
 
@@ -138,7 +138,7 @@ def test_callback_waits_for_the_next_turn_if_something_is_handed_out(found: bool
     driver = BlockingDriver()
     called: list[str] = []
     doorbell = Doorbell(called, found)
-    driver.add_doorbell(doorbells[0], doorbell.hand_out, doorbell.callback)
+    driver.add_doorbell(doorbells[0], doorbell.deliver, doorbell.callback)
     for _ in range(2):
         os.eventfd_write(doorbells[0], 1)
         driver.poll()
@@ -154,7 +154,7 @@ def test_callback_that_waits_is_not_called_after_its_doorbell_is_removed(doorbel
     driver = BlockingDriver()
     called: list[str] = []
     doorbell = Doorbell(called)
-    driver.add_doorbell(doorbells[0], doorbell.hand_out, doorbell.callback)
+    driver.add_doorbell(doorbells[0], doorbell.deliver, doorbell.callback)
     os.eventfd_write(doorbells[0], 1)
     driver.poll()
     driver.remove_reader(doorbells[0])
@@ -190,7 +190,7 @@ def test_task_goes_on_before_a_doorbell_is_read(run: Any, doorbells: list[int]) 
         called: list[str] = []
         come = asyncio.Event()
 
-        def hand_out() -> bool:
+        def deliver() -> bool:
             if there:
                 called.append(there.pop())
                 come.set()
@@ -198,7 +198,7 @@ def test_task_goes_on_before_a_doorbell_is_read(run: Any, doorbells: list[int]) 
             called.append("nothing")
             return False
 
-        driver.add_doorbell(doorbells[0], hand_out, lambda: called.append("callback"))
+        driver.add_doorbell(doorbells[0], deliver, lambda: called.append("callback"))
         for _ in range(2):
             there.append("something")
             os.eventfd_write(doorbells[0], 1)
@@ -245,13 +245,13 @@ def test_doorbell_in_an_event_loop_that_is_removed_is_not_read(run: Any, doorbel
         driver = AsyncioDriver()
         come = asyncio.Event()
 
-        def hand_out() -> bool:
+        def deliver() -> bool:
             come.set()
             if meanwhile:
                 driver.remove_reader(doorbells[0])
             return True
 
-        driver.add_doorbell(doorbells[0], hand_out, lambda: pytest.fail("removed"))
+        driver.add_doorbell(doorbells[0], deliver, lambda: pytest.fail("removed"))
         os.eventfd_write(doorbells[0], 1)
         await come.wait()
         if not meanwhile:

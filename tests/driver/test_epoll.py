@@ -94,9 +94,9 @@ def test_a_descriptor_that_is_looked_at_no_more_is_not_told(
     assert sleeper.events == []
 
 
-def test_no_sleep_once_it_is_needless(epoll: SharedEpoll, lock: threading.RLock) -> None:
+def test_no_sleep_when_it_is_already_satisfied(epoll: SharedEpoll, lock: threading.RLock) -> None:
     with lock:
-        assert epoll.poll(None, needless=lambda: True) == []
+        assert epoll.poll(None, satisfied=lambda: True) == []
 
 
 def test_a_sleep_in_the_midst_of_another_ends_both(epoll: SharedEpoll, lock: threading.RLock, pipe: Pipe) -> None:

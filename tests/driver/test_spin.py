@@ -74,19 +74,19 @@ class Asked:
 
 
 def test_never_without_time() -> None:
-    assert not Spin().pays()
+    assert not Spin().worthwhile()
 
 
 def test_spins_in_vain_become_rare_and_one_that_is_not_ends_that() -> None:
     spin = Spin()
     spin.seconds = 1.0
-    assert all(spin.pays() for _ in range(100))
+    assert all(spin.worthwhile() for _ in range(100))
     for pause in (1, 3, 7, 15, 31, 63, 127, 255, 255):
-        spin.lost()
-        assert [spin.pays() for _ in range(pause + 1)] == [False] * pause + [True]
-    spin.won()
-    spin.lost()
-    assert [spin.pays() for _ in range(2)] == [False, True]
+        spin.found_nothing()
+        assert [spin.worthwhile() for _ in range(pause + 1)] == [False] * pause + [True]
+    spin.found()
+    spin.found_nothing()
+    assert [spin.worthwhile() for _ in range(2)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_others_get_the_core(monkeypatch: pytest.MonkeyPatch, seconds: float, un
     spin.seconds = 1.0
     away(monkeypatch, seconds)
     assert spin.yield_core_until(7.0) == pytest.approx(until)
-    assert spin.pays() is (seconds < 1e-3)
+    assert spin.worthwhile() is (seconds < 1e-3)
 
 
 def away(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -111,7 +111,7 @@ def away(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 def pause(spin: Spin) -> int:
     """Return the number of waits until it spins."""
-    return next(waits for waits in itertools.count() if spin.pays())
+    return next(waits for waits in itertools.count() if spin.worthwhile())
 
 
 def test_spins_beside_a_busy_process_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def test_a_poller_that_was_just_busy_is_polled_again(driver: BlockingDriver, mon
         driver.start_polling(poller)
     driver.poll()
     pausing.idle = True
-    driver._due = 0.0
+    driver._descriptors_due = 0.0
     driver.poll()
     assert driver._pollers == [busy, pausing]
 
@@ -347,14 +347,14 @@ def test_loop_does_not_poll_idle_pollers_while_others_are_busy(run: Any) -> None
         idle.idle = True
         driver = await spinning(busy)
         driver.start_polling(idle)
-        driver._spin._review = 0.0
+        driver._spin._review_due = 0.0
         while not idle.resting:
             await asyncio.sleep(0)
         asked = busy.asked
         while busy.asked == asked:
             await asyncio.sleep(0)
         assert driver._pollers == [busy]
-        driver._until = 0.0
+        driver._spin_until = 0.0
         await asyncio.sleep(0.001)
 
     run(main())
@@ -372,7 +372,7 @@ def test_loop_polls_a_poller_that_was_just_busy(run: Any, monkeypatch: pytest.Mo
         while pausing.calls < calls + 10:
             await asyncio.sleep(0)
         assert driver._pollers == [busy, pausing]
-        driver._until = 0.0
+        driver._spin_until = 0.0
         await asyncio.sleep(0.001)
 
     run(main())
@@ -385,14 +385,14 @@ def test_a_poller_that_starts_when_the_others_rest_is_polled_once_per_turn(run: 
         first, second = Asked(), Asked()
         first.at_rest = lambda: driver.start_polling(second)
         driver.start_polling(first)
-        driver._until = 0.0
+        driver._spin_until = 0.0
         while not second.calls:
             await asyncio.sleep(0)
         before = second.calls
         for _ in range(10):
             await asyncio.sleep(0)
-        assert second.calls - before <= 10 * aio._ASKED
-        driver._until = 0.0
+        assert second.calls - before <= 10 * aio._TURN_POLLS
+        driver._spin_until = 0.0
         while not second.resting:
             await asyncio.sleep(0)
 
@@ -439,7 +439,7 @@ def test_loop_ends_its_spin_when_somebody_else_keeps_the_core(run: Any, monkeypa
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy with other work does not end the polls before waits."""
-    monkeypatch.setattr(aio, "_GLANCES", 60.0)
+    monkeypatch.setattr(aio, "_BRIEF_SECONDS", 60.0)
 
 
 async def spinning(poller: Asked, seconds: float = 60.0) -> AsyncioDriver:
@@ -466,7 +466,7 @@ def test_request_that_comes_soon_takes_no_turn_of_the_loop(run: Any, unhurried: 
         assert not turns
         assert poller.asked == before + 3
         driver.spin(0.0)
-        driver._until = 0.0
+        driver._spin_until = 0.0
         await asyncio.sleep(0.001)
 
     run(main())
@@ -474,7 +474,7 @@ def test_request_that_comes_soon_takes_no_turn_of_the_loop(run: Any, unhurried: 
 
 def test_loop_gets_its_turn_although_all_requests_come_soon(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()
-    monkeypatch.setattr(aio, "time", SimpleNamespace(monotonic=lambda: next(clock) * aio._GLANCES / 10))
+    monkeypatch.setattr(aio, "time", SimpleNamespace(monotonic=lambda: next(clock) * aio._BRIEF_SECONDS / 10))
 
     async def main() -> None:
         poller = Asked()
@@ -490,7 +490,7 @@ def test_loop_gets_its_turn_although_all_requests_come_soon(run: Any, monkeypatc
             await request
             found += 1
         assert 1 < found <= 10
-        driver._until = 0.0
+        driver._spin_until = 0.0
         poller.then = lambda count: None
         await asyncio.sleep(0.001)
 
@@ -512,7 +512,7 @@ def test_glance_in_vain_is_the_only_one_in_a_turn(run: Any, unhurried: None) -> 
         before = poller.asked
         assert driver.waiter(request) is not None
         assert poller.asked == before + looks, "after a turn it may look again"
-        driver._until = 0.0
+        driver._spin_until = 0.0
         await asyncio.sleep(0.001)
 
     run(main())
@@ -527,7 +527,7 @@ def test_glance_ends_with_whatever_else_comes(run: Any, unhurried: None) -> None
         before = poller.asked
         assert driver.waiter(request) is not None
         assert poller.asked == before + 2
-        driver._until = 0.0
+        driver._spin_until = 0.0
         await asyncio.sleep(0.001)
 
     run(main())
@@ -593,8 +593,8 @@ def test_a_poller_that_seems_idle_and_cannot_rest_is_polled(driver: BlockingDriv
         driver.start_polling(poller)
     hidden.idle, hidden.restless = True, 10**6
     driver._pollers[:] = [busy, hidden]
-    driver._spin._review = driver._due = 0.0
-    assert driver._ask(None)
+    driver._spin._review_due = driver._descriptors_due = 0.0
+    assert driver._poll_or_spin(None)
     assert hidden.calls == 1
 
 
@@ -606,7 +606,7 @@ def test_the_loop_asks_in_turns(run: Any) -> None:
         for poller in pollers:
             driver.start_polling(poller)
         for _ in range(9):
-            assert driver._look()
+            assert driver._poll_briefly()
         assert [poller.calls for poller in pollers] == [3, 3, 3]
         for poller in pollers:
             poller.answers.clear()

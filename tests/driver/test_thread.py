@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from interrupts import Late, interrupted
 
-from aiompi.driver.serial import SerialDriver
-from aiompi.driver.thread import ThreadDriver, _Waiter
+from aiompi.driver.thread import SerialDriver, ThreadDriver, _Waiter
 from aiompi.engine import Driver, Engine, Request
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
@@ -235,15 +234,15 @@ def test_stopping_ends_the_thread_and_waiting_goes_on_without(driver: ThreadDriv
 def test_only_calls_are_admitted(kind: Callable[[], SerialDriver | ThreadDriver]) -> None:
     driver = kind()
     with pytest.raises(LocalProtocolError, match="look it up again"):
-        driver.admit()
+        driver.check_thread()
     with driver.exclusive("a"), driver.exclusive("b"):
-        driver.admit()
+        driver.check_thread()
     driver.close()
 
 
 def test_an_abort_does_not_wait_for_ever(driver: ThreadDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread may hold the lock in a user function that does not end."""
-    monkeypatch.setattr("aiompi.driver.thread._PATIENCE", 0.001)
+    monkeypatch.setattr("aiompi.driver.thread._ABORT_TIMEOUT", 0.001)
     inside, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -254,11 +253,11 @@ def test_an_abort_does_not_wait_for_ever(driver: ThreadDriver, monkeypatch: pyte
     thread = threading.Thread(target=hold)
     thread.start()
     inside.wait()
-    with driver.urgent():
+    with driver.exclusive_to_abort():
         leave.set()
     thread.join()
-    with driver.urgent():
-        driver.admit()
+    with driver.exclusive_to_abort():
+        driver.check_thread()
 
 
 def test_what_a_signal_handler_completes_just_before_a_thread_sleeps(

@@ -74,7 +74,7 @@ class Handle(Membership, Opaque):
         """The communicator, for a call; refused to threads that may not make calls."""
         core = self._core
         if get_ident() != process.driver.owner:
-            process.admit()
+            process.check_thread()
         return core
 
     def _entered(self, call: str, awaitable: str) -> Communicator:
@@ -83,7 +83,7 @@ class Handle(Membership, Opaque):
             check_running_loop(call, awaitable)
         core = self._core
         if get_ident() != process.driver.owner:
-            process.admit()
+            process.check_thread()
         return core
 
     def _become_null(self, core: Communicator) -> None:

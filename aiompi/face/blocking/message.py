@@ -118,7 +118,7 @@ class Message(Reference[_Taken]):
             raise InvalidRequestError("the message is MPI_MESSAGE_NULL: there is none, or it was received before")
         home = taken.core  # alone, so that the receive does not keep its message
         core = home or process.runtime.self_comm
-        process.admit()
+        process.check_thread()
         decode = process.codec.loads if memory is None else None
         here = weakref.ref(self)
 

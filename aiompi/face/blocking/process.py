@@ -121,7 +121,7 @@ class Process:
         if level <= THREAD_FUNNELED:
             return BlockingDriver()
         if level == THREAD_SERIALIZED:
-            from aiompi.driver.serial import SerialDriver
+            from aiompi.driver.thread import SerialDriver
 
             return SerialDriver()
         from aiompi.driver.thread import ThreadDriver
@@ -130,14 +130,14 @@ class Process:
 
     # Threads.
 
-    def admit(self) -> None:
-        """Refuse a call of a thread that may not make calls.
+    def check_thread(self) -> None:
+        """Check that the calling thread may make calls.
 
         Raises:
-            LocalProtocolError: this is such a thread.
+            LocalProtocolError: it may not.
         """
         if get_ident() != self.driver.owner and self._runtime is not None:
-            self.driver.admit()
+            self.driver.check_thread()
 
     def _turn(self, call: str) -> AbstractContextManager[object]:
         """Return the context manager for a call that communicates: one thread at a time makes such calls."""
@@ -165,7 +165,7 @@ class Process:
     def abort(self, code: int, reason: str) -> NoReturn:
         """End the job and this process."""
         runtime = self.runtime
-        with self.driver.urgent():
+        with self.driver.exclusive_to_abort():
             runtime.abort(code, reason)
         runtime.exit(code)
 
@@ -180,7 +180,7 @@ class Process:
         self._excepthook(kind, error, traceback)
         runtime = self._runtime
         if runtime is not None and not runtime.finalized and runtime.engine.error is None:
-            with self.driver.urgent():
+            with self.driver.exclusive_to_abort():
                 runtime.abort(1, f"rank {runtime.engine.rank} failed: {kind.__name__}: {error}")
 
     def _thread_failed(self, error: BaseException) -> None:

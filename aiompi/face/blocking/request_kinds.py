@@ -39,7 +39,7 @@ class Prequest(Request[T]):
         if self._core is None or self._core.started:
             state = "MPI_REQUEST_NULL" if self._core is None else "active: complete it by Wait or Test first"
             raise InvalidRequestError(f"Prequest.Start: the request is {state}")
-        process.admit()
+        process.check_thread()
         self._core.start()
 
     @classmethod
@@ -98,7 +98,7 @@ class Grequest(Request[Any]):
 
     def complete(self, obj: object = None) -> None:
         """Complete the operation with an object, which `wait` and `test` return; see `Complete`."""
-        process.admit()
+        process.check_thread()
         if self._core is None or self._core.done():
             state = "complete already" if self else "MPI_REQUEST_NULL"
             raise InvalidRequestError(f"Grequest.Complete: the request is {state}")

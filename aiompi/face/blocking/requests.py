@@ -102,7 +102,7 @@ class Request(Opaque, Generic[T]):
         operation = self._active
         if operation is not None and not operation.done():
             check_running_loop("Request.Wait", "await request")
-            process.admit()
+            process.check_thread()
             process.driver.finish(operation)
         return self._complete(status)
 
@@ -169,7 +169,7 @@ class Request(Opaque, Generic[T]):
         if operation is None:
             state = "inactive: it has not been started" if self else "MPI_REQUEST_NULL"
             raise InvalidRequestError(f"Request.Cancel: the request is {state}")
-        process.admit()
+        process.check_thread()
         operation.cancel()
 
     cancel = Cancel
@@ -184,7 +184,7 @@ class Request(Opaque, Generic[T]):
         """
         if self._core is None:
             raise InvalidRequestError("Request.Free: the request is MPI_REQUEST_NULL")
-        process.admit()
+        process.check_thread()
         core, self._core = self._core, None
         core.free()
 
@@ -387,7 +387,7 @@ def _has_failed(request: Request[Any]) -> bool:
 
 
 def _poll() -> None:
-    process.admit()
+    process.check_thread()
     process.driver.poll()
 
 
@@ -462,7 +462,7 @@ def _find(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
 def _wait_until(requests: Sequence[Request[Any]], satisfied: Callable[[], bool]) -> None:
     if not satisfied():
         check_running_loop("Request.Waitall and its kin", "await asyncio.gather(*requests)")
-        process.admit()
+        process.check_thread()
         operations = (request._active for request in requests)
         process.driver.wait_until(satisfied, [operation for operation in operations if operation is not None])
 

@@ -24,5 +24,5 @@ class Handle(Membership):
         core = self._core
         driver: Any = core.engine.driver
         if get_ident() != driver.owner or not driver.loop_runs():
-            driver.admit()
+            driver.check_thread()
         return core

@@ -48,7 +48,7 @@ class World(Intracomm):
 
     def finalize(self) -> Request[None]:
         """End communication: complete when every rank of the job has called it (MPI_Finalize, section 7.5)."""
-        self._runtime.engine.driver.admit()
+        self._runtime.engine.driver.check_thread()
         return self._runtime.finalize()
 
     def leave(self) -> Request[None]:
@@ -56,7 +56,7 @@ class World(Intracomm):
 
         Ranks that still wait for this one get a ProcessFailedError.
         """
-        self._runtime.engine.driver.admit()
+        self._runtime.engine.driver.check_thread()
         return self._runtime.leave()
 
     def Alloc_mem(self, size: int) -> buffer:
@@ -95,7 +95,7 @@ class Session:
         return self._runtime.joined
 
     async def _start(self) -> World:
-        self._runtime.engine.driver.admit()
+        self._runtime.engine.driver.check_thread()
         _ranks.add(self._runtime)
         try:
             await self._runtime.start()
@@ -116,7 +116,7 @@ class Session:
         runtime = self._runtime
         if runtime.finalized or runtime.engine.error is not None:
             return
-        runtime.engine.driver.admit()
+        runtime.engine.driver.check_thread()
         if error is not None and self._cause is not None:
             error = self._cause
         if isinstance(error, SystemExit) and not error.code:

@@ -65,7 +65,7 @@ class Message:
         return OwnedReceive(self.Irecv(buf, status), "Message.Recv")
 
     def _take(self, memory: memoryview | Scattered | None, decode: Decode | None, status: Status | None) -> Receive:
-        self._core.engine.driver.admit()
+        self._core.engine.driver.check_thread()
         if self._received:
             raise InvalidRequestError("this message was received before: a matched probe gives it once")
         here = weakref.ref(self)
