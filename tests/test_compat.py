@@ -117,6 +117,35 @@ else:
     assert site.launch("--mpi4py", "-n", "2", path, "7").finish().code == 7
 
 
+def test_integral_floats(site: Site) -> None:
+    """As ranks, tags and counts. Other floats are refused, and floats that are data stay floats."""
+    program = """
+from mpi4py import MPI
+import numpy
+
+world = MPI.COMM_WORLD
+half, other = world.size / 2, (world.rank + world.size / 2) % 2
+assert world.sendrecv(2.0, other, 1.0, None, other, 1.0) == 2.0
+sent, received = numpy.arange(4.0), numpy.zeros(4)
+world.Sendrecv([sent, 2.0, MPI.DOUBLE], dest=other, recvbuf=[received, (2.0, 1.0), MPI.DOUBLE], source=other)
+assert received.tolist() == [0, 0, 1, 0]
+requests = [world.Irecv(received, other, 2.0), world.isend(1.0, other, tag=3.0)]
+world.Send(sent, other, 2.0)
+requests[0].Wait()
+assert type(world.recv(source=other, tag=3.0)) is float and (received == sent).all()
+requests[1].wait()
+assert type(world.bcast(1.0, root=half)) is float
+world.Bcast([sent, 4.0, MPI.DOUBLE], 0.0)
+assert world.Split(0.0, 1.0).size == 2
+try:
+    world.send(1.0, 0.5)
+except TypeError as error:
+    print(str(error).partition(": ")[2])
+"""
+    result = site.launch("--mpi4py", "-n", "2", site.program(program)).finish()
+    assert (result.code, result.lines, result.err) == (0, 2 * ["dest is 0.5: expected an integer"], "")
+
+
 LATE = """
 from mpi4py import MPI
 

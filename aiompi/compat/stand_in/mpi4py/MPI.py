@@ -10,6 +10,7 @@ from typing import Any
 
 import mpi4py
 from aiompi import MPI
+from aiompi.compat.floats import accept_integral_floats
 from aiompi.constants import THREAD_SINGLE
 from aiompi.face.blocking.process import process
 from aiompi.settings import THREAD_LEVELS
@@ -61,6 +62,7 @@ def _set_up() -> None:
         if text is not None:
             setattr(MPI.pickle, name, int(text))
     process.lenient = True
+    accept_integral_floats()
     if options.initialize:
         process.start(THREAD_LEVELS.index(options.thread_level) if options.threads else THREAD_SINGLE)
     handler = _HANDLERS[options.errors]
