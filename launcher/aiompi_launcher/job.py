@@ -400,7 +400,7 @@ class Job:
 
     def _on_abort(self, rank: Rank, event: control.Abort) -> None:
         if self._culprit in (None, rank):
-            reason = event.reason or f"rank {rank.number} called Abort({event.code})"
+            reason = event.reason or f"rank {rank.number} called MPI_Abort({event.code})"
             self._end(rank, reason, event.code % 256 or EXIT_FAILURE)
 
     def _on_early_leave(self, rank: Rank, event: control.Message) -> None:

@@ -40,7 +40,7 @@ def test_abort_becomes_the_exit_status(site: Site, code: int, status: int) -> No
     """Within what an exit status can hold, and never success."""
     result = site.run(2, in_face("native", f"if comm.rank == 0:\n    comm.Abort({code})\nawait comm.recv(source=0)"))
     assert result.code == status
-    assert f"rank 0 called Abort({code})" in result.err
+    assert f"rank 0 called MPI_Abort({code})" in result.err
 
 
 @pytest.mark.spec("S7.5-7")

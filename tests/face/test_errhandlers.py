@@ -296,7 +296,7 @@ def test_fatal_errors_abort(run: Run, capsys: pytest.CaptureFixture[str]) -> Non
     async def main() -> None:
         comm = aiompi.local_world(1)[0]
         comm.Set_errhandler(ERRORS_ARE_FATAL)
-        with pytest.raises(errors.JobAbortedError, match=rf"rank 0 called Abort\({errors.ERR_RANK}\)"):
+        with pytest.raises(errors.JobAbortedError, match=rf"rank 0 called MPI_Abort\({errors.ERR_RANK}\)"):
             comm.isend("x", 1)
         assert "InvalidRankError: MPI_COMM_WORLD, rank 0: destination 1" in capsys.readouterr().err
         with pytest.raises(errors.JobAbortedError):

@@ -126,7 +126,7 @@ FAULTS: Final = {
         await comm.Barrier()
         """,
         7,
-        "rank 1 called Abort(7)",
+        "rank 1 called MPI_Abort(7)",
     ),
     "never joins": Fault(
         """

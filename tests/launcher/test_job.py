@@ -255,7 +255,7 @@ def test_failure_after_finalize_still_counts():
 def test_abort(asked: int, code: int):
     fixture = Fixture(2).run_up()
     fixture.receive(0, control.Abort(asked, ""))
-    assert fixture.verdict == f"rank 0 called Abort({asked})"
+    assert fixture.verdict == f"rank 0 called MPI_Abort({asked})"
     assert Send(1, control.Abort(code, fixture.verdict)) in fixture.done
     fixture.exit(0, asked % 256)
     fixture.exit(1, 1)

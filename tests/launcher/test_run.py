@@ -44,9 +44,7 @@ def test_what_a_rank_finds_in_its_environment(launch, home: Path):
 def test_a_rank_is_described_as_by_mpich_and_by_no_other_launcher(launch, program, tmp_path: Path, monkeypatch):
     """Executed and forked ranks, of several programs, also when another launcher has started this one."""
     (tmp_path / "list_environment.py").write_text("import os\nfor item in os.environ.items(): print(*item, sep='=')\n")
-    others = (
-        "PMI_FD PMI_PORT PMI_ID PMIX_RANK PMIX_SERVER_URI41 OMPI_COMM_WORLD_RANK MV2_COMM_WORLD_RANK HYDI_CONTROL_FD"
-    )
+    others = "PMI_FD PMI_PORT PMI_ID PMIX_RANK PMIX_SERVER_URI41 OMPI_COMM_WORLD_RANK HYDI_CONTROL_FD PALS_RANKID"
     for name in ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", *others.split()):
         monkeypatch.setenv(name, "7")
     section = ("--wdir", str(tmp_path), *program)

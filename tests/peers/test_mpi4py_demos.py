@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,9 @@ from peers.distribution import unpacked
 #: folder, programs, ranks
 PROGRAMS: Final = {
     "helloworld": (".", ["helloworld.py"], 3),
+    "pi": ("compute-pi", ["cpi-cco.py"], 3),
+    "Mandelbrot": ("mandelbrot", ["mandelbrot.py", "mandelbrot-seq.py"], 2),
+    "profiling": ("profiling", ["cpi.py", "ring.py", "threads.py"], 3),
     "start and end": ("init-fini", [f"test_{i}.py" for i in range(7)], 2),
     "reductions": ("reductions", ["test_reductions.py"], 3),
     "sequential": ("sequential", ["test_seq.py"], 2),
@@ -35,6 +39,30 @@ for program in sys.argv[1:]:
 """
 
 
+#: runs a benchmark with few rounds and short messages, which are its parameters
+FEW_ROUNDS: Final = """
+import importlib, inspect, os, sys
+sys.path.insert(0, os.getcwd())
+name = sys.argv[1]
+measure = getattr(importlib.import_module(name), name)
+rounds = {key: 2 for key in inspect.signature(measure).parameters if key.startswith(("skip", "loop"))}
+measure(**rounds, MAX_MSG_SIZE=1 << 16)
+"""
+OSU: Final = [
+    "allgather",
+    "alltoall",
+    "alltoallv",
+    "barrier",
+    "bcast",
+    "bibw",
+    "bw",
+    "gather",
+    "latency",
+    "multi_lat",
+    "scatter",
+]
+
+
 @pytest.fixture(scope="session")
 def demos() -> Path:
     return unpacked("mpi4py", "4.1.2") / "demo"
@@ -56,7 +84,30 @@ def test_reference(site: Site, demos: Path) -> None:
         assert job.out.count(f"end of {program}\n") == 3
 
 
-@pytest.mark.parametrize("program", ["run_hello.py", "run_cpi.py"])
+@pytest.mark.parametrize("name", OSU)
+def test_osu_benchmark(site: Site, demos: Path, name: str) -> None:
+    options = ("--mpi4py", "-n", "2", "--wdir", str(demos))
+    job = site.launch(*options, site.program(FEW_ROUNDS), f"osu_{name}").finish()
+    assert (job.code, job.err) == (0, "")
+    assert job.out.count("\n") >= (3 if name == "barrier" else 17)
+
+
+def test_command_line(site: Site, demos: Path) -> None:
+    """mpi4py's tests of `python -m mpi4py.run`, which start mpiexec some 60 times."""
+    options = ("--mpi4py", "--as-mpiexec", sys.executable)
+    job = site.launch(*options, str(demos / "test-run" / "test_run.py"), env={"PYTHONWARNINGS": ""}).finish(200)
+    assert job.code == 0, job.err
+    assert "Ran 19 tests" in job.err
+    assert job.err.endswith("OK\n")
+
+
+@pytest.mark.parametrize("program", ["run_julia.py", "run_mandelbrot.py"])
+def test_comm_executor(site: Site, demos: Path, program: str) -> None:
+    job = site.launch("--mpi4py", "-n", "3", str(demos / "futures" / program)).finish(60)
+    assert job.code == 0, job.err
+
+
+@pytest.mark.parametrize("program", ["run_hello.py", "run_cpi.py", "run_primes.py"])
 def test_pool(site: Site, demos: Path, program: str) -> None:
     place = demos / "futures" / program
     job = site.launch("--mpi4py", "-n", "3", "-m", "mpi4py.futures", str(place)).finish()

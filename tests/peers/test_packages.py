@@ -1,4 +1,4 @@
-"""MPI programs that ranks of aiompi start: what describes a rank to packages must not lead MPI libraries astray."""
+"""What describes a rank: packages recognise the job by it, and MPI programs that ranks start are not led astray."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from collections.abc import Callable
 
 import pytest
 from jobs import Site
+from peers.distribution import unpacked
 
 from aiompi.bench.contender import Contender, mpich_job, openmpi_job
 
+MAYBEMPI = """
+import sys
+sys.path.insert(0, {path!r})
+from maybempi.launch import get_mpi, local_rank
+comm = get_mpi().COMM_WORLD
+print(comm.rank, comm.size, local_rank())
+"""
 PROGRAM = """
 import os
 from mpi4py import MPI
@@ -29,3 +37,11 @@ def test_a_real_mpi_program_in_a_rank(site: Site, job: Callable[[int], Contender
         result = site.start(*launch).finish()
         assert result.code == 0, result
         assert sorted(result.lines) == sorted(2 * [f"{line} {mpich}" for line in expected])
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_maybempi_sees_the_job(site: Site, size: int) -> None:
+    """It imports mpi4py only if a launcher's variables tell it to."""
+    program = site.program(MAYBEMPI.format(path=str(unpacked("maybempi", "0.1.2") / "src")))
+    job = site.launch("--mpi4py", "-n", str(size), program).finish()
+    assert (job.err, job.lines) == ("", [f"{rank} {size} {rank}" for rank in range(size)])

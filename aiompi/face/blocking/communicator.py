@@ -135,7 +135,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job, and this process, with this exit status (section 7.5)."""
         errorcode = integer(errorcode, "Abort: errorcode")
-        process.abort(errorcode, f"rank {self._core.engine.rank} called Abort({errorcode})")
+        process.abort(errorcode, f"rank {self._core.engine.rank} called MPI_Abort({errorcode})")
 
     def _duplicate(self: C, info: Info | None) -> C:
         core = self._admitted

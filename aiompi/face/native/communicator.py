@@ -153,7 +153,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
             JobAbortedError: this process was not started by a launcher.
         """
         errorcode = integer(errorcode, "Abort: errorcode")
-        reason = f"rank {self._core.engine.rank} called Abort({errorcode})"
+        reason = f"rank {self._core.engine.rank} called MPI_Abort({errorcode})"
         self._runtime.abort(errorcode, reason)
         if self._runtime.launched:
             self._runtime.exit(errorcode)

@@ -22,7 +22,8 @@ EXIT_CANNOT_EXECUTE: Final = 126
 
 #: variables by which other launchers describe their jobs; a rank of this one does not inherit them
 _OTHER_LAUNCHERS: Final = (
-    "PMI_", "PMIX_NAMESPACE", "PMIX_RANK", "PMIX_SERVER_", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "MPI_LOCAL", "HYDI_"
+    "PMI_", "PMIX_NAMESPACE", "PMIX_RANK", "PMIX_SERVER_", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "MPI_LOCAL", "HYDI_",
+    "PALS_", "ALPS_APP_PE",
 )  # fmt: skip
 
 #: starts a rank with its standard descriptors and its additional environment variables

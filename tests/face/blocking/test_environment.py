@@ -165,7 +165,7 @@ else:
 """
     result = site.run(2, program(body))
     assert (result.code, result.out) == (code, "")
-    assert f"rank 1 called Abort({code})" in result.err
+    assert f"rank 1 called MPI_Abort({code})" in result.err
     assert f"aiompi.errors.{errors.ERROR_CLASSES[code].__name__}: " in result.err
 
 

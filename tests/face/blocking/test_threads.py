@@ -394,7 +394,7 @@ else:
 """
     result = site.run(2, HEAD + body, env={"AIOMPI_THREAD_LEVEL": level})
     assert result.code == 7
-    assert "rank 1 called Abort(7)" in result.err
+    assert "rank 1 called MPI_Abort(7)" in result.err
 
 
 def test_threads_that_wait_at_finalize(site: Site) -> None:

@@ -234,7 +234,7 @@ def test_abort_in_a_local_world(run: Run) -> None:
     async def main() -> None:
         world = aiompi.local_world(2)
         waiting = world[0].irecv()
-        with pytest.raises(JobAbortedError, match=r"rank 0 called Abort\(4\)"):
+        with pytest.raises(JobAbortedError, match=r"rank 0 called MPI_Abort\(4\)"):
             world[0].Abort(4)
         with pytest.raises(JobAbortedError):
             await waiting
@@ -730,7 +730,7 @@ def test_abort_of_a_service(run: Run, site: Site) -> None:
     async def main() -> list[BaseException | None]:
         return list(await asyncio.gather(rank(0), rank(1), return_exceptions=True))
 
-    assert [str(error) for error in run(main())] == ["rank 1 called Abort(9)"] * 2
+    assert [str(error) for error in run(main())] == ["rank 1 called MPI_Abort(9)"] * 2
     assert job.finish().code == 9
 
 

@@ -9,7 +9,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+import mpi4py
 from aiompi.MPI import Intracomm
+from aiompi.settings import THREAD_LEVELS
 
 _NOT_HERE = ("ringtest", "pingpong", "futures")
 
@@ -39,12 +41,15 @@ def helloworld(comm: Intracomm, args: Sequence[str] | None = None, verbose: bool
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point of `python -m mpi4py.bench`."""
     parser = argparse.ArgumentParser(prog="python -m mpi4py.bench", epilog="benchmarks: python -m aiompi.bench")
+    parser.add_argument("--threads", action=argparse.BooleanOptionalAction, help="initialise MPI with threads")
+    parser.add_argument("--thread-level", choices=THREAD_LEVELS, help="initialise MPI with this thread level")
     parser.add_argument("command", choices=["helloworld", *_NOT_HERE])
     parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the command")
     options = parser.parse_args(args)
     if options.command in _NOT_HERE:
         parser.error(f"aiompi has no {options.command} here: use `python -m aiompi.bench`")
-    import mpi4py.MPI  # noqa: F401 (joins the job as mpi4py.rc says)
+    given = {name: getattr(options, name) for name in ("threads", "thread_level")}
+    mpi4py.rc(**{name: value for name, value in given.items() if value is not None})
     from aiompi import MPI
 
     helloworld(MPI.COMM_WORLD, options.args)

@@ -1,6 +1,6 @@
 """`python -m mpi4py [options] app.py` and `python -m mpi4py.run`: run a program, with the command line of mpi4py.
 
-An exception that the program does not catch ends the job, as always in aiompi.
+An exception that the program does not catch ends the job, as always in aiompi; here by MPI_Abort, as does an exit code.
 """
 
 from __future__ import annotations
@@ -8,12 +8,15 @@ from __future__ import annotations
 import ast
 import atexit
 import os
+import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import mpi4py
 from aiompi.compat import install
+from aiompi.face.blocking.process import process
 from aiompi.program import Program
 
 _USAGE = """\
@@ -54,15 +57,31 @@ def set_abort_status(status: object) -> None:
     Args:
         status: a number, or the exception that ends the program. 0 and None change nothing.
     """
+    code, mpi = _code(status), sys.modules.get("mpi4py.MPI")
+    if mpi is not None and code:
+        atexit.register(mpi.COMM_WORLD.Abort, code)
+
+
+def _code(status: object) -> int:
     if isinstance(status, SystemExit):
         status = status.code
     elif isinstance(status, KeyboardInterrupt):
-        status = 130
-    if not isinstance(status, int):
-        status = 0 if status is None else 1
-    mpi = sys.modules.get("mpi4py.MPI")
-    if mpi is not None and status:
-        atexit.register(mpi.COMM_WORLD.Abort, status)
+        status = 128 + signal.SIGINT
+    return status if isinstance(status, int) else int(status is not None)
+
+
+def _abort(error: BaseException) -> None:
+    """End the job because of the exception that has ended the program, unless it is an exit with code 0."""
+    code = _code(error)
+    if not code or not process.initialized or process.finalized:
+        return
+    reason = f"rank {process.runtime.engine.rank} called MPI_Abort({code})"
+    if not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+        reason += f": {type(error).__name__}: {error}"
+    elif not isinstance(error.code, int):
+        print(error.code, file=sys.stderr)
+    process.abort(code, reason)
 
 
 def main() -> None:
@@ -70,7 +89,11 @@ def main() -> None:
     words, rc = _parse(sys.argv[1:])
     if rc:
         mpi4py.rc(**rc)
-    run_command_line(words)
+    try:
+        run_command_line(words)
+    except BaseException as error:
+        _abort(error)
+        raise
 
 
 def _parse(words: list[str]) -> tuple[list[str], dict[str, Any]]:
