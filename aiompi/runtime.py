@@ -27,7 +27,7 @@ from aiompi.transport.agent import Agent, Contact
 from aiompi.transport.dial import describe
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.resolve import Address, Resolving, resolve
-from aiompi.transport.tcp import TCP
+from aiompi.transport.sockets import TCP
 from aiompi.transport.template import Site, Transport
 from aiompi.wire import control
 from aiompi.wire.wait_report import WaitReport

@@ -33,10 +33,9 @@ from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.export import Export
 from aiompi.transport.shared_memory.ring import HEAD
 from aiompi.transport.shared_memory.segment import Segment
+from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.stream import StreamLink, StreamTransport
-from aiompi.transport.tcp import TCP
 from aiompi.transport.template import Site
-from aiompi.transport.unix import Unix
 from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, FrameReader, Payload
 from aiompi.wire.hello import ROLE_PEER, Connector
 

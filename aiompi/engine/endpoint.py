@@ -133,7 +133,7 @@ class Endpoint(ABC):
         if self.error is None:
             self.engine.peer_lost(self, cause)
 
-    def orphan(self, owner: BufferOwner) -> None:
+    def buffer_unsent(self, owner: BufferOwner) -> None:
         """Keep the owner of memory that the broken link has not sent, or let it fail."""
         error = self.engine.error or self.error
         if error is not None:

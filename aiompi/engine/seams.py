@@ -210,6 +210,7 @@ class Link(Protocol):
 
     def dispatch(self, header: bytes, payload: Payload) -> bool:
         """Let one whole frame leave now; return False if nothing of it has left, so that `send` has to be called."""
+        return False
 
     def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         """Hand over one frame.
@@ -221,9 +222,11 @@ class Link(Protocol):
 
     def grant(self, nbytes: int) -> bool:
         """Grant the peer more credit, which it reads when it needs some; return False if that takes a frame."""
+        return False
 
     def granted(self) -> int:
         """Return the bytes of credit that the peer has granted in this way since the last call."""
+        return 0
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
         """Copy the part of the owner's memory that has not left yet, so that the owner may use its memory again.

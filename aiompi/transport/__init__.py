@@ -1,1 +1,1 @@
-"""Ways for frames between ranks. `template` is the seam that every transport fits, `registry` chooses one per peer."""
+"""Transports, which carry frames between ranks. Each derives from `template.Transport`; `registry` chooses per peer."""

@@ -1,4 +1,4 @@
-"""The connection between a rank and the launcher's agent."""
+"""The connection of a rank to the launcher's agent: `Contact` says where the agent is, `Agent` talks to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiompi.transport.resolve import Address, Resolving, resolve
 from aiompi.wire import control
 from aiompi.wire.hello import RANK_AGENT, RANK_ANY, ROLE_CONTROL, Connector, parse_key
 
-# Seconds that a rank tries to connect to a launcher that is busy. If the launcher dies, its watchdog ends the rank.
+#: seconds for which a rank tries to connect to a busy launcher. If the launcher dies, its watchdog ends the rank.
 _LAUNCHED = 7 * 86400.0
 
 
@@ -26,10 +26,10 @@ class Contact:
     """How a rank finds its job.
 
     Attributes:
-        address: of the agent, "unix:PATH" or "tcp:HOST:PORT".
-        key: of the job.
-        rank: wanted, RANK_ANY to be given one.
-        launched: whether a launcher started this process, and will end it.
+        address: address of the agent, "unix:PATH" or "tcp:HOST:PORT".
+        key: key of the job.
+        rank: rank that this process asks for, RANK_ANY for any.
+        launched: True if a launcher has started this process, and will end it.
     """
 
     address: str
@@ -39,7 +39,7 @@ class Contact:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Contact | None:
-        """The job that a launcher started this process for, if any."""
+        """Return the contact of the job for which a launcher has started this process, None if there is no launcher."""
         address = environ.get(control.ENV_CONTROL)
         if address is None:
             return None
@@ -48,11 +48,11 @@ class Contact:
 
     @property
     def local(self) -> bool:
-        """Whether the agent, and so every rank, is on this machine."""
+        """True if the agent, and so every rank, is on this machine."""
         return self.address.startswith("unix:")
 
     def target(self) -> str | tuple[str, int]:
-        """Return what to connect to: the path of a Unix socket, or a host and its port.
+        """Return the address to connect to: the path of a Unix socket, or a host and a port.
 
         Raises:
             InvalidArgumentError: the address cannot be read.
@@ -68,7 +68,16 @@ class Contact:
 
 
 class Agent:
-    """Talks to the agent: what it says is handed to `on_message`, the end of the connection to `on_lost`."""
+    """Exchanges control messages with the agent.
+
+    Args:
+        on_message: called with each message of the agent.
+        on_lost: called with the cause if the connection ends before `finish`.
+
+    Attributes:
+        connected: request that is complete when the connection is made.
+        closed: request that is complete when the connection has ended.
+    """
 
     def __init__(
         self,
@@ -88,7 +97,7 @@ class Agent:
         self.connected: Request[None] = Request(engine)
         self.closed: Request[None] = Request(engine)
         self._contact = contact
-        self._until = self._driver.now() + (_LAUNCHED if contact.launched else engine.settings.connect_timeout)
+        self._deadline = self._driver.now() + (_LAUNCHED if contact.launched else engine.settings.connect_timeout)
         self._addresses: deque[Address] = deque()
         self._causes: dict[str, None] = {}
         self._starting: Dialling | Resolving | None = None
@@ -114,14 +123,14 @@ class Agent:
             self._failed(describe(error))
 
     def _dial(self) -> None:
-        """Connect to the next of the addresses that the host has, which share the time that is left."""
-        timeout = max(0.0, self._until - self._driver.now()) / len(self._addresses)
+        """Connect to the next address of the host. All addresses that are left share the remaining time."""
+        timeout = max(0.0, self._deadline - self._driver.now()) / len(self._addresses)
         family, target = self._addresses.popleft()
         contact = self._contact
         handshake = Connector(contact.key, role=ROLE_CONTROL, rank=contact.rank, target=RANK_AGENT)
         sock = socket.socket(family, socket.SOCK_STREAM)
         self._starting = Dialling(
-            self._driver, sock, target, handshake, timeout, self._dialled, patient=contact.launched
+            self._driver, sock, target, handshake, timeout, self._dialled, wait_for_hello=contact.launched
         )
 
     def _dialled(self, dialling: Dialling, cause: str | None) -> None:
@@ -144,14 +153,14 @@ class Agent:
 
     @property
     def local_host(self) -> str:
-        """Address of this machine on the way to the agent, empty when it is on this machine."""
+        """Address of this machine in the connection to the agent, empty if the agent is on this machine."""
         if self._socket is None or self._socket.family == socket.AF_UNIX:
             return ""
         host: str = self._socket.getsockname()[0]
         return host
 
     def send(self, message: control.Message) -> None:
-        """Say something; before the connection stands it waits."""
+        """Send a message, or queue it until the connection is made."""
         self._queue.append(control.encode(message))
         if self._socket is not None:
             self._writable()
@@ -166,7 +175,7 @@ class Agent:
             except OSError as error:
                 if error.errno not in (errno.EPIPE, errno.ECONNRESET):
                     self._lost(describe(error))
-                # What the agent said before it went is still to be read.
+                # Messages that the agent has sent before its end can still be read.
                 self._queue.clear()
                 break
             if sent == len(self._queue[0]):
@@ -179,7 +188,7 @@ class Agent:
                 sock.shutdown(socket.SHUT_WR)
 
     def finish(self) -> Request[None]:
-        """Say nothing more after what is queued; complete when the agent has heard it all and hung up."""
+        """Send what is queued and nothing more. The request is complete when the agent has closed the connection."""
         self._finishing = True
         if self._socket is None:
             self.close()

@@ -1,4 +1,7 @@
-"""Making a connection: connect, then the hello, under a time limit."""
+"""Making connections within a time limit: `Dialling` connects a socket, `Greeting` then exchanges the hello.
+
+The accepting side uses `Greeting` alone.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from aiompi.wire.hello import Handshake
 
 #: seconds between attempts when the backlog of a Unix listener is full; there is no readiness to wait for
 BACKLOG_RETRY: Final = 0.005
-#: seconds until a connection that was turned away is made again, at first and at most
-_AGAIN: Final = (0.005, 0.5)
-#: errors which say that this process, or its machine, has too little left for one more connection
+#: seconds before a connection that the other side has dropped is made again: the first time, and at most
+_RETRY_PAUSES: Final = (0.005, 0.5)
+#: errors which say that this process or its machine lacks resources for another connection
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 #: errors which say that this process may not connect
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM})
@@ -26,10 +29,11 @@ class Greeting:
     """A connection on which the hello is being exchanged.
 
     Args:
-        timeout: seconds in which the other side is to say something, each time; None for as long as it takes.
+        timeout: maximum of seconds between bytes from the other side; None for no limit.
+        done: called with this object and None, or a description of the failure.
 
     Attributes:
-        silent: whether the other side has not said anything yet.
+        silent: True until the other side has sent something.
     """
 
     def __init__(
@@ -51,14 +55,14 @@ class Greeting:
         self._timer: Timer | None = None
         if timeout is not None:
             self._timer = driver.call_later(timeout, self._expire)
-        driver.add_reader(sock.fileno(), self.look)
+        driver.add_reader(sock.fileno(), self.read)
 
     def begin(self) -> None:
-        """Say what this side has to say first."""
+        """Send the first part of the hello, if this side begins."""
         self._flush()
 
-    def look(self) -> None:
-        """Read what the other side has said, if anything."""
+    def read(self) -> None:
+        """Read and handle what the other side has sent, if anything."""
         try:
             data = self.socket.recv(self.handshake.needed)
         except (BlockingIOError, InterruptedError):
@@ -82,7 +86,7 @@ class Greeting:
     def _flush(self) -> bool:
         data = self.handshake.data_to_send()
         try:
-            # A hello is far smaller than the buffer of a fresh connection: less than all of it means an error.
+            # A hello is far smaller than the buffer of a new connection, so a partial write means an error.
             if data and self.socket.send(data) < len(data):
                 raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
         except OSError as error:
@@ -91,11 +95,12 @@ class Greeting:
         return True
 
     def _expire(self) -> None:
-        """The time is over, unless this process did something else meanwhile.
+        """End the hello if the time is over.
 
-        What has come by then is not late, and an event loop that was held up begins its timers too early.
+        Bytes that have arrived by now are in time, because this process may have been busy. The timer may also be too
+        early: an event loop that was held up starts its timers at the time at which its turn began.
         """
-        self.look()
+        self.read()
         if self._ended or self._timeout is None:
             return
         left = self._heard + self._timeout - self._driver.now()
@@ -122,19 +127,20 @@ class Greeting:
 
 
 class Dialling:
-    """A connection being made by this side: connect, then a greeting.
+    """A connection that this side is making: connect, then a greeting.
 
     Args:
-        target: what the socket connects to.
-        timeout: seconds to connect, and again for the hello; later attempts have what is left of the first one.
-        patient: whether the hello may take as long as it does: the other side may be computing, and somebody else tells
-            of its end.
-        done: called with this and None, or with what went wrong; never inside this constructor.
-        renew: gives another handshake, to begin again where the other side ends the connection before it has said
-            anything, as it does when there are too many strangers. None: that is the end.
+        target: address to which the socket connects.
+        timeout: seconds to connect, and again for the hello. Later attempts have what is left of the first one.
+        done: called with this object and None, or a description of the failure; never inside this constructor.
+        new_handshake: returns another handshake for a new attempt. That is made if the other side closes the connection
+            before it has sent anything, as it does when too many connections are in their hello. None for no attempt.
+        wait_for_hello: True to wait for the hello without a limit, because the other side may be computing. Its end is
+            reported in another way.
 
     Attributes:
-        hindered: whether it has failed for a reason that is here, or for none that is known: nobody else can tell.
+        failed_here: True if the connection failed because of this process, or for an unknown reason: no other process
+            can report that.
     """
 
     def __init__(
@@ -145,28 +151,28 @@ class Dialling:
         handshake: Handshake,
         timeout: float,
         done: Callable[[Dialling, str | None], object],
-        renew: Callable[[], Handshake] | None = None,
-        patient: bool = False,
+        new_handshake: Callable[[], Handshake] | None = None,
+        wait_for_hello: bool = False,
     ) -> None:
         self.socket = sock
-        self.hindered = False
+        self.failed_here = False
         self._driver = driver
         self._target = target
         self._handshake = handshake
         self._timeout = timeout
         self._done = done
-        self._renew = renew
-        self._patient = patient
-        self._until = driver.now() + timeout
-        self._pause, self._longest_pause = _AGAIN
+        self._new_handshake = new_handshake
+        self._wait_for_hello = wait_for_hello
+        self._deadline = driver.now() + timeout
+        self._pause, self._longest_pause = _RETRY_PAUSES
         self._greeting: Greeting | None = None
         self._waiting = False
-        self._begin(0.0)
+        self._start(0.0)
 
-    def _begin(self, delay: float) -> None:
+    def _start(self, delay: float) -> None:
         self.socket.setblocking(False)
         self._timer: Timer = self._driver.call_later(delay, self._connect)
-        self._limit: Timer = self._driver.call_later(self._timeout, self._late)
+        self._limit: Timer = self._driver.call_later(self._timeout, self._timed_out)
 
     def _connect(self) -> None:
         code = self.socket.connect_ex(self._target)
@@ -174,13 +180,13 @@ class Dialling:
             self._connected()
         elif code == errno.EINPROGRESS:
             self._waiting = True
-            self._driver.add_writer(self.socket.fileno(), self._progressed)
+            self._driver.add_writer(self.socket.fileno(), self._connect_ended)
         elif code == errno.EAGAIN:
             self._timer = self._driver.call_later(BACKLOG_RETRY, self._connect)
         else:
             self._refused(code)
 
-    def _progressed(self) -> None:
+    def _connect_ended(self) -> None:
         code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self._refused(code)
@@ -188,7 +194,7 @@ class Dialling:
             self._connected()
 
     def _refused(self, code: int) -> None:
-        self.hindered = code in _DENIED or code in EXHAUSTED
+        self.failed_here = code in _DENIED or code in EXHAUSTED
         cause = os.strerror(code)
         if code in _DENIED and self.socket.family == socket.AF_UNIX:
             cause += (
@@ -199,8 +205,8 @@ class Dialling:
             cause += ": a rule of this machine forbids it, such as one of its firewall"
         self._failed(cause)
 
-    def _late(self) -> None:
-        self.hindered = True
+    def _timed_out(self) -> None:
+        self.failed_here = True
         self._failed("no answer in time")
 
     def _unwatch(self) -> None:
@@ -212,28 +218,33 @@ class Dialling:
 
     def _connected(self) -> None:
         self._unwatch()
-        timeout = None if self._patient else self._timeout
+        timeout = None if self._wait_for_hello else self._timeout
         self._greeting = Greeting(self._driver, self.socket, self._handshake, timeout, self._greeted)
         self._greeting.begin()
 
     def _greeted(self, greeting: Greeting, cause: str | None) -> None:
         self._greeting = None
-        if cause is not None and greeting.silent and self._renew is not None and self._driver.now() < self._until:
-            self._again(self._renew())
+        if (
+            cause is not None
+            and greeting.silent
+            and self._new_handshake is not None
+            and self._driver.now() < self._deadline
+        ):
+            self._retry(self._new_handshake())
         else:
             self._done(self, cause)
 
-    def _again(self, handshake: Handshake) -> None:
-        """Make another connection in the place of one that was turned away."""
+    def _retry(self, handshake: Handshake) -> None:
+        """Make another connection in place of one that the other side has dropped."""
         try:
             self.socket = socket.socket(self.socket.family, self.socket.type)
         except OSError as error:
-            self.hindered = error.errno in EXHAUSTED
+            self.failed_here = error.errno in EXHAUSTED
             self._done(self, describe(error))
             return
         self._handshake = handshake
-        self._timeout = self._until - self._driver.now()
-        self._begin(self._pause)
+        self._timeout = self._deadline - self._driver.now()
+        self._start(self._pause)
         self._pause = min(2 * self._pause, self._longest_pause)
 
     def _failed(self, cause: str) -> None:
@@ -242,7 +253,7 @@ class Dialling:
         self._done(self, f"cannot connect to it: {cause}")
 
     def close(self) -> None:
-        """Give up, without a word."""
+        """Give up without a call of `done`."""
         self._unwatch()
         if self._greeting is not None:
             self._greeting.detach()
@@ -250,10 +261,10 @@ class Dialling:
 
 
 def describe(error: OSError) -> str:
-    """What became of a connection, in words.
+    """Return a description of the failure of a connection.
 
     Raises:
-        OSError: the error itself, when no system call raised it but a signal handler, as a TimeoutError of its own.
+        OSError: the error itself, if no system call has raised it, such as a TimeoutError of a signal handler.
     """
     if error.errno is None:
         raise error

@@ -1,8 +1,8 @@
 """The IMPI host of a rank: packets for ranks of other clients, over one Unix socket to the launcher's agent.
 
-After the hello (role ROLE_HOST) the rank hands over memory for long packets, if it has some (`aiompi.impi.slots`); then
-both directions are what hosts say to each other (IMPI 0.0, section 3.5): the host passes packets on as they are. With a
-FINI a rank tells its host that it is finished.
+After the hello (role ROLE_HOST) the rank hands over memory for long packets, if it has some (`aiompi.impi.slots`). Then
+both directions carry packets as between hosts (IMPI 0.0, section 3.5), which the host passes on unchanged. A rank sends
+FINI to its host when it has finished.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from aiompi.impi.packet import PacketReader
 from aiompi.impi.slots import SharedPackets, Written
 from aiompi.transport.dial import Dialling
 from aiompi.transport.shared_memory import SharedMemory
+from aiompi.transport.sockets import SEND_BUFFER
 from aiompi.transport.stream import Connection
-from aiompi.transport.unix import SEND_BUFFER
 from aiompi.wire import memory
 from aiompi.wire.frame import Payload
 from aiompi.wire.hello import RANK_AGENT, ROLE_HOST, Connector
@@ -39,11 +39,11 @@ class HostLink(Connection):
     def __init__(self, host: ImpiHost, gateway: Gateway) -> None:
         self._packets = PacketReader(gateway.limits.datalen, gateway.packet)
         super().__init__(host, host, self._packets)
-        # Of a message of several packets the last one may be small, and yet be behind others that wait.
+        # No copies: the last packet of a long message may be small and yet be queued behind the others.
         self._copying = False
         self._gateway = gateway
         self._shared: SharedPackets | None = None
-        self._written = 0  # slots of packets that have been written ahead
+        self._written = 0  # slots that hold packets written ahead
 
     def share(self, shared: SharedPackets) -> None:
         """Use memory that is shared with the host."""
@@ -53,11 +53,11 @@ class HostLink(Connection):
 
     def write(self, data: Payload) -> Written | None:
         shared = self._shared
-        # The other half is for packets that leave at once: these messages may be received much later.
+        # Half of the slots is kept for packets that leave at once, because these may wait for their receive for long.
         if shared is None or 2 * self._written >= len(shared.outbound) or sum(map(len, data)) < slots.LONG:
             return None
-        # A process that a socket wakes may have to wait for the core of its waker, even when others are idle. The host
-        # has just been told of the packet before this one, so it gets the core first.
+        # A process that a socket wakes may have to wait for the core of the process that woke it, even if other cores
+        # are idle. The packet before this one has just woken the host, so it gets the core first.
         os.sched_yield()
         slot = shared.outbound.take()
         if slot is None:
@@ -87,15 +87,15 @@ class HostLink(Connection):
         return super().send(header, payload, owner)
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
-        """Copy everything: only the last packet of a message tells whose it is."""
+        """Copy the whole queue, because only the last packet of a message has its owner."""
         self._queue = deque((bytes(piece), other) for piece, other in self._queue)
 
     def _readable(self) -> None:
         super()._readable()
-        self._keeper.drained()  # an acknowledgement may have let the last packet go
+        self._maker.drained()  # an acknowledgement may have released the last packet
 
     def close(self) -> None:
-        self._shared = self._packets.slots = None  # the memory goes when its last view does
+        self._shared = self._packets.slots = None  # the memory is freed with its last view
         self._gateway.writing = None
         super().close()
 
@@ -107,18 +107,18 @@ class HostLink(Connection):
 
 
 class ImpiHost:
-    """A rank's connection to its host, made at once: messages may come before the rank sends any.
+    """The connection of a rank to its host. It is made at once, because messages may come before the rank sends any.
 
     Args:
-        engine: of the rank, with its gateway.
-        address: of the host, "unix:PATH".
-        key: of the job.
-        on_lost: called with the cause when the connection breaks: the job cannot go on.
+        engine: engine of the rank, with its gateway.
+        address: address of the host, "unix:PATH".
+        key: key of the job.
+        on_lost: called with the cause when the connection breaks; the job cannot continue then.
 
     Attributes:
         link: takes packets, even while the connection is still being made.
-        connected: complete when the connection stands.
-        drained: called whenever nothing waits any more.
+        connected: request that is complete when the connection is made.
+        drained: called whenever the queue of the link has become empty.
     """
 
     def __init__(self, engine: Engine, address: str, key: bytes, on_lost: Callable[[str], object]) -> None:
@@ -149,7 +149,7 @@ class ImpiHost:
         self.connected.complete()
 
     def _share(self, sock: socket.socket) -> None:
-        """Hand over memory for long packets, if there are any; a broken connection is noticed later."""
+        """Hand over memory for long packets, if there can be any. A broken connection is noticed later."""
         datalen = self._gateway.limits.datalen
         nbytes = slots.nbytes(datalen)
         if not nbytes:
@@ -167,7 +167,7 @@ class ImpiHost:
             self.link.share(SharedPackets(shared, datalen, rank=True))
 
     def _memory(self, nbytes: int) -> tuple[int, mmap.mmap] | None:
-        """Memory and its descriptor, if there may and can be some."""
+        """Return a descriptor and its memory, None if the settings or the system allow no shared memory."""
         names = self.engine.settings.transports
         if not memory.ORDERED or (names and SharedMemory.name not in names):
             return None
@@ -177,24 +177,24 @@ class ImpiHost:
             return None
 
     def idle(self) -> bool:
-        """Whether every packet has left this process, none waiting for flow control."""
+        """Return True if every packet has left this process, so that none waits for flow control."""
         return self.link.idle and self._gateway.idle
 
     def finish(self) -> None:
-        """Tell the host that this rank will send nothing more but answers (section 3.8); it must be idle."""
+        """Tell the host that this rank sends nothing more but answers (section 3.8). The link must be idle."""
         self._gateway.close(self.link)
 
     def connection_lost(self, cause: str) -> None:
-        """The link broke."""
+        """Report that the link broke."""
         self._on_lost(f"rank {self.engine.rank} has lost its IMPI host: {cause}")
 
-    def orphan(self, owner: BufferOwner) -> None:
-        """The link broke before it had sent the owner's memory: it fails with the job."""
+    def buffer_unsent(self, owner: BufferOwner) -> None:
+        """Fail an operation whose memory the link had not sent when it broke."""
         owner.fail(self.engine.error or JobAbortedError(f"the IMPI host of rank {self.engine.rank} is gone"))
 
     def close(self) -> None:
-        """Close at once; what was handed over arrives."""
+        """Close at once. Everything that was sent still arrives."""
         if self._dialling is not None:
             self._dialling.close()
             self._dialling = None
-        self.link.hang_up()
+        self.link.close_gracefully()

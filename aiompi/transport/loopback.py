@@ -1,4 +1,4 @@
-"""Messages within one process: to oneself, and between the ranks of a local world."""
+"""Messages within one process: of a rank to itself, and between the ranks of a `local_world`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from aiompi.wire.frame import HEADER, Payload
 
 
 class Hub:
-    """Delivers frames between engines of one process, in the order in which they were sent.
+    """Delivers frames between engines of one process, in the order in which they are sent.
 
-    A frame is delivered inside the `send` that brought it, unless that send is itself the consequence of a
-    delivery: then it waits its turn, so that chains of messages do not become chains of calls.
+    A frame is delivered inside its `send`, unless that send is itself made inside a delivery. Then the frame is queued,
+    so that chains of messages do not become deep chains of calls.
     """
 
     def __init__(self) -> None:
@@ -39,8 +39,11 @@ class Hub:
             self._delivering = False
 
 
-class LoopbackLink:
-    """A link to an engine of the same process (a `Link`)."""
+class LoopbackLink(Link):
+    """A link to an engine of the same process.
+
+    No frame is dispatched, because its receiver may send other frames inside the delivery.
+    """
 
     idle = True
     sharing = None
@@ -49,25 +52,16 @@ class LoopbackLink:
         self._hub = hub
         self._to = to
 
-    def dispatch(self, header: bytes, payload: Payload) -> bool:
-        return False  # its receiver may have others sent in the midst
-
     def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         self._hub.send(self._to, header, payload, owner)
         return False
-
-    def grant(self, nbytes: int) -> bool:
-        return False
-
-    def granted(self) -> int:
-        return 0
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
         """Do nothing: a frame is delivered before its sender runs again."""
 
 
 class Loopback(Transport):
-    """Frames to the engines of a hub; a rank of its own process has a hub for itself."""
+    """Frames to the engines of a hub. A rank that is alone in its process has its own hub."""
 
     name: ClassVar[str] = "loopback"
     preference: ClassVar[int] = 100

@@ -1,4 +1,4 @@
-"""Which transports there are, and which one serves a peer."""
+"""The table of transports, and the choice of the transport for each peer."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from aiompi.engine import Link, Peer
 from aiompi.errors import OtherError
 from aiompi.transport.loopback import Loopback
 from aiompi.transport.shared_memory import SharedMemory
-from aiompi.transport.tcp import TCP
+from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.template import Transport
-from aiompi.transport.unix import Unix
 from aiompi.wire.control import BusinessCard
 
 TRANSPORTS: Final[dict[str, type[Transport]]] = {cls.name: cls for cls in (Loopback, SharedMemory, Unix, TCP)}
 
 
 def select(names: Iterable[str]) -> list[type[Transport]]:
-    """The transports with these names, all without a name, the preferred ones first."""
+    """Return the transports with these names and `Loopback`, or all if there is no name, preferred ones first."""
     wanted = set(names) | {Loopback.name} if names else set(TRANSPORTS)
     return sorted((TRANSPORTS[name] for name in wanted), key=lambda cls: -cls.preference)
 
@@ -30,10 +29,10 @@ def home(card: BusinessCard) -> Hashable:
 
 
 def connect(transports: Iterable[Transport], peer: Peer, card: BusinessCard) -> Link:
-    """A link to a peer over the preferred of the transports that reach it.
+    """Return a link to a peer over the first transport that reaches it.
 
     Raises:
-        OtherError: none does.
+        OtherError: no transport reaches it.
     """
     offered = card.get("transports", {})
     for transport in transports:

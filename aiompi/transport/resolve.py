@@ -1,4 +1,4 @@
-"""Host names: `resolve` gives the addresses of a name without blocking, `numeric` those of a number."""
+"""Host names: `resolve` finds the addresses of a name without blocking, `numeric` reads a numeric address."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Address: TypeAlias = tuple[socket.AddressFamily, Any]
 
 
 def numeric(host: str, port: int) -> Address:
-    """Return the address of a host that is given by its number. This never asks a name server.
+    """Return the address of a host that is given by a numeric address. This never asks a name server.
 
     Raises:
-        OSError: the host is a name, or there is no such port.
+        OSError: the host is a name, or the port is impossible.
     """
     try:
         return _look_up(host, port, socket.AI_NUMERICHOST)[0]
@@ -36,14 +36,14 @@ def _look_up(host: str, port: int, flags: int = 0) -> list[Address]:
 def resolve(
     driver: Driver, host: str, timeout: float, done: Callable[[list[Address], str | None], object], port: int = 0
 ) -> Resolving | None:
-    """Call `done(addresses, None)`, or `done([], cause)` if the host has none; at once if it is a number.
+    """Call `done(addresses, None)`, or `done([], cause)` if the host has none. A numeric address is done at once.
 
     Args:
-        host: name, or numeric address.
+        host: name or numeric address.
         timeout: seconds to wait for an answer.
 
     Returns:
-        An object to give up with, None if `done` has been called already.
+        An object with which the caller can give up; None if `done` has been called already.
     """
     try:
         address = numeric(host, port)
@@ -56,8 +56,8 @@ def resolve(
 class Resolving:
     """A host name that is being resolved.
 
-    The call that may block is made in a daemon thread, and not in the executor of an event loop: at its end
-    `asyncio.run` would wait for that thread, however long the name servers take. A socket pair wakes any driver.
+    A daemon thread makes the call that may block. In the executor of an event loop it would delay the end of
+    `asyncio.run` until the name servers answer. A socket pair wakes any driver.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Resolving:
         self._found: list[Address] = []
         self._cause: str | None = None
         self._socket, other = socket.socketpair()
-        self._timer = driver.call_later(timeout, self._late)
+        self._timer = driver.call_later(timeout, self._timed_out)
         driver.add_reader(self._socket.fileno(), self._answered)
         threading.Thread(target=self._run, args=(other, host, port), name="aiompi-resolver", daemon=True).start()
 
@@ -90,7 +90,7 @@ class Resolving:
         self.close()
         self._done(self._found, self._cause)
 
-    def _late(self) -> None:
+    def _timed_out(self) -> None:
         self.close()
         self._done([], "no name server has answered in time")
 

@@ -1,4 +1,8 @@
-"""What stream sockets have in common: links over non-blocking sockets, and the listener that accepts them."""
+"""Transports over stream sockets: what TCP and Unix sockets have in common.
+
+`Connection` carries frames or packets over one non-blocking socket, `StreamLink` those of one peer. `StreamTransport`
+listens, accepts and connects; the transports of `sockets` derive from it.
+"""
 
 from __future__ import annotations
 
@@ -21,100 +25,101 @@ from aiompi.transport.template import Site, Transport
 from aiompi.wire.frame import EAGER, READ_AHEAD, FrameReader, Payload, beginning
 from aiompi.wire.hello import ROLE_PEER, Acceptor, Connector
 
-#: payloads up to this size are copied when the socket cannot take them at once, so that their send is complete
-COPIED: Final = 16 * 2**10
-#: payloads up to this size are joined with their header: cheaper than a gathering system call
-JOINED: Final = 4 * 2**10
-#: pieces of memory per gathering system call, well below IOV_MAX
-PIECES: Final = 64
-#: system calls per turn and direction, so that one busy connection does not starve the loop
+#: bytes of a payload that is copied when the socket cannot take it at once, so that its send is complete
+COPY_LIMIT: Final = 16 * 2**10
+#: bytes of a payload that is joined with its header, which is cheaper than a gathering system call
+JOIN_LIMIT: Final = 4 * 2**10
+#: maximum of pieces of memory per gathering system call, well below IOV_MAX
+MAX_PIECES: Final = 64
+#: maximum of system calls per turn and direction, so that one busy connection does not starve the loop
 BUDGET: Final = 16
 _TURNS: Final = range(BUDGET)
-#: bytes per system call: while the other side takes them, it would go on and on
-_PORTION: Final = 2**20
-#: bytes per turn and direction
-_MOST: Final = 2**21
-#: connections that may wait to be accepted
+#: maximum of bytes per system call, which may last as long as the other side takes more
+_CALL_BYTES: Final = 2**20
+#: maximum of bytes per turn and direction
+_TURN_BYTES: Final = 2**21
+#: maximum of connections that wait to be accepted
 BACKLOG: Final = 4096
-#: connections that have not proven the key yet, beyond one of each rank; then one makes place for a new one
-HALF_OPEN: Final = 128
-#: connections that are accepted per turn
-_ACCEPTED: Final = 64
+#: maximum of connections that have not proven the key yet, beyond one of each rank; a new one then replaces another
+MAX_GREETINGS: Final = 128
+#: maximum of connections that are accepted per turn
+_MAX_ACCEPTS: Final = 64
 #: seconds without accepting when descriptors run out
-BREATHER: Final = 1.0
+ACCEPT_PAUSE: Final = 1.0
 
 
 class SocketLink(Link, Protocol):
-    """A link of which a connected socket is part."""
+    """A link that uses a connected socket."""
 
     @property
-    def peer(self) -> Peer:
-        """Whose frames it carries."""
+    def peer(self) -> Peer: ...
 
     def open(self, sock: socket.socket) -> None:
         """Use a socket whose peer has proven the key."""
 
     def lost(self, cause: str) -> None:
-        """The connection is of no use any more."""
+        """Close the link and report that the connection broke."""
 
-    def prevented(self, cause: str) -> None:
-        """It cannot be made for a reason that is here, of which nobody else can tell."""
+    def cannot_connect(self, cause: str) -> None:
+        """Report that no connection can be made because of this process, which no other process can know."""
 
-    def hang_up(self) -> None:
-        """Close in good order: what was sent arrives, even if the peer sends still."""
+    def close_gracefully(self) -> None:
+        """Close so that everything that was sent arrives, even if the peer is still sending."""
 
 
-class Cutter(Protocol):
-    """What cuts a stream into frames; see `aiompi.wire.frame.FrameReader`."""
+class StreamParser(Protocol):
+    """Cuts a stream into frames; see `aiompi.wire.frame.FrameReader`."""
 
     @property
     def landing(self) -> object | None:
-        """What is being read straight into its place."""
+        """The message that is being read straight into its destination, None if there is none."""
 
     def get_buffer(self) -> memoryview: ...
 
     def buffer_updated(self, nbytes: int) -> None: ...
 
 
-class Keeper(Protocol):
-    """An object that makes connections."""
+class ConnectionMaker(Protocol):
+    """An object that makes connections and keeps the set of their links."""
 
     engine: Engine
     links: set[Any]
     drained: Callable[[], object]
 
 
-class Correspondent(Protocol):
-    """An object that is told what becomes of a connection."""
+class ConnectionUser(Protocol):
+    """An object that uses a connection, such as a peer."""
 
     def connection_lost(self, cause: str) -> None:
-        """It broke."""
+        """Handle the end of a broken connection."""
 
-    def orphan(self, owner: BufferOwner) -> None:
-        """It broke before it had sent the owner's memory."""
+    def buffer_unsent(self, owner: BufferOwner) -> None:
+        """Handle an operation whose memory the connection had not sent when it broke."""
 
 
-class Connection:
-    """Frames over one connected socket; before that, a queue for them (a `Link`).
+class Connection(Link):
+    """Frames over one connected socket, and a queue for them until it is connected.
+
+    No frame is dispatched, because the socket may take only a part of it.
 
     Args:
-        keeper: made it.
-        correspondent: is told when it breaks.
-        reader: takes what comes.
+        maker: the transport that made the connection.
+        user: notified when the connection breaks.
+        reader: parses received bytes.
     """
 
     sharing = None
 
-    def __init__(self, keeper: Keeper, correspondent: Correspondent, reader: Cutter) -> None:
-        self._keeper = keeper
-        self._correspondent = correspondent
-        self._driver: Driver = keeper.engine.driver
-        # Without progress in the background, a send is complete only when its bytes have left the process: its
-        # receiver may depend on them while this process does something else.
-        self._copying = background = keeper.engine.driver.background
-        # Otherwise nothing else waits for a turn.
-        self._portion, self._most = (_PORTION, _MOST) if background else (sys.maxsize, sys.maxsize)
-        self._spent = 0  # bytes that were written in this turn, if they are many
+    def __init__(self, maker: ConnectionMaker, user: ConnectionUser, reader: StreamParser) -> None:
+        self._maker = maker
+        self._user = user
+        self._driver: Driver = maker.engine.driver
+        # Without progress in the background, a send is complete only when its bytes have left the process, because the
+        # receiver may need them while this process does something else.
+        self._copying = background = maker.engine.driver.background
+        # A blocking rank has nothing else to do in a turn, so it needs no limits.
+        self._call_bytes, self._turn_bytes = (_CALL_BYTES, _TURN_BYTES) if background else (sys.maxsize, sys.maxsize)
+        self._spent = 0  # bytes written in this turn by gathering system calls
         self._socket: socket.socket | None = None
         self._reader = reader
         self._queue: deque[tuple[bytes | memoryview, BufferOwner | None]] = deque()
@@ -126,27 +131,27 @@ class Connection:
         return not self._queue
 
     def open(self, sock: socket.socket) -> None:
-        """Use a socket whose peer has proven the key."""
         self._socket = sock
         self._driver.add_reader(sock.fileno(), self._readable)
         if self._queue:
             self._writable()
-
-    def dispatch(self, header: bytes, payload: Payload) -> bool:
-        return False  # a part of it may leave
 
     def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         sock = self._socket
         if sock is None or self._queue:
             return self._enqueue(header, payload, owner)
         try:
-            if len(payload) == 1 and len(payload[0]) <= JOINED:
+            if len(payload) == 1 and len(payload[0]) <= JOIN_LIMIT:
                 data = header + payload[0]
                 nbytes = len(data)
                 done = sock.send(data)
             elif payload:
                 nbytes = len(header) + sum(map(len, payload))
-                done = sock.sendmsg((header, *payload[: PIECES - 1])) if self._spent + nbytes <= self._most else 0
+                done = (
+                    sock.sendmsg((header, *payload[: MAX_PIECES - 1]))
+                    if self._spent + nbytes <= self._turn_bytes
+                    else 0
+                )
                 self._spend(done)
             else:
                 nbytes = len(header)
@@ -164,35 +169,28 @@ class Connection:
 
     def _spend(self, nbytes: int) -> None:
         before, self._spent = self._spent, self._spent + nbytes
-        if before <= self._most // 2 < self._spent:
-            self._driver.call_soon(self._spare)
+        if before <= self._turn_bytes // 2 < self._spent:
+            self._driver.call_soon(self._reset_spent)
 
-    def _spare(self) -> None:
-        """Another turn has come."""
+    def _reset_spent(self) -> None:
         self._spent = 0
 
     def _enqueue(self, header: bytes, payload: Payload, owner: BufferOwner | None, done: int = 0) -> bool:
-        """Keep the rest of a frame of which `done` bytes have left."""
-        copy = self._copying and sum(map(len, payload)) <= COPIED
-        # Without its empty pieces: the last one must leave as the owner's memory does.
+        """Queue the rest of a frame of which `done` bytes were sent. Return True if the payload was copied."""
+        copy = self._copying and sum(map(len, payload)) <= COPY_LIMIT
+        # Without empty pieces, so that the last piece leaves when all of the owner's memory has left.
         pieces: list[bytes | memoryview] = [b"".join((header, *payload))] if copy else [header, *filter(len, payload)]
         while done >= len(pieces[0]):
             done -= len(pieces.pop(0))
         pieces[0] = memoryview(pieces[0])[done:]
         if self._closed:
             if owner is not None:
-                self._correspondent.orphan(owner)
+                self._user.buffer_unsent(owner)
             return False
         last = pieces.pop()
         self._queue.extend((piece, None) for piece in pieces)
         self._queue.append((last, None if copy else owner))
         return copy
-
-    def grant(self, nbytes: int) -> bool:
-        return False
-
-    def granted(self) -> int:
-        return 0
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
         queue = self._queue
@@ -201,7 +199,7 @@ class Connection:
             for index in range(end, -1, -1):
                 piece, other = queue[index]
                 if other is not None and index != end:
-                    break  # the frame before it
+                    break  # the end of the frame before this one
                 queue[index] = (bytes(piece), other)
 
     def _watch(self) -> None:
@@ -214,17 +212,17 @@ class Connection:
         assert sock is not None
         self._spent = 0
         for _ in _TURNS:
-            if not queue or self._spent >= self._most:
+            if not queue or self._spent >= self._turn_bytes:
                 break
             try:
-                pieces = (piece for piece, _ in itertools.islice(queue, PIECES))
-                done = sock.sendmsg(beginning(pieces, self._portion))
+                pieces = (piece for piece, _ in itertools.islice(queue, MAX_PIECES))
+                done = sock.sendmsg(beginning(pieces, self._call_bytes))
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
                 self.lost(describe(error))
                 return
-            self._left(done)
+            self._remove_sent(done)
             self._spend(done)
         if queue:
             self._watch()
@@ -232,10 +230,10 @@ class Connection:
         if self._writing:
             self._writing = False
             self._driver.remove_writer(sock.fileno())
-        self._keeper.drained()
+        self._maker.drained()
 
-    def _left(self, nbytes: int) -> None:
-        """`nbytes` of the queue have left."""
+    def _remove_sent(self, nbytes: int) -> None:
+        """Remove `nbytes` that were sent from the queue."""
         queue = self._queue
         while nbytes:
             piece, owner = queue[0]
@@ -248,14 +246,14 @@ class Connection:
                 owner.sent()
 
     def _readable(self) -> None:
-        reader, left = self._reader, self._most
+        reader, left = self._reader, self._turn_bytes
         for _ in _TURNS:
             sock = self._socket
             if sock is None:
                 return
             room = reader.get_buffer()
-            if len(room) > self._portion:
-                room = room[: self._portion]
+            if len(room) > self._call_bytes:
+                room = room[: self._call_bytes]
             try:
                 nbytes = sock.recv_into(room)
                 if nbytes:
@@ -276,22 +274,20 @@ class Connection:
             return
 
     def _eof(self) -> None:
-        """The other side will send nothing more."""
+        """Handle the end of the stream: the other side sends nothing more."""
         self.lost("its connection closed")
 
     def lost(self, cause: str) -> None:
-        """The connection is of no use any more."""
         self.close()
-        self._correspondent.connection_lost(cause)
-        self._keeper.drained()
+        self._user.connection_lost(cause)
+        self._maker.drained()
 
-    def hang_up(self) -> None:
-        """Close in good order: what was sent arrives, even if the peer sends still."""
+    def close_gracefully(self) -> None:
         sock = self._socket
         if sock is not None:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
-                # Unread bytes would turn the close into a reset, which destroys what is on its way to the peer.
+                # Unread bytes would turn the close into a reset, which destroys bytes on their way to the peer.
                 while sock.recv(READ_AHEAD):
                     pass
         self.close()
@@ -300,7 +296,7 @@ class Connection:
         self._closed = True
         owners = [owner for _, owner in self._queue if owner is not None]
         self._queue.clear()
-        self._keeper.links.discard(self)
+        self._maker.links.discard(self)
         sock, self._socket = self._socket, None
         if sock is not None:
             self._driver.remove_reader(sock.fileno())
@@ -309,26 +305,26 @@ class Connection:
                 self._driver.remove_writer(sock.fileno())
             sock.close()
         for owner in owners:
-            self._correspondent.orphan(owner)
+            self._user.buffer_unsent(owner)
 
 
 class StreamLink(Connection):
-    """Frames of one peer."""
+    """The frames to and from one peer over a socket (a `SocketLink`)."""
 
     def __init__(self, transport: StreamTransport, peer: Peer) -> None:
         self.peer = peer
         self._transport = transport
         self._frames = FrameReader(peer)
-        self._promised = False  # whether messages have been queued whose sends are complete
+        self._completed_early = False  # messages whose sends are complete have been queued
         super().__init__(transport, peer, self._frames)
 
     def _enqueue(self, header: bytes, payload: Payload, owner: BufferOwner | None, done: int = 0) -> bool:
         copied = super()._enqueue(header, payload, owner, done)
-        self._promised |= copied and owner is not None and header[0] == EAGER
+        self._completed_early |= copied and owner is not None and header[0] == EAGER
         return copied
 
-    def prevented(self, cause: str) -> None:
-        self._transport.give_up(self, cause, bool(self._queue), self._promised)
+    def cannot_connect(self, cause: str) -> None:
+        self._transport.cannot_connect(self, cause, bool(self._queue), self._completed_early)
 
     def _eof(self) -> None:
         if self._frames.between_frames and self.peer.finalize_error is not None:
@@ -340,34 +336,34 @@ class StreamLink(Connection):
 
 
 class StreamTransport(Transport):
-    """A transport over stream sockets; a derived one says of which family."""
+    """A transport over stream sockets. A derived class chooses the family of the sockets."""
 
     def __init__(self, engine: Engine, site: Site) -> None:
         super().__init__(engine, site)
         self.links: set[SocketLink] = set()
         self._listener: socket.socket | None = None
-        self._breather: Timer | None = None
-        self._short: float | None = None  # since when there have been no descriptors, which has been told
+        self._accept_timer: Timer | None = None
+        self._exhausted_since: float | None = None  # when accepting began to fail for want of descriptors
         self._greetings: dict[Greeting, None] = {}
         self._diallings: set[Dialling] = set()
 
     @abstractmethod
     def listen(self) -> tuple[socket.socket, Any]:
-        """A bound, listening socket and the address to publish."""
+        """Return a listening socket and the address to publish."""
 
     @abstractmethod
     def dial(self, address: Any) -> tuple[socket.socket, Any]:
-        """A fresh socket and the address to give to its `connect`."""
+        """Return a new socket and the address to give to its `connect`."""
 
     def link(self, peer: Peer, dialled: bool) -> SocketLink:
-        """A link that waits for its socket.
+        """Return a link that waits for its socket.
 
         Args:
-            dialled: whether this rank makes the connection.
+            dialled: True if this rank makes the connection.
         """
         return StreamLink(self, peer)
 
-    def tune(self, sock: socket.socket) -> None:
+    def set_options(self, sock: socket.socket) -> None:
         """Set options of a new connection."""
 
     def address(self) -> Any:
@@ -377,7 +373,7 @@ class StreamTransport(Transport):
         return address
 
     def connect(self, peer: Peer, address: Any) -> Link:
-        sock, target = self.dial(address)  # first: if there are no descriptors, there is no link
+        sock, target = self.dial(address)  # before the link: this may fail for want of descriptors
         link = self.link(peer, dialled=True)
         self.links.add(link)
         peer.adopt(link)
@@ -388,34 +384,36 @@ class StreamTransport(Transport):
         def dialled(dialling: Dialling, cause: str | None) -> None:
             self._diallings.discard(dialling)
             if cause is not None:
-                (link.prevented if dialling.hindered else link.lost)(cause)
+                (link.cannot_connect if dialling.failed_here else link.lost)(cause)
             else:
-                self.tune(dialling.socket)
+                self.set_options(dialling.socket)
                 link.open(dialling.socket)
 
         timeout = self.engine.settings.connect_timeout
-        dialling = Dialling(self.engine.driver, sock, target, handshake(), timeout, dialled, handshake, patient=True)
+        dialling = Dialling(
+            self.engine.driver, sock, target, handshake(), timeout, dialled, handshake, wait_for_hello=True
+        )
         self._diallings.add(dialling)
         return link
 
-    def give_up(self, link: SocketLink, cause: str, needed: bool, promised: bool) -> None:
-        """Tell at once that a connection cannot be made for a reason that is here: nobody else can.
+    def cannot_connect(self, link: SocketLink, cause: str, frames_lost: bool, completed_early: bool) -> None:
+        """Fail a peer at once if no connection can be made because of this process, which no other process can know.
 
         Args:
-            needed: whether messages are lost with it.
-            promised: whether sends are among them that are complete already.
+            frames_lost: True if messages are lost.
+            completed_early: True if the sends of some of them are complete already.
         """
         peer = link.peer
         link.lost(cause)
-        if peer.finalize_error is not None or (not needed and self.linked(peer)):
+        if peer.finalize_error is not None or (not frames_lost and self.linked(peer)):
             return
         peer.mark_failed(cause)
-        if promised and peer.error is not None and not self.engine.finished:
-            self.engine.fatal(peer.error)  # they can report nothing
+        if completed_early and peer.error is not None and not self.engine.finished:
+            self.engine.fatal(peer.error)  # complete sends can report no error
 
     def accept(self) -> None:
-        """Take connections that are waiting."""
-        for _ in range(_ACCEPTED):
+        """Accept connections that are waiting."""
+        for _ in range(_MAX_ACCEPTS):
             if self._listener is None:
                 return
             try:
@@ -426,44 +424,44 @@ class StreamTransport(Transport):
                 if error.errno == errno.ECONNABORTED:
                     continue
                 if error.errno in EXHAUSTED:
-                    self._breathe(error)
+                    self._pause_accepting(error)
                 return
-            self._short = None
+            self._exhausted_since = None
             sock.setblocking(False)
-            if len(self._greetings) >= HALF_OPEN + self.engine.size:
-                self._turn_away()
-            self.tune(sock)
+            if len(self._greetings) >= MAX_GREETINGS + self.engine.size:
+                self._make_room()
+            self.set_options(sock)
             handshake = Acceptor(self.site.key, role=ROLE_PEER, rank=self.engine.rank)
             timeout = self.engine.settings.connect_timeout
             self._greetings[Greeting(self.engine.driver, sock, handshake, timeout, self._accepted)] = None
 
     def _listen(self) -> None:
         assert self._listener is not None
-        self._breather = None
+        self._accept_timer = None
         self.engine.driver.add_reader(self._listener.fileno(), self.accept)
 
-    def _breathe(self, error: OSError) -> None:
-        """Accept nothing for a while: a listener that stays readable would keep the driver busy."""
+    def _pause_accepting(self, error: OSError) -> None:
+        """Accept nothing for a while, because a listener that stays readable would keep the driver busy."""
         assert self._listener is not None
         cause = f"rank {self.engine.rank} cannot take the connection of another rank: {describe(error)}"
         now, patience = self.engine.driver.now(), self.engine.settings.connect_timeout
-        if self._short is None:
-            self._short = now
+        if self._exhausted_since is None:
+            self._exhausted_since = now
             warn_unraisable(cause)
-        elif now - self._short > patience:
+        elif now - self._exhausted_since > patience:
             self.engine.failure.abort(
                 errors.OtherError(f"{cause}. It has been so for {patience:g} s (connect_timeout)")
             )
             return
-        if self._breather is None:
+        if self._accept_timer is None:
             self.engine.driver.remove_reader(self._listener.fileno())
-            self._breather = self.engine.driver.call_later(BREATHER, self._listen)
+            self._accept_timer = self.engine.driver.call_later(ACCEPT_PAUSE, self._listen)
 
-    def _turn_away(self) -> None:
-        """Make place for one more: the oldest goes that has not said anything, or else the oldest."""
+    def _make_room(self) -> None:
+        """Close one greeting to make room: the oldest that has not sent anything, or else the oldest."""
         for greeting in list(self._greetings):
             if greeting.silent:
-                greeting.look()
+                greeting.read()
             if greeting not in self._greetings:
                 return
             if greeting.silent:
@@ -479,7 +477,7 @@ class StreamTransport(Transport):
         self._greetings.pop(greeting, None)
         rank = greeting.handshake.peer_rank
         known = 0 <= rank < self.engine.size and rank != self.engine.rank
-        # One that was given up is not taken back: its messages would come after the news of its end.
+        # A peer that has failed is not accepted again: its messages would arrive after the report of its failure.
         if cause is None and known and isinstance(peer := self.engine.peer(rank), Peer) and peer.error is None:
             link = self.link(peer, dialled=False)
             self.links.add(link)
@@ -500,26 +498,26 @@ class StreamTransport(Transport):
 
     def close(self) -> None:
         for link in list(self.links):
-            link.hang_up()
+            link.close_gracefully()
         for greeting in list(self._greetings):
             self._drop(greeting)
         for dialling in self._diallings:
             dialling.close()
         self._diallings.clear()
         if self._listener is not None:
-            if self._breather is not None:
-                self._breather.cancel()
+            if self._accept_timer is not None:
+                self._accept_timer.cancel()
             else:
                 self.engine.driver.remove_reader(self._listener.fileno())
             self._listener.close()
             self._listener = None
 
 
-def bound(family: int, address: Any) -> socket.socket:
-    """A listening socket.
+def bind_listener(family: int, address: Any) -> socket.socket:
+    """Return a listening socket.
 
     Raises:
-        OSError: the address cannot be had; it names it.
+        OSError: the address cannot be used. The error names it.
     """
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

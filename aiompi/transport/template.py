@@ -1,4 +1,7 @@
-"""The seam: what a transport is. To add one, derive from `Transport` in a module of its own and register it."""
+"""`Transport`, the base class of all transports, and `Site`, which says where a rank is.
+
+To add a transport, derive from `Transport` in a new module and add the class to `registry`.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ class Site:
     """Where a rank is and what it may use.
 
     Attributes:
-        key: of the job, for the hello on each connection.
-        directory: for sockets, mode 0700; empty when the job has none.
-        host: address of this machine for others, for listeners that are bound to all addresses.
+        key: key of the job, for the hello on each connection.
+        directory: directory for sockets, mode 0700; empty if the job has none.
+        host: address under which others reach this machine, for listeners that are bound to all addresses.
         bind: numeric address on which TCP listens; empty for loopback.
     """
 
@@ -30,13 +33,13 @@ class Site:
 class Transport(ABC):
     """Makes links from this rank to others, and accepts theirs.
 
-    A link carries frames in order; the two directions between two ranks may use one link or two, since each rank
-    sends on one link only, the first that it had: connections made by both at once need no arbitration. A link
-    that breaks calls `peer.lost(cause)`, once.
+    A link carries frames in order. Each rank sends only on the first link that it had to a peer. The two directions may
+    therefore use different links, and connections that both ranks make at once need no arbitration. A link that breaks
+    calls `peer.connection_lost(cause)` once.
 
     Attributes:
-        name: in business cards and in the setting `transports`.
-        preference: of all transports that reach a peer the one with the highest is used.
+        name: name in business cards and in the setting `transports`.
+        preference: the transport with the highest preference of those that reach a peer is used.
         drained: called whenever a link has become idle.
     """
 
@@ -50,26 +53,26 @@ class Transport(ABC):
 
     @abstractmethod
     def address(self) -> Any:
-        """Start listening; what goes into the business card (msgpack types), None when others cannot come this way."""
+        """Start listening. Return the address for the business card (msgpack types), None if others cannot connect."""
 
     @abstractmethod
     def reaches(self, peer: Peer, address: Any) -> bool:
-        """Whether this rank can connect to the address of that peer."""
+        """Return True if this rank can connect to the address of the peer."""
 
     @abstractmethod
     def connect(self, peer: Peer, address: Any) -> Link:
-        """A link that takes frames at once, even while the connection is still being made."""
+        """Return a link that takes frames at once, even while the connection is still being made."""
 
     def pending(self) -> bool:
-        """Whether connections from peers are still being accepted, so that frames of theirs may be behind them."""
+        """Return True if connections of peers are still being accepted, whose frames have not been read."""
         return False
 
     def idle(self) -> bool:
-        """Whether every frame that was handed over has left this process."""
+        """Return True if every frame that was sent has left this process."""
         return True
 
     def linked(self, peer: Endpoint) -> bool:
-        """Whether there is a link with that peer, from which frames may still come."""
+        """Return True if there is a link from which frames of the peer may still come."""
         return False
 
     @abstractmethod

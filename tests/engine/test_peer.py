@@ -380,7 +380,7 @@ def test_small_messages_under_way_to_a_peer_that_finalizes_are_lost_where_that_i
     assert not any(send.done() for send in [*under_way, *refused])
     w.wire(1, 0).close()
     for send in under_way[:2]:
-        engine.peer(0).orphan(send)
+        engine.peer(0).buffer_unsent(send)
     end(w)
     finalized = end is end_by_part
     for send in [*under_way, isend(comm, bytes(100), 0)]:

@@ -62,11 +62,11 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     A receive buffer of TCP that is smaller than a segment of loopback would only make it wait for its timers.
     """
 
-    def tune(self: Any, sock: socket.socket) -> None:
+    def set_options(self: Any, sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
         if sock.family == socket.AF_UNIX:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
 
     for cls in STREAMS.values():
-        monkeypatch.setattr(cls, "tune", tune)
+        monkeypatch.setattr(cls, "set_options", set_options)
     monkeypatch.setattr(SharedMemory, "ring_size", property(lambda _: MIN_RING, lambda *_: None), raising=False)

@@ -8,9 +8,9 @@ from worlds import NoDriver, pattern
 
 from aiompi.engine import Engine
 from aiompi.settings import Settings
+from aiompi.transport.sockets import Unix
 from aiompi.transport.stream import StreamLink
 from aiompi.transport.template import Site
-from aiompi.transport.unix import Unix
 from aiompi.wire.frame import HEADER_BYTES
 
 NBYTES = 2**20

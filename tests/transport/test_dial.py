@@ -100,7 +100,7 @@ def test_peer_that_was_given_up_is_not_taken_back(polled: NewPolled) -> None:
 
 
 def test_more_strangers_than_may_be_half_open(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "HALF_OPEN", 4)
+    monkeypatch.setattr(stream, "MAX_GREETINGS", 4)
     w = polled(connect_timeout=30.0)
     strangers = [RawPeer(w, 0) for _ in range(10)]
     try:
@@ -114,7 +114,7 @@ def test_more_strangers_than_may_be_half_open(polled: NewPolled, monkeypatch: py
 
 
 def test_strangers_that_say_nothing_make_place_first(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "HALF_OPEN", 4)
+    monkeypatch.setattr(stream, "MAX_GREETINGS", 4)
     w = polled(connect_timeout=30.0)
     hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0)
     with RawPeer(w, 0) as raw, contextlib.ExitStack() as strangers:
@@ -128,7 +128,7 @@ def test_strangers_that_say_nothing_make_place_first(polled: NewPolled, monkeypa
 
 
 def test_of_strangers_that_all_talk_the_oldest_goes(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "HALF_OPEN", 4)
+    monkeypatch.setattr(stream, "MAX_GREETINGS", 4)
     w = polled(connect_timeout=30.0)
     with contextlib.ExitStack() as stack:
         talking = [stack.enter_context(RawPeer(w, 0)) for _ in range(10)]
@@ -141,18 +141,18 @@ def test_of_strangers_that_all_talk_the_oldest_goes(polled: NewPolled, monkeypat
 def test_as_many_connections_as_there_are_ranks_are_not_too_many(
     polled: NewPolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "HALF_OPEN", 0)
+    monkeypatch.setattr(stream, "MAX_GREETINGS", 0)
     w = polled(12)
     sends = [isend(comm, b"x" * comm.rank, 0) for comm in w.comms[1:]]
     for driver in w.drivers[1:]:
         for _ in range(3):
             driver.poll()
-    monkeypatch.setattr(stream.StreamTransport, "_turn_away", lambda self: pytest.fail("turned away"))
+    monkeypatch.setattr(stream.StreamTransport, "_make_room", lambda self: pytest.fail("turned away"))
     w.finish(*sends, *(irecv(w.comms[0], source) for source in range(1, 12)))
 
 
 def test_a_turn_accepts_so_many_and_no_more(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "_ACCEPTED", 3)
+    monkeypatch.setattr(stream, "_MAX_ACCEPTS", 3)
     w = polled()
     with contextlib.ExitStack() as stack:
         for _ in range(7):
@@ -167,9 +167,11 @@ def test_a_turn_accepts_so_many_and_no_more(polled: NewPolled, monkeypatch: pyte
 def test_without_descriptors_a_rank_accepts_later_and_does_not_spin(
     polled: NewPolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "BREATHER", 0.05)
-    breathe, attempts = stream.StreamTransport._breathe, []
-    monkeypatch.setattr(stream.StreamTransport, "_breathe", lambda *short: (attempts.append(1), breathe(*short)))
+    monkeypatch.setattr(stream, "ACCEPT_PAUSE", 0.05)
+    breathe, attempts = stream.StreamTransport._pause_accepting, []
+    monkeypatch.setattr(
+        stream.StreamTransport, "_pause_accepting", lambda *short: (attempts.append(1), breathe(*short))
+    )
     w = polled()
     start = time.monotonic()
     with RawPeer(w, 0) as raw:
@@ -180,7 +182,7 @@ def test_without_descriptors_a_rank_accepts_later_and_does_not_spin(
         (one,) = told
         assert "rank 0 cannot take the connection of another rank: " in str(one.message)
         assert "Too many open files; raise its limits" in str(one.message)
-        assert 1 <= len(attempts) <= 1 + (time.monotonic() - start) / stream.BREATHER
+        assert 1 <= len(attempts) <= 1 + (time.monotonic() - start) / stream.ACCEPT_PAUSE
         raw.greet()
         w.until(lambda: bool(w.transports[0].links))
 

@@ -16,7 +16,7 @@ from aiompi.transport.shared_memory.outbound import NO_ROOM, RING_FIRST, Outgoin
 from aiompi.transport.shared_memory.ring import CHUNK, TAIL
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.sharing import Sharing
-from aiompi.transport.stream import COPIED
+from aiompi.transport.stream import COPY_LIMIT
 from aiompi.wire.frame import EAGER, Payload
 
 if TYPE_CHECKING:
@@ -96,12 +96,14 @@ class RingLink:
 
     def _failed(self, error: OSError) -> None:
         cause = describe(error)
-        (self.prevented if error.errno in EXHAUSTED else self.lost)(cause)
+        (self.cannot_connect if error.errno in EXHAUSTED else self.lost)(cause)
 
-    def prevented(self, cause: str) -> None:
-        needed = bool(self._queue) or not self._dialled  # frames are lost: those in the queue, or those of the peer
-        promised = any(frame.owner is None and frame.pieces[-1][0] == EAGER for frame in self._queue)
-        self._transport.give_up(self, cause, needed, promised)
+    def cannot_connect(self, cause: str) -> None:
+        frames_lost = (
+            bool(self._queue) or not self._dialled
+        )  # frames are lost: those in the queue, or those of the peer
+        completed_early = any(frame.owner is None and frame.pieces[-1][0] == EAGER for frame in self._queue)
+        self._transport.cannot_connect(self, cause, frames_lost, completed_early)
 
     def _use(self, segment: Segment) -> None:
         assert self._socket is not None
@@ -147,7 +149,7 @@ class RingLink:
         segment = None if self._queue else self._segment
         if self._closed:
             if owner is not None:
-                self.peer.orphan(owner)
+                self.peer.buffer_unsent(owner)
             return False
         frame = Outgoing(header, payload, owner)
         self._queue.append(frame)
@@ -172,7 +174,7 @@ class RingLink:
 
     def _kept(self, frame: Outgoing) -> bool:
         """Copy the rest of a small frame, if its send is complete then; return True if so."""
-        if not self._copying or sum(map(len, frame.pieces)) > COPIED:
+        if not self._copying or sum(map(len, frame.pieces)) > COPY_LIMIT:
             return False
         frame.copy()
         frame.owner = None
@@ -389,7 +391,7 @@ class RingLink:
         if not self._closed:
             self._rounds.poll()
 
-    def hang_up(self) -> None:
+    def close_gracefully(self) -> None:
         """Close in good order: the peer reads what is in the ring, even after the end of this process."""
         self.close()
 
@@ -415,4 +417,4 @@ class RingLink:
             self._driver.remove_reader(sock.fileno())
             sock.close()
         for owner in owners:
-            self.peer.orphan(owner)
+            self.peer.buffer_unsent(owner)

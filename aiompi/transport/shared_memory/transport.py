@@ -16,8 +16,8 @@ from aiompi.transport.shared_memory.pool import Pool
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.slots import SIZE as SLOT_BYTES
 from aiompi.transport.shared_memory.slots import SlotArea, SlotGroup, SlotPeer, cells_of
+from aiompi.transport.sockets import Unix
 from aiompi.transport.template import Site
-from aiompi.transport.unix import Unix
 from aiompi.wire import memory
 
 #: links that two ranks have if they connect to each other at once

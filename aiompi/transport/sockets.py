@@ -1,0 +1,102 @@
+"""The transports over stream sockets: Unix sockets between ranks on one host, TCP between ranks on any hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+import socket
+from typing import Any, ClassVar, Final
+
+from aiompi.engine import Peer
+from aiompi.transport.resolve import numeric
+from aiompi.transport.stream import StreamTransport, bind_listener
+
+#: bytes of the send buffer; with a larger one a sender waits less often for its receiver
+SEND_BUFFER: Final = 2**20
+# Wildcard addresses: a socket can listen on them, and cannot connect to them.
+_ANY: Final = ("0.0.0.0", "::")
+_LOOPBACK: Final = dict(zip(_ANY, ("127.0.0.1", "::1"), strict=True))
+
+
+class Unix(StreamTransport):
+    """One listening socket per rank, in the directory of the job or, if there is none, in the abstract namespace.
+
+    An abstract name leaves nothing behind, however the process ends. The hello keeps strangers out, as everywhere. The
+    address includes the identity of the directory or namespace, because the same name may exist on another machine or
+    in another container.
+    """
+
+    name: ClassVar[str] = "unix"
+    preference: ClassVar[int] = 50
+    #: prefix of the names of sockets
+    prefix: ClassVar[str] = "rank"
+
+    _path = ""
+
+    def listen(self) -> tuple[socket.socket, Any]:
+        path = os.path.join(self.site.directory, f"{self.prefix}-{self.engine.rank}") if self.site.directory else ""
+        name = path or f"\0aiompi-{os.urandom(16).hex()}"
+        listener = bind_listener(socket.AF_UNIX, name)
+        self._path = path
+        return listener, [name, _identity(name)]
+
+    def dial(self, address: Any) -> tuple[socket.socket, Any]:
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), address[0]
+
+    def set_options(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+
+    def reaches(self, peer: Peer, address: Any) -> bool:
+        name, identity = address
+        try:
+            return bool(_identity(name) == identity)
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        super().close()
+        if self._path:
+            # The launcher may have removed the directory already, or this process may have given up privileges.
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+            self._path = ""
+
+
+def _identity(name: str) -> str:
+    if name.startswith("\0"):
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}"
+    entry = os.stat(os.path.dirname(name))
+    return f"{entry.st_dev}:{entry.st_ino}"
+
+
+class TCP(StreamTransport):
+    """One listener per rank, on loopback unless the setting `bind` says otherwise."""
+
+    name: ClassVar[str] = "tcp"
+    preference: ClassVar[int] = 10
+
+    def listen(self) -> tuple[socket.socket, Any]:
+        try:
+            listener = bind_listener(*numeric(self.site.bind or _LOOPBACK["0.0.0.0"], 0))
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                error.strerror = f"{error.strerror}, which AIOMPI_BIND or the launcher asks for: is it of this machine?"
+            raise
+        host, port = listener.getsockname()[:2]
+        if host in _ANY:
+            host = self.site.host or _LOOPBACK[host]
+        return listener, [host, port]
+
+    def dial(self, address: Any) -> tuple[socket.socket, Any]:
+        host, port = address
+        family, target = numeric(host, port)
+        return socket.socket(family, socket.SOCK_STREAM), target
+
+    def set_options(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def reaches(self, peer: Peer, address: Any) -> bool:
+        return True
