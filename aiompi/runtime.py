@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -363,6 +364,16 @@ class Runtime:
         if not self._idle():
             self._drained = Request(self.engine)
             await self._drained
+
+    def fail(self, error: BaseException) -> None:
+        """End the job because of an exception that the program does not catch."""
+        text = str(error)
+        code, cause = 1, f"failed: {type(error).__name__}" + (text and f": {text}")
+        if isinstance(error, SystemExit) and isinstance(error.code, int):
+            code, cause = error.code, f"exited with status {error.code}"
+        elif isinstance(error, KeyboardInterrupt):
+            code, cause = 128 + signal.SIGINT, "was ended by KeyboardInterrupt (SIGINT)"
+        self.abort(code, f"rank {self.engine.rank} {cause}")
 
     def abort(self, code: int, reason: str) -> None:
         """End the job (MPI_Abort, section 7.5) through the agent, which ends all other ranks.

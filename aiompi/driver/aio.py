@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
@@ -280,3 +281,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return True if asyncio has cancelled the main task because of SIGINT. Only a private attribute says so."""
+    runner = getattr(getattr(signal.getsignal(signal.SIGINT), "func", None), "__self__", None)
+    interrupted = isinstance(runner, asyncio.Runner) and getattr(runner, "_interrupt_count", 0) > 0
+    return interrupted and isinstance(error, asyncio.CancelledError)

@@ -84,3 +84,50 @@ def test_directory_of_a_dead_job_is_swept(site: Site) -> None:
     assert site.ok(2, in_face("blocking", "await comm.Barrier()")).code == 0
     assert site.directories() == [foreign.name]
     foreign.rmdir()
+
+
+INTERRUPTED = {
+    "blocking": """
+from aiompi import MPI
+world = MPI.COMM_WORLD
+world.Barrier()
+if world.rank == 1:
+    {act}
+world.recv(source=1 - world.rank)
+""",
+    "native": """
+import aiompi
+
+async def main(world):
+    await world.barrier()
+    if world.rank == 1:
+        {act}
+    await world.recv(source=1 - world.rank)
+
+aiompi.run(main)
+""",
+    "asyncio": """
+import asyncio, aiompi
+
+async def main():
+    async with aiompi.init() as world:
+        await world.barrier()
+        if world.rank == 1:
+            {act}
+        await world.recv(source=1 - world.rank)
+
+asyncio.run(main())
+""",
+}
+
+
+@pytest.mark.parametrize("face", INTERRUPTED)
+@pytest.mark.parametrize(
+    "act",
+    ["import os, signal; os.kill(os.getpid(), signal.SIGINT)", "raise KeyboardInterrupt"],
+)
+def test_an_interrupt_of_one_rank(site: Site, face: str, act: str) -> None:
+    """Its status is that of a process that SIGINT ends, and it is named."""
+    result = site.run(2, INTERRUPTED[face].format(act=act))
+    assert result.code == 130
+    assert "aiompi-launch: rank 1 was ended by KeyboardInterrupt (SIGINT)" in result.err

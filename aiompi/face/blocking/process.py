@@ -181,7 +181,7 @@ class Process:
         runtime = self._runtime
         if runtime is not None and not runtime.finalized and runtime.engine.error is None:
             with self.driver.exclusive_to_abort():
-                runtime.abort(1, f"rank {runtime.engine.rank} failed: {kind.__name__}: {error}")
+                runtime.fail(error)
 
     def _thread_failed(self, error: BaseException) -> None:
         """End the job because of an uncaught MPI error in a thread; other exceptions end only the thread."""

@@ -133,13 +133,11 @@ class Session:
 
     def _fail(self, error: BaseException) -> None:
         runtime = self._runtime
-        text = str(error)
-        code, cause = 1, f"failed: {type(error).__name__}" + (text and f": {text}")
-        if isinstance(error, SystemExit) and isinstance(error.code, int):
-            code, cause = error.code, f"exited with status {error.code}"
-        elif runtime.launched and isinstance(error, Exception):
+        if aio.is_interrupt(error):
+            error = KeyboardInterrupt()
+        if runtime.launched and isinstance(error, Exception):
             _show_now(error)
-        runtime.abort(code, f"rank {runtime.engine.rank} {cause}")
+        runtime.fail(error)
 
 
 def _show_now(error: Exception) -> None:

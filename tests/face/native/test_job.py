@@ -443,7 +443,7 @@ def test_nobody_serves(run: Run) -> None:
     ("ending", "code", "told"),
     [
         ("sys.exit(3)", 3, "rank 0 exited with status 3"),
-        ("raise KeyboardInterrupt", 1, "rank 0 failed: KeyboardInterrupt"),
+        ("raise KeyboardInterrupt", 130, "rank 0 was ended by KeyboardInterrupt (SIGINT)"),
         ("sys.exit(0)", 0, ""),
     ],
 )
