@@ -18,6 +18,20 @@ from maybempi.launch import get_mpi, local_rank
 comm = get_mpi().COMM_WORLD
 print(comm.rank, comm.size, local_rank())
 """
+DASK_MPI = """
+import sys
+sys.path.insert(0, {path!r})
+from dask_mpi import initialize
+from distributed import Client
+
+def square(number):
+    return number * number
+
+if __name__ == "__main__":
+    initialize(dashboard=False, nthreads=1)
+    with Client() as client:
+        print("sum", sum(client.gather(client.map(square, range(10)))))
+"""
 PROGRAM = """
 import os
 from mpi4py import MPI
@@ -45,3 +59,12 @@ def test_maybempi_sees_the_job(site: Site, size: int) -> None:
     program = site.program(MAYBEMPI.format(path=str(unpacked("maybempi", "0.1.2") / "src")))
     job = site.launch("--mpi4py", "-n", str(size), program).finish()
     assert (job.err, job.lines) == ("", [f"{rank} {size} {rank}" for rank in range(size)])
+
+
+def test_dask_mpi_broadcasts_inside_its_event_loop(site: Site) -> None:
+    """Ranks 0 and 2 are the scheduler and a worker of dask, and rank 1 is its client."""
+    program = site.program(DASK_MPI.format(path=str(unpacked("dask_mpi", "2026.3.0"))))
+    job = site.launch("--mpi4py", "-n", "3", program).finish(60)
+    assert job.code == 0, job.err
+    assert "sum 285" in job.lines
+    assert "RuntimeWarning: Comm.bcast blocks the event loop" in job.err
