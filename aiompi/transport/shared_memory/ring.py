@@ -108,10 +108,14 @@ class Ring:
         self._lock = threading.Lock()
 
     def fence(self) -> None:
-        """Let all stores so far become visible before what is loaded from now on is loaded.
+        """Make all stores so far visible before any later load.
 
-        The release alone is a fence. It also mends what a signal handler leaves that raises between the two calls. From
-        Python 3.14 on, it can raise there in a `with` statement as well, and would leave the lock locked.
+        Each of the two calls is a fence if it succeeds. A signal handler that runs between them may raise, so that the
+        next release finds the lock locked, or call this itself, which releases the lock. From Python 3.14 on, a handler
+        can run there in a `with` statement as well.
         """
         self._lock.acquire(False)
-        self._lock.release()
+        try:  # noqa: SIM105 (`suppress` takes longer than the calls)
+            self._lock.release()
+        except RuntimeError:
+            pass

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fences import Fence
 from frames import Header
+from interrupts import called
 
 from aiompi.transport.shared_memory import cma
 from aiompi.transport.shared_memory.cma import Assistance, Exposed, PeerProcess
@@ -54,6 +55,15 @@ class Ends:
         fence: Any = Fence(step)
         end._lock = fence
         return fence.seen  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_a_signal_handler_may_pass_a_fence_inside_another(step: int) -> None:
+    ring = Ends().outbound
+    with called(step, ring.fence) as made:
+        ring.fence()
+    assert len(made) == 1
+    assert not ring._lock.locked()
 
 
 def test_who_begins_to_wait_while_a_frame_is_put_sees_it() -> None:
