@@ -246,8 +246,10 @@ class Job:
                     "or the first use of a communicator of aiompi.MPI"
                 )
             raise Refused(
-                f"rank {wanted} has joined already; a process that a rank starts cannot join in its place "
-                f"(remove {control.ENV_CONTROL} from its environment)"
+                f"rank {wanted} has joined already; a process that a rank starts cannot join in its place. If a server "
+                "starts several workers or reloads (uvicorn --workers, --reload), run one worker in each rank, "
+                "without reloading: aiompi-launch -n N. If the process is to be no rank, remove "
+                f"{control.ENV_CONTROL} from its environment"
             )
         if self.phase is not JobPhase.RUNNING:
             raise Refused("the job is ending")

@@ -95,6 +95,7 @@ class Command:
         self._extra = extra
         self._say = say
         self._process: asyncio.subprocess.Process
+        self._output: asyncio.ReadTransport
         self._reader: asyncio.Task[None]
 
     async def start(self) -> None:
@@ -104,22 +105,27 @@ class Command:
             OSError: there is no such command.
         """
         variables = {name: value for name, value in os.environ.items() if not name.startswith("IMPI_AUTH")}
-        self._process = await asyncio.create_subprocess_exec(
-            *self._words,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=variables | self._extra,
-            start_new_session=True,
-            limit=_LINE,
-        )
-        self._reader = asyncio.create_task(self._read())
+        ours, theirs = os.pipe()
+        with open(theirs, "wb") as output, contextlib.ExitStack() as stack:
+            pipe = stack.enter_context(open(ours, "rb"))
+            self._process = await asyncio.create_subprocess_exec(
+                *self._words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+                env=variables | self._extra,
+                start_new_session=True,
+            )
+            stack.pop_all()
+        lines = asyncio.StreamReader(_LINE)
+        connect = asyncio.get_running_loop().connect_read_pipe
+        self._output, _ = await connect(lambda: asyncio.StreamReaderProtocol(lines), pipe)
+        self._reader = asyncio.create_task(self._read(lines))
 
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
+    async def _read(self, lines: asyncio.StreamReader) -> None:
         while True:
             try:
-                line = await self._process.stdout.readline()
+                line = await lines.readline()
             except ValueError:  # a line longer than _LINE
                 continue
             if not line:
@@ -139,8 +145,19 @@ class Command:
                 await self._process.wait()
         except TimeoutError:
             await self._stop()
-        await self._reader
+        await self._end_output()
         return self._process.returncode or 0
+
+    async def _end_output(self) -> None:
+        """Read the output to its end, for a while: a process that the command has left behind may keep it open."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await asyncio.wait([self._reader], timeout=_PATIENCE)
+        if not self._reader.done():
+            self._say(f"a process that {shlex.join(self._words)} has left behind keeps its output open; it goes on")
+            self._reader.cancel()
+        self._output.close()
+        await asyncio.gather(self._reader, return_exceptions=True)
 
     async def _stop(self) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):

@@ -1,0 +1,48 @@
+"""Commands under test, and what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from aiompi_launcher.conformance import command
+from aiompi_launcher.conformance.command import Command
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "left"),
+    [
+        ("echo one; echo two", 0, False),
+        ("echo one; sleep 60 & echo two", 0, False),  # ended with its session
+        ("echo one; echo two; exec sleep 60", -signal.SIGTERM, False),
+        ("echo one; setsid sh -c 'echo pid $$; exec sleep 60' & sleep 0.3; echo two", 0, True),
+    ],
+)
+async def test_the_end_of_a_command(monkeypatch, script: str, status: int, left: bool):
+    """It is bounded, although a process of another session keeps the output open."""
+    monkeypatch.setattr(command, "_PATIENCE", 0.5)
+    said: list[str] = []
+    before = len(os.listdir("/proc/self/fd"))
+    start = time.monotonic()
+    tested = Command(["sh", "-c", script], {}, said.append)
+    await tested.start()
+    assert await tested.end(1.0) == status
+    assert time.monotonic() - start < 20
+    assert [line for line in said if line in ("one", "two")] == ["one", "two"]
+    assert any("keeps its output open" in line for line in said) == left
+    assert len(os.listdir("/proc/self/fd")) == before
+    for line in said:
+        if line.startswith("pid "):
+            os.kill(int(line[4:]), signal.SIGKILL)
+
+
+async def test_a_command_that_is_not_there():
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(FileNotFoundError):
+        await Command(["/nonexistent"], {}, print).start()
+    assert len(os.listdir("/proc/self/fd")) == before
