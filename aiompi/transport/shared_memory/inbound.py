@@ -25,6 +25,7 @@ from aiompi.transport.shared_memory.ring import (
     Ring,
     YieldCore,
     aligned,
+    fence,
 )
 from aiompi.wire.frame import CTS, EAGER, HEADER, HEADER_BYTES, RTS, WITH_PAYLOAD, Landing, Sink, Waste
 
@@ -302,8 +303,7 @@ class Inbound(Ring):
         self._wait += 1
         words = self.words
         words[WATCHING] = self._wait
-        self._lock.acquire(False)
-        self._lock.release()
+        fence(self._lock)
         if words[HEAD] == self._tail and (self._stream is None or not self._stream.pending):
             return True
         words[WATCHING] = 0  # so that the writer does not ring

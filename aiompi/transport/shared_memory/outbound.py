@@ -20,6 +20,7 @@ from aiompi.transport.shared_memory.ring import (
     WATCHING,
     Ring,
     aligned,
+    fence,
 )
 from aiompi.wire.frame import HEADER_BYTES, Payload
 
@@ -109,8 +110,7 @@ class Outbound(Ring):
 
     def _wake(self) -> int:
         """Wake the reader if it sleeps; return RUNG if it did, otherwise AWAKE."""
-        self._lock.acquire(False)
-        self._lock.release()
+        fence(self._lock)
         wait = self.words[WATCHING]
         if not wait or wait == self.answered:
             if self.sleepy:

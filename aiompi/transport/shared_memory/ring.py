@@ -88,6 +88,20 @@ def aligned(position: int) -> int:
     return (position + PADDING) & ALIGNED
 
 
+def fence(lock: threading.Lock) -> None:
+    """Make all stores so far visible before any later load, by means of a lock that serves nothing else.
+
+    Each of the two calls is a fence if it succeeds. A signal handler that runs between them may raise, so that the next
+    release finds the lock locked, or call this itself, which releases the lock. From Python 3.14 on, a handler can run
+    there in a `with` statement as well.
+    """
+    lock.acquire(False)
+    try:  # noqa: SIM105 (`suppress` takes longer than the calls)
+        lock.release()
+    except RuntimeError:
+        pass
+
+
 class Ring:
     """What both ends have.
 
@@ -108,14 +122,5 @@ class Ring:
         self._lock = threading.Lock()
 
     def fence(self) -> None:
-        """Make all stores so far visible before any later load.
-
-        Each of the two calls is a fence if it succeeds. A signal handler that runs between them may raise, so that the
-        next release finds the lock locked, or call this itself, which releases the lock. From Python 3.14 on, a handler
-        can run there in a `with` statement as well.
-        """
-        self._lock.acquire(False)
-        try:  # noqa: SIM105 (`suppress` takes longer than the calls)
-            self._lock.release()
-        except RuntimeError:
-            pass
+        """Make all stores so far visible before any later load."""
+        fence(self._lock)

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Final
 from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, SlotEntry, SlotExchange, WindowBlock, ordinal
 from aiompi.errors import LocalProtocolError, RemoteProtocolError
 from aiompi.transport.shared_memory.export import SLOTS, Export
+from aiompi.transport.shared_memory.ring import fence
 
 if TYPE_CHECKING:
     from aiompi.engine import Engine, Peer
@@ -66,7 +67,7 @@ class SlotArea(Export):
     def __init__(self) -> None:
         super().__init__(SLOTS, SIZE)
         self._cells = self._memory.cast("Q")
-        self._lock = threading.Lock()  # taken and released as a fence
+        self._lock = threading.Lock()  # of `fence`
 
     def publish(self, first: int, stamp: int, note: int, claim: int, content: bytes | memoryview) -> None:
         """Write the cell that begins at the word `first`, its stamp last."""
@@ -79,14 +80,12 @@ class SlotArea(Export):
         words[first + _LENGTH] = length
         words[first + _CLAIM] = claim
         words[first] = stamp
-        self._lock.acquire(False)
-        self._lock.release()
+        fence(self._lock)
 
     def sleep(self, first: int, stamp: int) -> None:
         """Store in a cell that this rank sleeps until all have posted."""
         self._cells[first + _ASLEEP] = stamp
-        self._lock.acquire(False)
-        self._lock.release()
+        fence(self._lock)
 
     def retire(self, first: int, number: int) -> None:
         """Store in the first cell of a place that this rank has read what was exposed up to the round `number`."""
