@@ -299,6 +299,11 @@ class Server:
         return self._full and all(c.state is ConnectionState.FINISHED for c in self._clients.values())
 
     @property
+    def missing(self) -> list[int]:
+        """Client ranks that no client has taken yet."""
+        return [rank for rank in range(self.count) if rank not in self._clients]
+
+    @property
     def deadline(self) -> float | None:
         """Time at which to call `handle_timer` next, None for never."""
         due = [connection.deadline for connection in self._newcomers] + [self._check]

@@ -142,6 +142,7 @@ def parse(argv: Sequence[str], name: str) -> Spec:
             bind=options.bind or LOOPBACK,
             port=options.port or 0,
             timeout=options.timeout,
+            start_timeout=options.start_timeout,
             verbose=options.verbose,
         )
     if options.server is not None:
@@ -175,6 +176,8 @@ def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -
         bind=options.bind or LOOPBACK,
         port=options.port or 0,
         auth=preference,
+        timeout=options.timeout,
+        start_timeout=options.start_timeout,
         verbose=options.verbose,
     )
 
@@ -218,12 +221,11 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others:
     for name, option in _OF_RANKS.items() if listens else ():
         if getattr(options, name) != parser.get_default(name):
             parser.error(f"--{modes[0]} starts no program: it takes no {option}")
-    if options.server is not None and options.timeout is not None:
-        parser.error("--timeout is not for --server: it ends with its clients")
     if not modes and options.bind is not None:
         parser.error("--bind is for --serve, --server and --client")
-    if not listens and options.port is not None:
-        parser.error("--port is for --serve and --server")
+    for option in ("port", "start_timeout"):
+        if not listens and getattr(options, option) is not None:
+            parser.error(f"--{option.replace('_', '-')} is for --serve and --server")
     if options.hosts is not None and options.client is None:
         parser.error("--hosts-per-client is for --client")
     if options.auth is not None and options.server is None:
@@ -285,6 +287,9 @@ def _add_roles(parser: argparse.ArgumentParser) -> None:
         "--hosts-per-client", dest="hosts", type=_count, metavar="N", help="divide the ranks among N IMPI hosts (1)"
     )
     roles.add_argument("--bind", metavar="HOST", help="address to listen on; for --client one per host, with commas")
+    roles.add_argument(
+        "--start-timeout", type=_seconds, metavar="SECONDS", help="time in which all ranks or clients must have come"
+    )
     roles.add_argument("--port", "-port", type=_port, help="port to listen on (any free one)")
     roles.add_argument("--auth", "-auth", metavar="LIST", help="IMPI authentication methods, preferred ones first: 1,0")
 

@@ -332,6 +332,13 @@ class Job:
             EXIT_TIMEOUT,
         )
 
+    def start_timed_out(self, seconds: float) -> None:
+        """All ranks should have joined by now."""
+        missing = [str(rank.number) for rank in self.ranks if rank.state is RankState.EXPECTED]
+        if missing:
+            names = ", ".join(missing)
+            self.failed(f"ranks that have not joined within {seconds:g} s (--start-timeout): {names}", EXIT_TIMEOUT)
+
     def expired(self, key: str) -> None:
         """A timer has run out."""
         if key == _VERDICT and self.phase is JobPhase.FAILING and self._culprit is not None:

@@ -109,6 +109,7 @@ class ServeSpec:
         bind: address to listen on.
         port: to listen on, 0 for any free one.
         timeout: seconds after which the job is ended.
+        start_timeout: seconds after which all ranks must have joined.
         verbose: True to report progress on stderr.
     """
 
@@ -116,6 +117,7 @@ class ServeSpec:
     bind: str = LOOPBACK
     port: int = 0
     timeout: float | None = None
+    start_timeout: float | None = None
     verbose: bool = False
 
 
@@ -128,6 +130,8 @@ class ServerSpec:
         bind: address to listen on.
         port: to listen on, 0 for any free one.
         auth: authentication methods, most preferred first; None for the server's own preference.
+        timeout: seconds after which the server ends.
+        start_timeout: seconds after which all clients must have come.
         verbose: True to report progress on stderr.
     """
 
@@ -135,6 +139,8 @@ class ServerSpec:
     bind: str = LOOPBACK
     port: int = 0
     auth: tuple[int, ...] | None = None
+    timeout: float | None = None
+    start_timeout: float | None = None
     verbose: bool = False
 
 

@@ -171,6 +171,7 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
 
     job = Job(spec.size, directory="", spawned=False)
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
+    supervisor.limit_start(spec.start_timeout)
     if await supervisor.meet(ServerInMemory(spec.size)):
         return await _host(supervisor, key, listener, settings.connect_timeout)
     return await supervisor.finish()

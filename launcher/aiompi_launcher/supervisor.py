@@ -93,6 +93,11 @@ class Supervisor:
         rendezvous.watch(self.fail)
         return True
 
+    def limit_start(self, seconds: float | None) -> None:
+        """End the job if a rank has not joined after this time; None for no limit."""
+        if seconds is not None:
+            self._loop.call_later(seconds, self._inform, self._job.start_timed_out, seconds)
+
     def adopt(self, processes: Iterable[RankProcess], error: StartError | None) -> None:
         """Take over the processes of the ranks, in rank order.
 

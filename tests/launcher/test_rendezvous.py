@@ -88,6 +88,18 @@ def test_a_host_name_in_place_of_the_number(launch, server):
     assert running.end().returncode == 0
 
 
+def test_time_limits_of_a_server(launch, server):
+    """A client that does not come is named, and both limits end the server."""
+    running = server("3", "--start-timeout", "2")
+    client = launch.start("--client", "1", running.line(), "true", env=KEY)
+    result = running.end()
+    assert (result.returncode, client.end().returncode) == (124, 1)
+    assert "clients that have not come within 2 s (--start-timeout): 0, 2" in result.stderr
+    result = server("1", "--timeout", "0.5").end()
+    assert result.returncode == 124
+    assert "longer than 0.5 s (--timeout)" in result.stderr
+
+
 @pytest.mark.spec("I2.3.3-21", "I2.3.3-22", "I2.3.3-23", "I2.3.3-24", "I2.3.3-25")
 def test_wrong_key_then_the_right_one(launch, server, rank):
     running = server("1")

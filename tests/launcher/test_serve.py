@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -74,6 +75,22 @@ def test_ranks_join_in_order_of_arrival_and_leave(serve, joiner):
     assert [process.wait(10) for process in (first, *others)] == [0, 0, 0]
     result = running.end()
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_ranks_that_do_not_join_in_time(serve, joiner):
+    """The launcher names them. The limit ends nothing once all have joined."""
+    running = serve("3", "--start-timeout", "1.5")
+    first = joiner(running.line())("join", "aborted", rank=1)
+    result = running.end()
+    assert result.returncode == 124
+    assert "ranks that have not joined within 1.5 s (--start-timeout): 0, 2" in result.stderr
+    assert "have not joined" in first.communicate(timeout=10)[0]
+    running = serve("1", "--start-timeout", "1")
+    last = joiner(running.line())(*FULL[:3], "print=up", "read", *FULL[3:])
+    assert last.stdout.readline() == "up\n"
+    time.sleep(1.2)
+    last.communicate("\n", timeout=10)
+    assert running.end().returncode == 0
 
 
 def test_a_wanted_rank(serve, joiner):

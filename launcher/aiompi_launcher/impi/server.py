@@ -14,7 +14,7 @@ from aiompi.impi import auth, server
 from aiompi.impi.auth import Credentials
 from aiompi.impi.server import Server, ServerConnection
 from aiompi.settings import load as load_settings
-from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, ServerSpec
+from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT, ServerSpec
 from aiompi_launcher.listen import BACKLOG, address_of, announce, join_address, keep_alive, listen_tcp
 
 MAX_NEWCOMERS: Final = 128  # connections that have not yet become clients; more push out the oldest
@@ -44,12 +44,16 @@ def run(spec: ServerSpec, name: str) -> int:
     )
     listener = listen_tcp(spec.bind, spec.port)
     announce(address_of(listener))
-    return asyncio.run(_serve(core, listener, name, spec.verbose))
+    return asyncio.run(_serve(core, listener, name, spec))
 
 
-async def _serve(core: Server, listener: socket.socket, name: str, verbose: bool) -> int:
-    driver = ServerDriver(core, name, verbose=verbose)
+async def _serve(core: Server, listener: socket.socket, name: str, spec: ServerSpec) -> int:
+    driver = ServerDriver(core, name, verbose=spec.verbose)
     loop = asyncio.get_running_loop()
+    if spec.timeout is not None:
+        loop.call_later(spec.timeout, driver.on_timeout, spec.timeout)
+    if spec.start_timeout is not None:
+        loop.call_later(spec.start_timeout, driver.on_start_timeout, spec.start_timeout)
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signum) is not signal.SIG_IGN:
             loop.add_signal_handler(signum, driver.end, EXIT_SIGNAL + signum)
@@ -133,6 +137,18 @@ class ServerDriver:
         for event in self._core.events():
             self._report(event)
         self._set_timer()
+
+    def on_timeout(self, seconds: float) -> None:
+        """End the server because its clients have taken too long."""
+        self._say(f"the job was ended because it ran longer than {seconds:g} s (--timeout)")
+        self.end(EXIT_TIMEOUT)
+
+    def on_start_timeout(self, seconds: float) -> None:
+        """End the server if a client has not come."""
+        if missing := self._core.missing:
+            names = ", ".join(map(str, missing))
+            self._say(f"clients that have not come within {seconds:g} s (--start-timeout): {names}")
+            self.end(EXIT_TIMEOUT)
 
     def end(self, code: int) -> None:
         """End the server with an exit code; the first one counts."""
