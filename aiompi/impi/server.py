@@ -180,6 +180,11 @@ class ServerConnection:
         if not self.closing:
             self._server._drop(self, "the connection ended before FINI" if self.rank is not None else _LEFT_EARLY)
 
+    def drop(self, reason: str) -> None:
+        """Close the connection for a reason of the caller, unless it is closing."""
+        if not self.closing:
+            self._server._drop(self, reason)
+
     def _step(self) -> bool:
         if self.state is ConnectionState.KEY:
             key = self._reader.next_bytes(auth.KEY_BYTES)

@@ -18,7 +18,44 @@ if TYPE_CHECKING:
 
 BACKLOG: Final = 4096  # connections that wait to be accepted
 BREATHER: Final = 1.0  # seconds without accepting after descriptors have run out
+_PERIOD: Final = 10.0  # seconds for which reports of strangers are counted
+_LINES: Final = 5  # reports in a period that are printed
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class StrangerReports:
+    """Reports connections of strangers: a few lines in each period, and then how many more there were.
+
+    Args:
+        say: prints a line.
+    """
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say = say
+        self._timer: asyncio.TimerHandle | None = None
+        self._told = self._untold = 0
+        self._last = ""
+
+    def report(self, text: str) -> None:
+        """Print the report of a dropped connection, or count it."""
+        import asyncio
+
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_PERIOD, self.close)
+        if self._told < _LINES:
+            self._told += 1
+            self._say(text)
+        else:
+            self._untold += 1
+            self._last = text
+
+    def close(self) -> None:
+        """End the period: print how many connections were only counted, and an example."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._untold:
+            self._say(f"dropped {self._untold} more connections; the last: {self._last}")
+        self._timer, self._told, self._untold = None, 0, 0
 
 
 class AcceptLoop:

@@ -12,6 +12,7 @@ from aiompi_launcher import job as table
 from aiompi_launcher.control import Link
 from aiompi_launcher.job import Job
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
+from aiompi_launcher.listen import StrangerReports
 from aiompi_launcher.output import Outputs
 from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 from aiompi_launcher.spawn.ranks import RankProcess, StartError
@@ -59,6 +60,7 @@ class Supervisor:
         self._output_code = 0  # exit code if the output could not be written
         self._short = False  # True once the lack of descriptors has been reported
         self.outputs = Outputs(name, tag=tag_output, on_broken=self._on_broken_output)
+        self._strangers = StrangerReports(self.outputs.say)
         self._loop.set_exception_handler(self._on_exception)
         self._watch_signals()
         if timeout is not None:
@@ -122,6 +124,7 @@ class Supervisor:
     async def finish(self) -> int:
         """Wait for the end of the job and clean up; return the exit code for the launcher."""
         code = await self._exit_code
+        self._strangers.close()
         if self._input is not None:
             self._input.close()
         for link in self._links.values():
@@ -218,8 +221,11 @@ class Supervisor:
 
     def on_stranger(self, address: str, error: str) -> None:
         # On a socket that only this user can reach it is a rank that died early, which is reported anyway.
-        tell = self.chat if self._processes else self.outputs.say
-        tell(f"dropped a connection from {address}: {error}")
+        text = f"dropped a connection from {address}: {error}"
+        if self._processes:
+            self.chat(text)
+        else:
+            self._strangers.report(text)
 
     def on_shortage(self) -> None:
         if not self._short:

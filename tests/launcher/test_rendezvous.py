@@ -7,6 +7,9 @@ import re
 import signal
 import socket
 import struct
+import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +101,46 @@ def test_time_limits_of_a_server(launch, server):
     result = server("1", "--timeout", "0.5").end()
     assert result.returncode == 124
     assert "longer than 0.5 s (--timeout)" in result.stderr
+
+
+def test_a_flood_of_strangers(launch, server, rank):
+    """They keep no client out, need few descriptors, and get few lines on standard error."""
+    running = server("2")
+    address = running.line()
+    host, _, port = address.rpartition(":")
+    descriptors, count, ended = Path(f"/proc/{running.process.pid}/fd"), 0, threading.Event()
+    most = 0
+
+    def flood() -> None:
+        nonlocal count, most
+        with contextlib.ExitStack() as stack:
+            while not ended.is_set() and count < 20_000:
+                with contextlib.suppress(OSError):
+                    sock = stack.enter_context(socket.socket())
+                    sock.connect((host, int(port)))
+                    if count % 2:
+                        sock.send(b"GET / HTTP/1.1\r\n\r\n")
+                    count += 1
+                if count % 100 == 0:
+                    most = max(most, len(list(descriptors.iterdir())))
+                    if count % 500 == 0:
+                        stack.pop_all().close()
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        while count < 1000:
+            time.sleep(0.01)
+        clients = [launch.start("--client", str(n), address, rank, *FULL, env=KEY) for n in range(2)]
+        assert [client.end().returncode for client in clients] == [0, 0]
+    finally:
+        ended.set()
+        thread.join()
+    result = running.end()
+    assert result.returncode == 0
+    assert most < 250
+    assert "more connections; the last: dropped the connection from" in result.stderr
+    assert len(result.stderr.splitlines()) < 30
 
 
 @pytest.mark.spec("I2.3.3-21", "I2.3.3-22", "I2.3.3-23", "I2.3.3-24", "I2.3.3-25")

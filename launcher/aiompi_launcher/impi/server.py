@@ -12,12 +12,20 @@ from typing import Final
 
 from aiompi.impi import auth, server
 from aiompi.impi.auth import Credentials
-from aiompi.impi.server import Server, ServerConnection
+from aiompi.impi.server import ConnectionState, Server, ServerConnection
 from aiompi.settings import load as load_settings
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT, ServerSpec
-from aiompi_launcher.listen import BACKLOG, address_of, announce, join_address, keep_alive, listen_tcp
+from aiompi_launcher.listen import (
+    AcceptLoop,
+    StrangerReports,
+    address_of,
+    announce,
+    join_address,
+    keep_alive,
+    listen_tcp,
+)  # fmt: skip
 
-MAX_NEWCOMERS: Final = 128  # connections that have not yet become clients; more push out the oldest
+MAX_NEWCOMERS: Final = 128  # connections that have not yet become clients; more push out the oldest that is silent
 
 
 def run(spec: ServerSpec, name: str) -> int:
@@ -57,7 +65,7 @@ async def _serve(core: Server, listener: socket.socket, name: str, spec: ServerS
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signum) is not signal.SIG_IGN:
             loop.add_signal_handler(signum, driver.end, EXIT_SIGNAL + signum)
-    accepting = await loop.create_server(lambda: ClientTransport(driver), sock=listener, backlog=BACKLOG)
+    accepting = AcceptLoop(listener, driver.accept, driver.push_out)
     try:
         return await driver.exit_code
     finally:
@@ -110,17 +118,43 @@ class ServerDriver:
         self._empty = asyncio.Event()
         self._empty.set()
         self._timer: asyncio.TimerHandle | None = None
+        self._strangers = StrangerReports(self._say)
+        self._accepting: set[asyncio.Task[object]] = set()
+
+    def accept(self, sock: socket.socket, peer: object) -> None:
+        """Make a connection of an accepted socket."""
+        loop = asyncio.get_running_loop()
+        task: asyncio.Task[object] = loop.create_task(loop.connect_accepted_socket(lambda: ClientTransport(self), sock))
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
+
+    def push_out(self, reason: str) -> bool:
+        """Drop a connection that is no client yet: the oldest that has not begun to authenticate itself, if any.
+
+        Returns:
+            False if there is none.
+        """
+        newcomers = self._newcomers()
+        silent = (core for core in newcomers if core.state is ConnectionState.AUTH)
+        victim = next(silent, newcomers[0] if newcomers else None)
+        if victim is not None:
+            victim.drop(reason)
+        return victim is not None
 
     def admit(self, connection: ClientTransport, peer: str) -> ServerConnection:
         """Add an accepted connection."""
-        newcomers = [other for other in self._connections if other.core.deadline is not None]
-        if len(newcomers) >= MAX_NEWCOMERS:
-            newcomers[0].core.receive_eof()
+        if len(self._newcomers()) >= MAX_NEWCOMERS:
+            self.push_out("too many connections that are no clients yet")
         core = self._core.add_connection(peer, asyncio.get_running_loop().time())
         self._connections[connection] = None
         self._empty.clear()
         asyncio.get_running_loop().call_soon(self.work)
         return core
+
+    def _newcomers(self) -> list[ServerConnection]:
+        """Return the connections that may become clients, the oldest first."""
+        cores = (connection.core for connection in self._connections)
+        return [core for core in cores if core.deadline is not None and not core.closing]
 
     def forget(self, connection: ClientTransport) -> None:
         """Remove a connection that has ended."""
@@ -157,6 +191,7 @@ class ServerDriver:
 
     async def close(self) -> None:
         """Close all connections once everything is sent."""
+        self._strangers.close()
         for connection in self._connections:
             connection.transport.close()
         with contextlib.suppress(TimeoutError):
@@ -168,7 +203,7 @@ class ServerDriver:
             case server.Notice(text):
                 self._say(text)
             case server.Dropped(connection, reason):
-                self._say(f"dropped the connection from {connection.peer}: {reason}")
+                self._strangers.report(f"dropped the connection from {connection.peer}: {reason}")
             case server.ClientLost(_, reason) if (
                 not self.exit_code.done()
             ):  # afterwards the server itself has closed the connection
