@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
+import resource
 import signal
 import sys
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ from aiompi_launcher.jobspec import (
 )
 
 _MAX_PORT: Final = 65535
+_MIN_DESCRIPTORS: Final = 32
 _SHIMS: Final = os.path.join(os.path.dirname(__file__), "shims")
 #: destination -> option, for options about ranks that the launcher starts
 _OF_RANKS: Final = {
@@ -69,7 +72,9 @@ def impirun(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str], name: str) -> int:
     _open_standard_descriptors()
     try:
-        return _run(parse(argv, name), name)
+        spec = parse(argv, name)
+        _check_limits()
+        return _run(spec, name)
     except KeyboardInterrupt:
         return EXIT_SIGNAL + signal.SIGINT
     except (OSError, MPIError) as error:
@@ -81,7 +86,28 @@ def _main(argv: Sequence[str], name: str) -> int:
 def _explain(error: OSError | MPIError) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"{error.strerror}: raise the limit of open files (ulimit -n)"
+    if isinstance(error, FileNotFoundError) and not error.filename and _cwd_is_gone():
+        return "the working directory has been deleted; change to one that exists"
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
+def _cwd_is_gone() -> bool:
+    """Return True if the working directory has been deleted."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _check_limits() -> None:
+    """Refuse a limit of open files with which not even the launcher itself can work."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= limit < _MIN_DESCRIPTORS:
+        cause = f"only {limit} files may be open, and the launcher needs at least {_MIN_DESCRIPTORS}"
+        raise OSError(f"{cause}: raise this limit (ulimit -n)")
 
 
 def _run(spec: Spec, name: str) -> int:

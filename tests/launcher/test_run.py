@@ -231,3 +231,30 @@ def test_start_up_of_the_launcher_is_light():
     loaded = subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout.split()
     heavy = {"asyncio", "numpy", "ssl", "logging", "tempfile", "aiompi.engine", "aiompi.runtime"}
     assert heavy.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        (8, "only 8 files may be open, and the launcher needs at least 32: raise this limit (ulimit -n)"),
+        (40, "Too many open files: raise the limit of open files (ulimit -n)"),
+    ],
+)
+def test_few_descriptors(limit: int, message: str):
+    words = [sys.executable, "-m", "aiompi_launcher", "-n", "30", "true"]
+    shell = ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh"]
+    result = subprocess.run([*shell, *words], check=False, capture_output=True, text=True, timeout=60)
+    assert result.returncode in (1, 126)
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_deleted_working_directory(tmp_path: Path):
+    for words in (["-n", "2", "true"], ["app.py"], ["--serve", "1"]):
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        shell = ["sh", "-c", f'cd {gone} && rmdir {gone} && exec "$@"', "sh", sys.executable, "-P", "-m"]
+        command = [*shell, "aiompi_launcher", *words]
+        result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        assert result.returncode == 1
+        assert "the working directory has been deleted" in result.stderr

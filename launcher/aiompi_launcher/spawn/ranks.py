@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -139,7 +140,9 @@ def _starter(program: Program, environ: Mapping[str, str], stack: contextlib.Exi
 
 def _explain(rank: int, error: OSError) -> StartError:
     code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_CANNOT_EXECUTE
-    cause = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    cause = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        cause += ": raise the limit of open files (ulimit -n)"
     return StartError(f"rank {rank} cannot be started: {cause}", code)
 
 
