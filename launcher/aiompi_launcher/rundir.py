@@ -11,12 +11,14 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 _PREFIX: Final = "aiompi-"
 _LOCK: Final = "lock"
 _NAME_BYTES: Final = 8
+_UNLOCKED: Final = 60.0  # seconds after which a directory without its final name is left over
 
 # A Unix socket address holds 107 bytes, of which names of sockets need up to 32.
 _MAX_PATH: Final = 107 - 32
@@ -38,10 +40,16 @@ class RunDirectory:
         name = os.urandom(_NAME_BYTES).hex()
         self.path = os.path.join(base, _PREFIX + name)
         hidden = os.path.join(base, f".{_PREFIX}{name}")
-        os.mkdir(hidden, 0o700)
-        self._lock = os.open(os.path.join(hidden, _LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        os.rename(hidden, self.path)
+        self._lock = -1
+        try:
+            os.mkdir(hidden, 0o700)
+            self._lock = os.open(os.path.join(hidden, _LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            os.rename(hidden, self.path)
+        except BaseException:
+            remove_tree(hidden)
+            self.remove()
+            raise
 
     def join(self, name: str) -> str:
         """Return the path of a file in the directory."""
@@ -86,8 +94,12 @@ def _base(environ: Mapping[str, str]) -> str:
 
 
 def _sweep(base: str) -> None:
-    """Delete directories of dead jobs of this user."""
-    for path in _candidates(base):
+    """Delete directories of dead jobs of this user, and those of launchers that ended before they had locked one."""
+    for path in _candidates(base, f".{_PREFIX}"):
+        with contextlib.suppress(OSError):
+            if time.time() - os.stat(path).st_mtime > _UNLOCKED:
+                remove_tree(path)
+    for path in _candidates(base, _PREFIX):
         with contextlib.suppress(OSError):
             lock = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_NOFOLLOW)
             try:
@@ -97,10 +109,10 @@ def _sweep(base: str) -> None:
                 os.close(lock)
 
 
-def _candidates(base: str) -> Iterator[str]:
+def _candidates(base: str, prefix: str) -> Iterator[str]:
     with os.scandir(base) as entries:
         for entry in entries:
-            if not entry.name.startswith(_PREFIX):
+            if not entry.name.startswith(prefix):
                 continue
             with contextlib.suppress(OSError):
                 status = entry.stat(follow_symlinks=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,30 @@ def test_directories_of_dead_jobs_are_swept(environ: dict[str, str], home: Path)
     assert {path.name for path in home.iterdir()} == {Path(alive.path).name, Path(new.path).name}
     for directory in (alive, new):
         directory.remove()
+
+
+def test_a_directory_that_cannot_be_locked_is_removed(environ: dict[str, str], home: Path, monkeypatch):
+    """As on a file system without inodes."""
+
+    def full(*args: object, **kwargs: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("open", "rename"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, full)
+            with pytest.raises(OSError, match="No space left"):
+                RunDirectory(environ)
+        assert not list(home.iterdir())
+
+
+def test_directories_without_a_name_are_swept_when_they_are_old(environ: dict[str, str], home: Path):
+    """Their launcher was killed before it had locked them. A new one may be about to do so."""
+    for name, age in ((".aiompi-old", 100), (".aiompi-new", 0)):
+        (home / name).mkdir()
+        (home / name / "lock").touch()
+        os.utime(home / name, (time.time() - age, time.time() - age))
+    RunDirectory(environ).remove()
+    assert [path.name for path in home.iterdir()] == [".aiompi-new"]
 
 
 def test_what_is_no_directory_of_a_job_is_left_alone(environ: dict[str, str], home: Path):
