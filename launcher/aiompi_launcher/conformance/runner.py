@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from aiompi_launcher.conformance.catalogue import Script
@@ -15,6 +15,7 @@ from aiompi_launcher.conformance.setup import Setup
 
 _AFTER_SUCCESS: Final = 10.0  # seconds for a command to end by itself
 _AFTER_FAILURE: Final = 1.0
+_SOONER: Final = 6  # part of the time for a start-up that one gets which follows a failed one
 
 Body = Callable[[Session], Awaitable[list[Result]]]
 
@@ -46,6 +47,7 @@ class Runner:
     limits: Limits = field(default_factory=Limits)
     on_result: Callable[[Result], None] = lambda _: None
     say: Callable[[str], None] = lambda _: None
+    _start_failed: bool = field(default=False, init=False)
 
     async def run(self, setup: Setup, scripts: Iterable[Script]) -> list[Result]:
         """Run tests; start-up and shutdown of each job yield results, too."""
@@ -74,7 +76,10 @@ class Runner:
         return await self._with_job(setup, [], tests)
 
     async def _with_job(self, setup: Setup, more: list[str], body: Body) -> list[Result]:
-        session = Session(setup, self.limits, self.say)
+        limits = self.limits
+        if self._start_failed:  # most likely the next one fails as well
+            limits = replace(limits, startup=limits.startup / _SOONER)
+        session = Session(setup, limits, self.say)
         commands: list[Command] = []
         patience = 0.0  # if this is interrupted
         try:
@@ -85,6 +90,7 @@ class Runner:
                 await command.start()
                 commands.append(command)
             results = [self._tell(await _started(session, commands))]
+            self._start_failed = bool(session.broken)
             if not session.broken:
                 results += await body(session)
             patience = _AFTER_FAILURE if session.broken else _AFTER_SUCCESS

@@ -8,8 +8,13 @@ import time
 
 import pytest
 
-from aiompi_launcher.conformance import command
+from aiompi_launcher.conformance import catalogue, command, runner
+from aiompi_launcher.conformance.catalogue import Script
 from aiompi_launcher.conformance.command import Command
+from aiompi_launcher.conformance.results import Verdict
+from aiompi_launcher.conformance.runner import Runner
+from aiompi_launcher.conformance.session import Limits
+from aiompi_launcher.conformance.setup import Setup
 
 pytestmark = pytest.mark.asyncio
 
@@ -46,3 +51,17 @@ async def test_a_command_that_is_not_there():
     with pytest.raises(FileNotFoundError):
         await Command(["/nonexistent"], {}, print).start()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_start_that_fails_is_not_repeated_at_full_length(monkeypatch):
+    """Each set-up gets its start, but only the first one has the whole time."""
+    monkeypatch.setattr(runner, "_AFTER_FAILURE", 0.1)
+    chosen: dict[str, Script] = {}
+    for script in catalogue.load():
+        chosen.setdefault(str(script.setup), script)
+    start = time.monotonic()
+    results = await Runner(["sleep", "60"], Limits(startup=3.0)).run(Setup(), list(chosen.values())[:4])
+    starts = [result for result in results if result.name == "start-up"]
+    assert len(starts) == 4
+    assert all(result.verdict is not Verdict.PASS for result in starts)
+    assert 3.0 < time.monotonic() - start < 3.0 + 3 * (0.5 + 1.0)
