@@ -210,7 +210,7 @@ class ImpiWorld:
         return peer.pair
 
     def balanced(self, sender: int, receiver: int) -> bool:
-        """Whether both count the same packets while nothing is under way."""
+        """Return True if both count the same packets while nothing is under way."""
         pair = self.pair(sender, receiver)
         return pair.idle and pair.unacknowledged == self.pair(receiver, sender)._received
 

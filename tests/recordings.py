@@ -27,7 +27,7 @@ class Connection:
 
     @property
     def between_hosts(self) -> bool:
-        """Whether it is a channel, and not a client's connection to the server."""
+        """True if it is a channel, and not a client's connection to the server."""
         return not self.acceptor.endswith(SERVER_PORTS)
 
 

@@ -481,7 +481,7 @@ class RawPeer:
         return bytes(data)
 
     def dropped(self) -> bool:
-        """Whether the other side has closed; what it said is thrown away."""
+        """Return True if the other side has closed; what it said is thrown away."""
         try:
             while self.socket.recv(4096):
                 pass

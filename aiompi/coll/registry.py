@@ -76,10 +76,10 @@ class Algorithm(Generic[P]):
 
     Attributes:
         run: the coroutine; it awaits nothing but requests of the channel.
-        order_safe: whether it combines in the order of ranks; if not, it serves only operations that commute.
-        any_form: whether it moves blocks and accumulators as a whole; if not, it cuts them into pieces, and serves only
+        order_safe: True if it combines in the order of ranks; if not, it serves only operations that commute.
+        any_form: True if it moves blocks and accumulators as a whole; if not, it cuts them into pieces, and serves only
             buffers whose length all ranks know.
-        any_lengths: whether the blocks of buffers may differ in length, as in Gatherv and its kin. Where that is
+        any_lengths: True if the blocks of buffers may differ in length, as in Gatherv and its kin. Where that is
             known to all ranks, an algorithm that cuts may serve as well.
     """
 

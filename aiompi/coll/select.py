@@ -43,10 +43,10 @@ class Rule:
     objects: bool = False
 
     def applies(self, size: int, nbytes: int | None, shared_memory: bool = False) -> bool:
-        """Whether the rule is for `size` ranks with blocks of `nbytes`; None: not known to all ranks.
+        """Return True if the rule is for `size` ranks with blocks of `nbytes`; None: not known to all ranks.
 
         Args:
-            shared_memory: whether the ranks have it.
+            shared_memory: True if the ranks have it.
         """
         if self.max_ranks is not None and size > self.max_ranks:
             return False
@@ -102,9 +102,9 @@ def select(
     Args:
         nbytes: length of one rank's block, or of the vector; of blocks that differ, their mean. None for objects, and
             where not all ranks know it.
-        commute: whether the operation of a reduction commutes.
+        commute: True if the operation of a reduction commutes.
         algorithm: name, to be the same on all ranks; None: the setting or the tuning data decide.
-        equal: whether all blocks are equally long.
+        equal: True if all blocks are equally long.
 
     Raises:
         InvalidArgumentError: the call or the setting `coll` names an unknown collective or algorithm, or the call one

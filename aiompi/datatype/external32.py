@@ -60,7 +60,7 @@ class Element:
     Attributes:
         native, external: types of an element.
         nbytes: bytes of an element in external32.
-        same: whether both forms have the same bytes.
+        same: True if both forms have the same bytes.
     """
 
     __slots__ = ("decode", "encode", "external", "native", "nbytes", "parts", "same")

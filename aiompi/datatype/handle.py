@@ -39,7 +39,7 @@ class TypeState:
     Attributes:
         map: type map of the datatype.
         name: name of the datatype; empty if it has none.
-        committed: whether the datatype may be used in communication.
+        committed: True if the datatype may be used in communication.
         attributes: values that the program caches on the datatype (section 6.7.4 of MPI-3.1); None: none so far.
     """
 
@@ -59,7 +59,7 @@ class TypeHandle(Opaque, attribute.Caching):
         size: bytes of data in one item, gaps not counted.
         lb: lower bound: where an item starts, in bytes from its address.
         extent: bytes from one item to the next.
-        dense: whether any number of items is contiguous; False if that depends on the type map.
+        dense: True if any number of items is contiguous; False if that depends on the type map.
         dtype: numpy type of one item, `extent` bytes long; None when there is none.
     """
 

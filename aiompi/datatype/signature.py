@@ -104,7 +104,7 @@ class Signature:
 
         Args:
             nbytes: length of the message, which may hold any number of items.
-            external: whether the message is in external32.
+            external: True if the message is in external32.
 
         Returns:
             Elements; UNDEFINED if the message ends within one, or if there are bytes but no elements.

@@ -63,7 +63,7 @@ class Codec:
     objects, titles nor metadata, and dataclasses. Other types, and subclasses of these, are pickled.
 
     Args:
-        pickle: whether to pickle objects that msgpack cannot express, and to accept pickles. If False, dataclasses
+        pickle: True to pickle objects that msgpack cannot express, and to accept pickles. If False, dataclasses
             are received only if their modules are already imported.
         out_of_band: bytes; payloads of at least this size are sent without a copy.
     """

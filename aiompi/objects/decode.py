@@ -19,7 +19,7 @@ class Decoder:
     Args:
         tags: type tags of the arrays, in the order in which the arrays end.
         buffers: buffers sent out of band, in the same order.
-        imports: whether modules of dataclasses may be imported.
+        imports: True if modules of dataclasses may be imported.
     """
 
     __slots__ = ("_next_tag", "buffers", "imports")

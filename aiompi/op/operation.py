@@ -28,7 +28,7 @@ class Operation:
         name: name in the standard, such as "MPI_SUM"; for a user's operation the name of its function.
         combine: function that combines two Python objects.
         kernel: function that combines vectors.
-        commute: whether the order of the operands does not matter.
+        commute: True if the order of the operands does not matter.
         types: datatypes for which it is defined, by group (section 4.9.2); None: any.
         function: the user function; None for a predefined operation.
     """
@@ -100,7 +100,7 @@ class Op(Reference[Operation]):
                 Objects: `function(a, b, None)` returns a o b.
                 The first operand comes from the lower ranks. The function must not communicate. An exception ends
                 the reduction at the caller.
-            commute: whether a o b equals b o a; if not, operands are combined in rank order.
+            commute: True if a o b equals b o a; if not, operands are combined in rank order.
 
         Raises:
             TypeError: `function` cannot be called.

@@ -68,7 +68,7 @@ class Handshake:
 
     Attributes:
         needed: bytes still to read before the next step.
-        done: whether the peer has proven the key.
+        done: True if the peer has proven the key.
         peer_rank: rank that the peer claims, valid once `done`.
     """
 

@@ -109,7 +109,7 @@ class Memory:
         return [self.get(block) for block in range(len(self.places))]
 
     def intact(self):
-        """Whether all that belongs to no block is as it was."""
+        """Return True if all that belongs to no block is as it was."""
         outside = np.ones(len(self.array), bool)
         for places in self.places:
             outside[places] = False

@@ -190,7 +190,7 @@ class States:
 
 
 def is_active(request: MPI.Request[Any]) -> bool:
-    """Whether a completion call has something to complete (section 3.7.3)."""
+    """Return True if a completion call has something to complete (section 3.7.3)."""
     return request._active is not None
 
 

@@ -52,7 +52,7 @@ class Family:
 
 
 def distinct(comms: list[Communicator]) -> bool:
-    """Whether no two of a process share a context."""
+    """Return True if no two of a process share a context."""
     pairs = list(itertools.chain.from_iterable((comm.context_id, comm.context_id + 1) for comm in comms))
     return len(set(pairs)) == len(pairs)
 

@@ -59,7 +59,7 @@ def test_same_operations() -> None:
 
 
 def same_parameters(native: Any, blocking: Any, added: tuple[str, ...]) -> bool:
-    """Whether names, order, defaults and kinds are the same, apart from parameters that only one of them has."""
+    """Return True if names, order, defaults and kinds are the same, apart from parameters that only one of them has."""
     faces = [parameters(native), parameters(blocking)]
     shared = [[(p.name, p.default, p.kind) for p in face.values() if p.name not in added] for face in faces]
     return shared[0] == shared[1] and faces[0].keys() ^ faces[1].keys() == set(added)

@@ -166,7 +166,7 @@ def test_several_hosts_per_client(site: Site) -> None:
 
 
 def ip(*words: str) -> bool:
-    """Whether the system lets us do that."""
+    """Return True if the system lets us do that."""
     try:
         return subprocess.run(("ip", *words), check=False, capture_output=True).returncode == 0
     except FileNotFoundError:

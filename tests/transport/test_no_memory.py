@@ -98,7 +98,7 @@ def test_who_has_probed_for_it_is_told(
 
 
 def by_rendezvous(w: PolledWorld) -> bool:
-    """Whether long messages announce themselves, and need no memory before they are received."""
+    """Return True if long messages announce themselves, and need no memory before they are received."""
     return w.engines[0].slot_provider is None
 
 

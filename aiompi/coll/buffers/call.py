@@ -75,7 +75,7 @@ class Call:
         return len(self.comm.targets)
 
     def is_root(self, root: int) -> bool:
-        """Whether this rank is the root, which must be a rank of the communicator."""
+        """Return True if this rank is the root, which must be a rank of the communicator."""
         self.comm.check_root(root, self.name)
         self._root = root
         return self.comm.rank == root

@@ -34,7 +34,7 @@ class Masters:
         return self._locals[number][0]
 
     def is_master(self, rank: int) -> bool:
-        """Whether this is the lowest rank of its client."""
+        """Return True if this is the lowest rank of its client."""
         return self.local_master_rank(rank) == rank
 
     def local_master_num(self, rank: int) -> int:
@@ -54,7 +54,7 @@ class Masters:
         return self._locals[number]
 
     def are_local(self, rank: int, other: int) -> bool:
-        """Whether two ranks belong to the same client."""
+        """Return True if two ranks belong to the same client."""
         return self._numbers[rank] == self._numbers[other]
 
 

@@ -27,7 +27,7 @@ class Span:
         masters: of all clients.
         rank: of this process.
         xsize: bytes from which messages are long.
-        linear: whether masters send straight to the root, instead of along a tree.
+        linear: True if masters send straight to the root, instead of along a tree.
     """
 
     __slots__ = ("_clients", "_settings", "_user", "channel", "linear", "local", "masters", "rank", "xsize")
@@ -73,7 +73,7 @@ class Span:
         return self._user
 
     def _listed(self, rank: int, clients: tuple[str, ...]) -> bool:
-        """Whether a rank belongs to one of these clients, and not to that of this rank."""
+        """Return True if a rank belongs to one of these clients, and not to that of this rank."""
         return bool(clients) and str(self._clients[rank]) in clients and not self.is_local(rank)
 
     @property
@@ -83,11 +83,11 @@ class Span:
 
     @property
     def is_master(self) -> bool:
-        """Whether this rank is the master of its client."""
+        """True if this rank is the master of its client."""
         return self.masters.is_master(self.rank)
 
     def is_local(self, root: int) -> bool:
-        """Whether the root belongs to the own client."""
+        """Return True if the root belongs to the own client."""
         return self.masters.are_local(self.rank, root)
 
     def local_root(self, root: int) -> int:

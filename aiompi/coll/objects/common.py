@@ -42,7 +42,7 @@ def filled(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, ope
 
 
 def commutes(comm: Communicator, op: object, operation: str) -> bool:
-    """Whether an operation on objects commutes.
+    """Return True if an operation on objects commutes.
 
     Raises:
         InvalidOpError: it is OP_NULL, or cannot be called.

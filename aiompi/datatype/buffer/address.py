@@ -335,7 +335,7 @@ class Registry:
 
         Args:
             layout: result of `Datatype.layout_of`.
-            writable: whether it will be written.
+            writable: True if it will be written.
             name: name of the argument, for messages.
 
         Returns:

@@ -28,7 +28,7 @@ class Buffer:
 
     Attributes:
         nbytes: length of the message: `count * datatype.size`.
-        contiguous: whether the message is one piece of the memory.
+        contiguous: True if the message is one piece of the memory.
     """
 
     __slots__ = ("_layout", "base", "contiguous", "count", "datatype", "memory", "nbytes")
@@ -168,7 +168,7 @@ class AbsoluteBuffer(Buffer):
         count: number of items.
         datatype: type of the items.
         displ: items to skip, counted from address 0.
-        writable: whether the items will be written.
+        writable: True if the items will be written.
         name: name of the argument, for messages.
 
     Raises:

@@ -188,7 +188,7 @@ def resolve_type(value: object, name: str, empty: bool = False) -> Datatype | No
     Args:
         value: Datatype, type code or None.
         name: name of the argument, for messages.
-        empty: whether there are no items, so that the datatype may be null.
+        empty: True if there are no items, so that the datatype may be null.
 
     Raises:
         InvalidTypeError: the datatype is null, freed or not committed, or the code is unknown.

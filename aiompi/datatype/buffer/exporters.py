@@ -48,7 +48,7 @@ class Description:
         shape: number of elements along each axis.
         strides: bytes from element to element along each axis; None for C order without gaps.
         typestr: type of the elements, as in numpy's array interface.
-        readonly: whether the memory is read-only.
+        readonly: True if the memory is read-only.
     """
 
     __slots__ = ("__array_interface__", "_owner")

@@ -55,7 +55,7 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name in m
 
         Args:
             nbytes: length.
-            clear: whether to fill it with zeros.
+            clear: True to fill it with zeros.
 
         Raises:
             ValueError: the length is negative.

@@ -80,7 +80,7 @@ def blank(address: int, nbytes: int, usable: bool) -> None:
 
     Args:
         address, nbytes: whole pages, not in use by other threads.
-        usable: whether the memory can be read and written; if not, an access kills the process.
+        usable: True if the memory can be read and written; if not, an access kills the process.
 
     Raises:
         OSError: there is not enough memory.

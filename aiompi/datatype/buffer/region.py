@@ -175,7 +175,7 @@ class Absolute(Region):
     """The region of BOTTOM: all memory passed to `Get_address`, by absolute addresses.
 
     Args:
-        writable: whether the memory will be written.
+        writable: True if the memory will be written.
     """
 
     __slots__ = ("_writable",)
@@ -204,7 +204,7 @@ def region(memory: object, name: str, writable: bool) -> Region:
     Args:
         memory: an object with the buffer protocol, BOTTOM, or None for no memory.
         name: name of the argument, for messages.
-        writable: whether the memory will be written.
+        writable: True if the memory will be written.
 
     Raises:
         InvalidBufferError: the memory is read-only and will be written.

@@ -190,7 +190,7 @@ class Steps(NamedTuple):
         origin: the first place in memory, bytes.
         step: a common divisor of all distances from there, bytes.
         places: number of places at this distance, from the first to the last in memory.
-        regular: whether each place is `step` after the previous one.
+        regular: True if each place is `step` after the previous one.
     """
 
     origin: int

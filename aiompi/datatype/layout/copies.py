@@ -46,7 +46,7 @@ def move_strided(block: StridedBlock, memory: Memory, base: int, packed: Memory,
         memory: contiguous bytes.
         base: position in it of address 0 of the layout.
         packed: contiguous bytes of the message.
-        unpacking: whether to copy from the message into memory, or from memory into the message.
+        unpacking: True to copy from the message into memory, False for the other direction.
     """
     start, packed_start = base + block.memory, block.packed
     if block.dims:

@@ -36,7 +36,7 @@ class Layout:
         size: bytes in the packed stream.
         lb, ub: the bytes of memory lie in [lb, ub); 0, 0 if there are none.
         blocks: the copies.
-        contiguous: whether the packed stream equals the memory in [lb, ub).
+        contiguous: True if the packed stream equals the memory in [lb, ub).
     """
 
     __slots__ = ("_overlapping", "blocks", "contiguous", "lb", "size", "ub")

@@ -75,7 +75,7 @@ def views(
         packed: the message.
         memory_dtype: type of a run in memory; its size is that of the run.
         packed_dtype: type of a run in the message; its size is that of the packed run.
-        unpacking: whether memory is written, or the message.
+        unpacking: True if memory is written, False if the message is.
 
     Yields:
         (in memory, in the message), of equal shape. Values written to the target side take effect when the next pair

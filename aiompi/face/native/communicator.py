@@ -326,7 +326,7 @@ class Intercomm(Comm, Collectives, AbsentOfIntercomm):
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2).
 
         Args:
-            high: whether the own group comes after the other; the same within a group.
+            high: True if the own group comes after the other; the same within a group.
 
         Raises:
             InvalidArgumentError: awaiting it: `high` differs within a group.

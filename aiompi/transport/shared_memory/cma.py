@@ -230,7 +230,7 @@ class PeerProcess:
 
     Attributes:
         pid: its id, 0 if it is in another pid namespace.
-        reachable: whether its memory can be reached, as far as is known.
+        reachable: True if its memory can be reached, as far as is known.
     """
 
     __slots__ = ("_fd", "_invitations", "pid", "reachable")

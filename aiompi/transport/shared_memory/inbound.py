@@ -84,7 +84,7 @@ class Inbound(Ring):
 
         Args:
             looks: how often to look for the message.
-            first: whether to hand out a message that another one follows, which stays in the ring until a receive is
+            first: True to hand out a message that another one follows, which stays in the ring until a receive is
                 posted for it. To put that among the unexpected messages until then makes blocking receives of several
                 short messages take 1.4 times as long.
 
@@ -283,7 +283,7 @@ class Inbound(Ring):
         """Wait a while for the frame of a writer that has rung early, and let others run; return True if it comes.
 
         Args:
-            midst: whether to wait for the rest of a message, too.
+            midst: True to wait for the rest of a message, too.
         """
         words, tail = self.words, self._tail
         if words[COMING] <= tail and not (midst and self.landing is not None and self._stream is None):

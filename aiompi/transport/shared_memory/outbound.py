@@ -49,7 +49,7 @@ class Outbound(Ring):
     Attributes:
         doorbell: wakes the reader.
         sleepy: 0 if the reader is expected to be awake; otherwise how many frames must find it awake until it is.
-        uncrowded: whether the reader has a core of its own, so that it can wake up while a frame is written.
+        uncrowded: True if the reader has a core of its own, so that it can wake up while a frame is written.
     """
 
     __slots__ = ("_announced", "_granted", "_limit", "doorbell", "sleepy", "uncrowded")
@@ -71,7 +71,7 @@ class Outbound(Ring):
         Args:
             payload, rest: the first piece of the payload, and the others.
             mark: IN_POOL or EXPOSED if the payload says where the message is.
-            quiet: whether a reader that sleeps may sleep on.
+            quiet: True if a reader that sleeps may sleep on.
 
         Returns:
             NO_ROOM if it does not fit; RING_FIRST if the reader sleeps, and `ring` must be called before this is called
@@ -133,7 +133,7 @@ class Outbound(Ring):
         """Write the first bytes of a piece of a frame; return their number, 0 if there is no room.
 
         Args:
-            last: whether it is the last piece of its frame.
+            last: True if it is the last piece of its frame.
         """
         head = self._head
         room = self._limit - head or self._refreshed() - head

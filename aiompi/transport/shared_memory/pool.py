@@ -58,7 +58,7 @@ class PoolBlock:
 
     Attributes:
         start, end: its place in the pool, in bytes.
-        open: whether the writer still uses it.
+        open: True if the writer still uses it.
         flow: FLOWING if it is read while it is written, with KEEPABLE if it may stay; otherwise 0.
         returned: returns True if every reader that was told of it has read it, or never will.
     """

@@ -61,7 +61,7 @@ class Agent:
         return message
 
     def _next(self, kind: type) -> bool:
-        """Whether there is a message to look at."""
+        """Return True if there is a message to look at."""
         while self.inbox and kind is not control.Left and isinstance(self.inbox[0], control.Left):
             del self.inbox[0]
         return bool(self.inbox)

@@ -82,7 +82,7 @@ def counting(w: PolledWorld, then: Callable[[int], object]) -> Counting:
 
 
 def nothing_held(w: PolledWorld) -> bool:
-    """Whether no block of the pool of rank 0 is in use, and no credit lost."""
+    """Return True if no block of the pool of rank 0 is in use, and no credit lost."""
     own: Any = w.transports[0]
     own.pool._room(1)
     return not own.pool._blocks and w.balanced(0, 1)

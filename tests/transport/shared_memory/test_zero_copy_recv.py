@@ -66,7 +66,7 @@ def pass_on(w: PolledWorld, obj: Any, early: bool = True) -> Any:
 
 
 def lies_there(w: PolledWorld, array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array lies in the pool of rank 0."""
+    """Return True if an array lies in the pool of rank 0."""
     imported = w.links(1, 0)[0].sharing.imports[POOL]  # type: ignore[attr-defined]
     there = np.frombuffer(imported.memory, np.uint8)
     return bool(np.shares_memory(array, there))

@@ -16,8 +16,8 @@ class Rc:
     """Options of mpi4py, to be set before `MPI` is imported; unknown ones are refused.
 
     Attributes:
-        initialize: whether importing `MPI` joins the job.
-        threads: whether the program may have threads that make MPI calls.
+        initialize: True if importing `MPI` joins the job.
+        threads: True if the program may have threads that make MPI calls.
         thread_level: which they may make then: "single", "funneled", "serialized" or "multiple". What is not needed
             costs time: each call is guarded, and a thread of its own makes progress.
         finalize: no effect: a program that ends leaves the job.

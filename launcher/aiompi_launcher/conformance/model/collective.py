@@ -187,7 +187,7 @@ async def gatherv(comm: Comm, data: bytes, root: int, counts: Sequence[int], uni
 
 
 async def _agree(comm: Comm, bound: int, root: int, operation: str, rule: str) -> bool:
-    """Whether the operation is a short one, as the root sees it: one IMPI_INT4 to all."""
+    """Return True if the operation is a short one, as the root sees it: one IMPI_INT4 to all."""
     if bound > comm.universe.crossover and not comm.has("bound-not-zero"):
         bound = 0
     word = await bcast(comm, bound.to_bytes(4), root, 4, operation)

@@ -24,7 +24,7 @@ class Message:
     Attributes:
         source: rank in COMM_WORLD.
         length: in bytes; `data` grows to it.
-        sync: whether the sender wants to know that it is matched.
+        sync: True if the sender wants to know that it is matched.
         pair: over which it came; None: in memory.
         packet: its first one.
         on_match: tells a sender in memory.

@@ -43,7 +43,7 @@ class Mischief(Protocol):
         """What is sent instead of a packet."""
 
     def has(self, quirk: str) -> bool:
-        """Whether an algorithm is to be wrong in a named way."""
+        """Return True if an algorithm is to be wrong in a named way."""
 
 
 class Pair:

@@ -48,7 +48,7 @@ class ModelMpi(PointToPoint):
 
     Args:
         proc: the process.
-        controls: whether `TEST_set` and `TEST_get` mean something: not in a simulated process under test.
+        controls: True if `TEST_set` and `TEST_get` mean something: not in a simulated process under test.
     """
 
     def __init__(self, proc: Proc, *, controls: bool) -> None:

@@ -113,7 +113,7 @@ class Signature:
 
     Attributes:
         method: name of the method that performs it, such as `comm_rank`.
-        format: whether the first argument is a format, and numbers follow.
+        format: True if the first argument is a format, and numbers follow.
     """
 
     name: str

@@ -146,7 +146,7 @@ class Machine:
 
     Attributes:
         level: the most severe thing so far.
-        passed: whether it has reported `Result: Pass`.
+        passed: True if it has reported `Result: Pass`.
         place: of the statement that is being performed.
     """
 
