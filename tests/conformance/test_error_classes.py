@@ -97,7 +97,7 @@ TRIGGERS: Final = {
         Trigger("await comm.Send([four, 1, null], 0)", "DATATYPE_NULL"),
         Trigger("await comm.Recv([four, 0, pair], 0)", "not committed"),
         Trigger("comm.Send_init([four, 0, pair], 0)", "not committed"),
-        Trigger("comm.Isend([four, 0, freed], 0)", "freed"),
+        Trigger("comm.Isend([four, 1, freed], 0)", "freed"),
         Trigger("comm.Irecv([four, 0, aiompi.LB], 0)", "marker"),
         Trigger("comm.Irecv([bytearray(8), 1, twice], 0)", "overlap"),
         Trigger("await comm.Send(np.array([{}]), 0)", "references to Python objects"),
