@@ -131,3 +131,11 @@ def test_an_interrupt_of_one_rank(site: Site, face: str, act: str) -> None:
     result = site.run(2, INTERRUPTED[face].format(act=act))
     assert result.code == 130
     assert "aiompi-launch: rank 1 was ended by KeyboardInterrupt (SIGINT)" in result.err
+
+
+@pytest.mark.parametrize("face", INTERRUPTED)
+def test_an_exception_text_with_a_surrogate(site: Site, face: str) -> None:
+    """It reaches the launcher, with the surrogate escaped."""
+    result = site.run(2, INTERRUPTED[face].format(act='raise ValueError("\\udcff bad")'))
+    assert result.code == 1
+    assert "aiompi-launch: rank 1 failed: ValueError: \\udcff bad" in result.err

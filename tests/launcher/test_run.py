@@ -258,3 +258,12 @@ def test_a_deleted_working_directory(tmp_path: Path):
         result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
         assert result.returncode == 1
         assert "the working directory has been deleted" in result.stderr
+
+
+def test_long_lines_of_several_ranks_keep_their_bytes(launch):
+    """A line that is too long to be kept whole may be mixed with another, but nothing is added."""
+    script = "head -c 5000000 /dev/zero | tr '\\0' $AIOMPI_RANK; echo"
+    result = launch("-n", "2", "sh", "-c", script)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert {letter: result.stdout.count(letter) for letter in "01\n"} == {"0": 5_000_000, "1": 5_000_000, "\n": 2}
+    assert len(result.stdout) == 10_000_002
