@@ -9,7 +9,8 @@
     FINISHED   all our procs have ended                          end of file        FINI
     BROKEN     an exception ended the conversation
 
-LABELS lasts only when every client of the job is aiompi and this one takes part in private labels.
+LABELS lasts until all standard labels have arrived, and longer only if every client of the job is aiompi and this one
+takes part in private labels.
 """
 
 from __future__ import annotations
@@ -285,9 +286,8 @@ class Client:
             )
         self.size = size
         self._events.append(Accepted(size))
+        # DONE follows the broadcasts: some servers forget the labels of a client that has sent it.
         self._out.extend(encode_coll(label, data) for label, data in self._part.encode())
-        if not self._part.native:
-            self._done()
 
     def _label(self, command: Command) -> None:
         array = decode_broadcast(command.payload)

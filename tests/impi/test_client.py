@@ -65,11 +65,12 @@ def test_the_known_conversation_with_a_key(conversation: Any) -> None:
     assert client.receive_data(CHOSE_KEY) == []
     assert client.data_to_send() == bytes.fromhex("00000000 0000162e 494d5049 00000004 00000000")
     assert client.receive_data(bytes.fromhex("494d5049 00000004 00000002")) == [Accepted(2)]
-    assert client.data_to_send() == b"".join(conversation.submitted[0]) + bytes.fromhex("444f4e45 00000000")
+    assert client.data_to_send() == b"".join(conversation.submitted[0])
     events = [event for message in conversation.broadcasts for event in client.receive_data(message)]
     arrays = [decode_broadcast(message[8:]) for message in conversation.broadcasts]
     universe = join(2, {array.label: array for array in arrays})
     assert events == [Described(universe)]
+    assert client.data_to_send() == bytes.fromhex("444f4e45 00000000")
     assert client.receive_data(bytes.fromhex("444f4e45 00000000")) == [Started(universe)]
     assert client.data_to_send() == b""
     client.finish()
@@ -84,7 +85,11 @@ def test_the_known_conversation_without_authentication(example: Any) -> None:
     client.receive_data(CHOSE_NONE)
     assert client.data_to_send() == bytes.fromhex("494d5049 00000004 00000001")
     client.receive_data(bytes.fromhex("494d5049 00000004 00000002"))
-    assert client.data_to_send() == b"".join(example.submitted[1]) + DONE
+    assert client.data_to_send() == b"".join(example.submitted[1])
+    for message in example.broadcasts:
+        assert client.data_to_send() == b""  # some servers forget the labels of a client that has sent DONE
+        client.receive_data(message)
+    assert client.data_to_send() == DONE
 
 
 @pytest.mark.spec("I2.3.3-2")
@@ -232,6 +237,8 @@ def test_commands_out_of_order_end_the_conversation(state: ClientState, code: Co
         client.receive_data(CHOSE_NONE)
     else:
         client = joined(part()) if state is ClientState.WAITING else started(part())
+        if state is ClientState.WAITING:
+            client.receive_data(broadcasts(part()))
     assert client.state is state
     with pytest.raises(RemoteProtocolError, match=f"{code.name} is out of order"):
         client.receive_data(struct.pack(">ii", code, 4))
@@ -252,7 +259,7 @@ def test_no_label_comes_twice() -> None:
 @pytest.mark.spec("I2.3.5-14")
 def test_done_before_all_mandatory_labels_is_an_error() -> None:
     client = joined(part(1), part(2))
-    with pytest.raises(RemoteProtocolError, match="P_PID: client 0 has omitted this label"):
+    with pytest.raises(RemoteProtocolError, match="DONE is out of order"):
         client.receive_data(broadcasts(part(1), part(2))[:-32] + DONE)
 
 
@@ -267,9 +274,10 @@ def test_clients_that_disagree_stop_each_client() -> None:
 
 def test_fini_is_sent_once_and_only_while_running() -> None:
     client = joined(part())
+    client.receive_data(broadcasts(part()))
     with pytest.raises(LocalProtocolError, match="WAITING"):
         client.finish()
-    client.receive_data(broadcasts(part()) + DONE)
+    client.receive_data(DONE)
     client.finish()
     with pytest.raises(LocalProtocolError, match="FINISHED"):
         client.finish()

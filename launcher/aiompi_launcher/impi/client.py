@@ -21,6 +21,7 @@ from aiompi_launcher.jobspec import Endpoint
 from aiompi_launcher.listen import connect_tcp, join_address, keep_alive
 from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 
+_PRIVATE: Final = 10.0  # seconds after which a server is taken for one that keeps private labels to itself
 _FAREWELL: Final = 5.0  # seconds to wait for the server to close the connection after FINI, which it need not do
 _READ: Final = 64 * 2**10
 
@@ -118,7 +119,7 @@ class RemoteServer(Rendezvous):
         """
         exchange = native.KeyExchange(self._client.rank)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(min(self._timeout, _PRIVATE)):
                 publics = await self._share(native.EXCHANGE, exchange.public)
         except TimeoutError:
             return await self._give_up("the IMPI server keeps private labels to itself, or a client does not answer")
