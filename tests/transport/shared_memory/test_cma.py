@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import errno
-import itertools
-import os
-import random
-import socket
-import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,23 +13,13 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 from aiompi import errors
 from aiompi.datatype.buffer import process
 from aiompi.engine import Mode, Peer
-from aiompi.transport.shared_memory import cma
-from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, NUMBERS, Assistance, Exposed, PeerProcess
-from aiompi.transport.shared_memory.ring import (
-    CONTROL_BYTES,
-    EXPOSED,
-    INVITED,
-    PIECES,
-    PLACE,
-    RETRACTED,
-    WRITING,
-    WRITTEN,
-    Ring,
-)
+from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, Exposed
+from aiompi.transport.shared_memory.ring import EXPOSED, INVITED, PIECES, PLACE, RETRACTED
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
 
 NewPolled = Callable[..., PolledWorld]
+Refuse = Callable[[str, int], None]
 MANY = 9 * 2**20 + 1
 
 
@@ -46,30 +29,6 @@ def world(polled: NewPolled) -> PolledWorld:
     w = polled(2, single_copy=True)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]), isend(w.comms[1], b"x", 0), irecv(w.comms[0]))
     return w
-
-
-@pytest.fixture
-def copied(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Bytes that were read and written."""
-    counts = {"read": 0, "write": 0}
-    for name in counts:
-        monkeypatch.setattr(process, name, counting(counts, name, getattr(process, name)))
-    return counts
-
-
-def counting(counts: dict[str, int], name: str, copy: process.Copy) -> process.Copy:
-    def counted(number: int, address: int, memory: memoryview) -> None:
-        copy(number, address, memory)
-        counts[name] += len(memory)
-
-    return counted
-
-
-def refusing(number: int) -> process.Copy:
-    def refuse(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    return refuse
 
 
 def ring_bytes(w: PolledWorld) -> int:
@@ -194,6 +153,37 @@ def test_a_receive_that_is_too_short_is_told(world: PolledWorld, nbytes: int) ->
     world.until(lambda: request.done() and receive.done())
     assert isinstance(receive.exception(), errors.TruncationError)
     assert into == pattern(MANY)[:nbytes] + bytes(MANY - nbytes)
+
+
+def test_a_message_in_pieces_for_which_there_is_less_room(world: PolledWorld, copied: dict[str, int]) -> None:
+    pieces = (pattern(MANY, 1), b"", pattern(100, 2), pattern(MANY, 3))
+    request = world.comms[0].isend(tuple(map(memoryview, pieces)), 2 * MANY + 100, 1, 0)
+    into = bytearray(MANY + 50)
+    receive = irecv_into(world.comms[1], into)
+    world.until(lambda: request.done() and receive.done())
+    assert isinstance(receive.exception(), errors.TruncationError)
+    assert into == (pieces[0] + pieces[2])[: len(into)]
+    assert copied["read"] + copied["write"] == len(into)
+
+
+@pytest.mark.parametrize(
+    ("count", "each", "once"),
+    [(2, MANY, True), (PIECES, LONG_PIECE, True), (PIECES + 1, LONG_PIECE, False), (9, LONG_PIECE - 1, False)],
+)
+def test_a_message_of_long_pieces_is_copied_once(
+    world: PolledWorld, copied: dict[str, int], count: int, each: int, once: bool
+) -> None:
+    before = ring_bytes(world)
+    pieces = [pattern(each, number) for number in range(count)]
+    nbytes = count * each
+    request = world.comms[0].isend(tuple(map(memoryview, pieces)), nbytes, 1, 0)
+    assert world.finish(request, irecv(world.comms[1]))[1] == b"".join(pieces)
+    if once:
+        assert copied["read"] + copied["write"] == nbytes
+        assert ring_bytes(world) - before < 2000
+    else:
+        assert copied == {"read": 0, "write": 0}
+        assert ring_bytes(world) - before > nbytes
 
 
 # Taken back.
@@ -327,9 +317,9 @@ def test_an_interrupt_stops_no_later_message(world: PolledWorld, monkeypatch: py
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.ESRCH])
 def test_who_may_not_read_asks_for_the_message(
-    world: PolledWorld, monkeypatch: pytest.MonkeyPatch, copied: dict[str, int], number: int
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch, refuse: Refuse, copied: dict[str, int], number: int
 ) -> None:
-    monkeypatch.setattr(process, "read", refusing(number))
+    refuse("read", number)
     data = pattern(MANY)
     assert world.finish(isend(world.comms[0], data, 1), irecv(world.comms[1]))[1] == data
     monkeypatch.setattr(process, "read", lambda *_: pytest.fail("it knows that it may not"))
@@ -338,299 +328,24 @@ def test_who_may_not_read_asks_for_the_message(
     assert copied["write"] == written
 
 
-def test_who_may_not_write_lets_the_receiver_read(
-    world: PolledWorld, monkeypatch: pytest.MonkeyPatch, copied: dict[str, int]
-) -> None:
-    monkeypatch.setattr(process, "write", refusing(errno.EPERM))
+def test_who_may_not_write_lets_the_receiver_read(world: PolledWorld, refuse: Refuse, copied: dict[str, int]) -> None:
+    refuse("write", errno.EPERM)
     data = pattern(MANY)
     assert world.finish(isend(world.comms[0], data, 1), irecv(world.comms[1]))[1] == data
     assert copied["read"] == MANY
 
 
-def test_a_receiver_that_may_not_read_waits_for_the_sender(transfer: Transfer, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = transfer.ring.words
-    transfer.accept()
-    words[WRITING] -= 10
-    monkeypatch.setattr(process, "read", refusing(errno.EPERM))
-    assert transfer.exposed.copy(transfer.place, 0, 95, 95) == 95
-    assert not transfer.exposed.close(wait=False)
-    words[WRITTEN] = words[WRITING]
-    assert transfer.exposed.close(wait=False)
-    assert not transfer.exposed.stands()
-
-
 def test_memory_that_is_gone_says_nothing_of_other_memory(
-    world: PolledWorld, monkeypatch: pytest.MonkeyPatch, copied: dict[str, int]
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch, refuse: Refuse, copied: dict[str, int]
 ) -> None:
     read = process.read
-    monkeypatch.setattr(process, "read", refusing(errno.EFAULT))
+    refuse("read", errno.EFAULT)
     data = pattern(MANY)
     assert world.finish(isend(world.comms[0], data, 1), irecv(world.comms[1]))[1] == data
     monkeypatch.setattr(process, "read", read)
     before = copied["read"]
     assert world.finish(isend(world.comms[0], data, 1), irecv(world.comms[1]))[1] == data
     assert copied["read"] > before
-
-
-# Where the two ends meet.
-
-
-class Transfer:
-    """A message of this process, both ends of its copy, and what has been interrupted.
-
-    Args:
-        nbytes: of the message.
-        cuts: where its pieces end, beside the last one.
-    """
-
-    def __init__(self, nbytes: int, *cuts: int) -> None:
-        self._cuts = cuts
-        self.ring = Ring(memoryview(bytearray(0)), memoryview(bytearray(CONTROL_BYTES)).cast("Q"))
-        one, other = socket.socketpair()
-        with one, other:
-            self.process = PeerProcess(one)
-        assert self.process.same()
-        self.start(nbytes)
-
-    def __enter__(self) -> Transfer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.close()
-
-    def start(self, nbytes: int) -> None:
-        self.data = memoryview(bytearray(random.randbytes(nbytes)))
-        self.place = memoryview(bytearray(nbytes))
-        ends = [0, *self._cuts, nbytes]
-        self.pieces = [memoryview(bytearray(self.data[a:b])) for a, b in itertools.pairwise(ends)]
-        self.exposed = Exposed(self.process, self.places(), self.ring, self.ring.words[RETRACTED])
-        invitation = self.exposed.invite(self.place)
-        assert invitation is not None
-        self.number, self.address = invitation
-
-    def places(self) -> list[tuple[int, int]]:
-        return [(process.address_of(piece), len(piece)) for piece in self.pieces]
-
-    def accept(self, late: int = 0) -> Assistance:
-        """Take the invitation, or one so many before it."""
-        return Assistance(self.process, self.pieces, len(self.data), self.address, self.number - late, self.ring)
-
-    def read(self) -> None:
-        at, length = 0, len(self.data)
-        while at < length:
-            at = self.exposed.copy(self.place, at, length, length)
-        self.exposed.close()
-        assert self.exposed.stands()
-        assert self.place == self.data
-
-
-@pytest.fixture
-def transfer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Transfer]:
-    """ScatterBlocks are of 10 bytes, and of the message there are 95."""
-    monkeypatch.setattr(cma, "_PIECE", 10)
-    with Transfer(95) as transfer:
-        yield transfer
-
-
-@pytest.mark.parametrize("steps", range(12))
-def test_both_ends_meet_anywhere(transfer: Transfer, copied: dict[str, int], steps: int) -> None:
-    assistance = transfer.accept()
-    assert assistance.write(10 * steps) == (steps < 10)
-    transfer.read()
-    assert not assistance.write(1000)
-    assert copied["read"] + copied["write"] == 95
-
-
-@pytest.mark.parametrize("steps", range(12))
-@pytest.mark.parametrize("cuts", [(1,), (10,), (94,), (33, 34, 35), (5, 50, 51, 90), range(1, 95)], ids=str)
-def test_both_ends_meet_anywhere_in_a_message_of_pieces(
-    monkeypatch: pytest.MonkeyPatch, copied: dict[str, int], cuts: Sequence[int], steps: int
-) -> None:
-    monkeypatch.setattr(cma, "_PIECE", 10)
-    with Transfer(95, *cuts) as transfer:
-        assistance = transfer.accept()
-        assert assistance.write(10 * steps) == (steps < 10)
-        transfer.read()
-    assert copied["read"] + copied["write"] == 95
-
-
-def test_a_piece_that_cannot_be_copied(copied: dict[str, int]) -> None:
-    with Transfer(95, 40, 60) as transfer:
-        places = transfer.places()
-        places[1] = (0, 20)
-        exposed = Exposed(transfer.process, places, transfer.ring, 0)
-        transfer.exposed.close()
-        assert exposed.copy(transfer.place, 0, 95, 95) == 95
-        assert not exposed.stands()
-    assert copied["read"] == 40
-
-
-def test_a_message_in_pieces_for_which_there_is_less_room(world: PolledWorld, copied: dict[str, int]) -> None:
-    pieces = (pattern(MANY, 1), b"", pattern(100, 2), pattern(MANY, 3))
-    request = world.comms[0].isend(tuple(map(memoryview, pieces)), 2 * MANY + 100, 1, 0)
-    into = bytearray(MANY + 50)
-    receive = irecv_into(world.comms[1], into)
-    world.until(lambda: request.done() and receive.done())
-    assert isinstance(receive.exception(), errors.TruncationError)
-    assert into == (pieces[0] + pieces[2])[: len(into)]
-    assert copied["read"] + copied["write"] == len(into)
-
-
-@pytest.mark.parametrize(
-    ("count", "each", "once"),
-    [(2, MANY, True), (PIECES, LONG_PIECE, True), (PIECES + 1, LONG_PIECE, False), (9, LONG_PIECE - 1, False)],
-)
-def test_a_message_of_long_pieces_is_copied_once(
-    world: PolledWorld, copied: dict[str, int], count: int, each: int, once: bool
-) -> None:
-    before = ring_bytes(world)
-    pieces = [pattern(each, number) for number in range(count)]
-    nbytes = count * each
-    request = world.comms[0].isend(tuple(map(memoryview, pieces)), nbytes, 1, 0)
-    assert world.finish(request, irecv(world.comms[1]))[1] == b"".join(pieces)
-    if once:
-        assert copied["read"] + copied["write"] == nbytes
-        assert ring_bytes(world) - before < 2000
-    else:
-        assert copied == {"read": 0, "write": 0}
-        assert ring_bytes(world) - before > nbytes
-
-
-def test_a_reader_waits_for_what_the_other_end_is_writing(transfer: Transfer, monkeypatch: pytest.MonkeyPatch) -> None:
-    assistance = transfer.accept()
-    assistance.write(50)
-    places: list[int] = []
-    write = process.write
-
-    def late(*args: Any) -> None:
-        places.append(transfer.exposed.copy(transfer.place, 0, 1000, 95))
-        write(*args)
-
-    monkeypatch.setattr(process, "write", late)
-    assert assistance.write(10)
-    assert places == [35], "up to where nobody writes"
-    assert transfer.exposed.copy(transfer.place, 35, 1000, 95) == 95
-    assert transfer.place == transfer.data
-
-
-def test_a_piece_that_could_not_be_written_is_read(transfer: Transfer, monkeypatch: pytest.MonkeyPatch) -> None:
-    assistance = transfer.accept()
-    assistance.write(50)
-    monkeypatch.setattr(process, "write", refusing(errno.EFAULT))
-    assert not assistance.write(10)
-    transfer.read()
-
-
-def test_a_handler_that_raises_in_the_midst_of_a_piece(transfer: Transfer, monkeypatch: pytest.MonkeyPatch) -> None:
-    assistance, write = transfer.accept(), process.write
-
-    def interrupted(*args: Any) -> None:
-        write(*args)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(process, "write", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            assistance.write(10)
-    assert transfer.ring.words[WRITING] == transfer.ring.words[WRITTEN]
-    assert assistance.write(20)
-    transfer.read()
-
-
-def test_an_earlier_invitation_has_no_effect(transfer: Transfer, copied: dict[str, int]) -> None:
-    before = transfer.accept()
-    before.write(30)
-    transfer.read()
-    place = bytes(transfer.place)
-    first = transfer.place
-    transfer.start(95)
-    assert not before.write(10)
-    assert bytes(first) == place
-    assert not transfer.accept(late=1).write(10)
-    transfer.read()
-
-
-def test_there_is_one_invitation_at_a_time(transfer: Transfer) -> None:
-    other = Exposed(transfer.process, transfer.places(), transfer.ring, 0)
-    assert other.invite(transfer.place) is None
-    transfer.exposed.close()
-    assert other.invite(transfer.place) is not None
-
-
-def test_numbers_of_invitations_begin_again(transfer: Transfer) -> None:
-    numbers = [transfer.process.next_invitation() for _ in range(NUMBERS)]
-    assert sorted(numbers) == [*range(1, NUMBERS + 1)]
-
-
-class Naps:
-    """In place of sleep: something happens meanwhile."""
-
-    def __init__(self, happens: Callable[[], object]) -> None:
-        self.count = 0
-        self._happens = happens
-
-    def wait(self, seconds: float) -> None:
-        self.count += 1
-        if self.count == 3:
-            self._happens()
-
-
-def test_memory_is_given_back_only_when_nobody_writes_any_more(
-    transfer: Transfer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However long the sender has been stopped in the midst of a piece."""
-    words = transfer.ring.words
-    transfer.accept()
-    words[WRITING] -= 10
-    assert not transfer.exposed.close(wait=False)
-    naps = Naps(lambda: words.__setitem__(WRITTEN, words[WRITING]))
-    monkeypatch.setattr(cma, "_never_set", naps)
-    assert transfer.exposed.close()
-    assert naps.count == 3
-
-
-def test_who_is_dead_writes_no_more(transfer: Transfer, monkeypatch: pytest.MonkeyPatch) -> None:
-    transfer.accept()
-    transfer.ring.words[WRITING] -= 10
-    naps = Naps(lambda: monkeypatch.setattr(process, "read", refusing(errno.ESRCH)))
-    monkeypatch.setattr(cma, "_never_set", naps)
-    assert transfer.exposed.close()
-    assert naps.count == 3
-
-
-@pytest.mark.parametrize("pieces", [3, 40])
-def test_two_threads_meet_again_and_again(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
-    """Of each message both copy what they can, and nothing is written when it is over."""
-    monkeypatch.setattr(cma, "_PIECE", 16)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    transfer = Transfer(16 * pieces)
-    turns: list[Assistance | None] = []
-    there, over = threading.Semaphore(0), threading.Semaphore(0)
-
-    def assist() -> None:
-        while there.acquire() and (assistance := turns.pop()) is not None:
-            while assistance.write(16):
-                pass
-            over.release()
-
-    thread = threading.Thread(target=assist)
-    thread.start()
-    try:
-        for _ in range(1500):
-            turns.append(transfer.accept())
-            there.release()
-            transfer.read()
-            transfer.place[:] = bytes(len(transfer.place))
-            over.acquire()
-            assert not any(transfer.place), "written when it was over"
-            transfer.start(16 * pieces)
-    finally:
-        turns.append(None)
-        there.release()
-        thread.join()
-        transfer.process.close()
-        sys.setswitchinterval(interval)
 
 
 # Peers that say what is not.
@@ -693,17 +408,6 @@ def test_a_message_that_is_not_where_it_is_said_to_be_is_asked_for(polled: NewPo
         raw.segment.ring()
         w.until(receive.done)
     assert receive.result() == bytes(10)
-
-
-def test_what_was_read_from_a_process_that_has_ended_meanwhile_does_not_stand() -> None:
-    lives = True
-    sender: Any = SimpleNamespace(read=lambda address, memory: True, same=lambda: lives)
-    ring = Ring(memoryview(bytearray(64)), memoryview(bytearray(CONTROL_BYTES)).cast("Q"))
-    message = Exposed(sender, [(0, 100)], ring, 0)
-    assert message.copy(memoryview(bytearray(100)), 0, 100, 100) == 100
-    assert message.stands()
-    lives = False  # and its number may be that of another one, whose memory was read
-    assert not message.stands()
 
 
 def test_a_link_that_breaks_takes_back_what_was_exposed(world: PolledWorld) -> None:

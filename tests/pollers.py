@@ -1,0 +1,67 @@
+"""Pollers for tests of the spin of drivers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import pytest
+
+from aiompi.driver.aio import AsyncioDriver
+from aiompi.driver.blocking import BlockingDriver
+from aiompi.driver.spin import Spin
+
+
+class Asked:
+    """A poller.
+
+    Args:
+        answers: what `poll` gives, one after the other, and False from then on.
+        then: called with `asked` when it looks.
+
+    Attributes:
+        answers, then: as given, of which the answers are still to come.
+        asked: how often it has looked.
+        calls: how often it was told to.
+        resting: whether it has to be woken.
+        restless: how often it still refuses to rest.
+        idle: whether it had nothing to do lately.
+        at_rest: called when it rests.
+    """
+
+    def __init__(self, *answers: bool, then: Callable[[int], object] = lambda count: None) -> None:
+        self.answers = deque(answers)
+        self.then = then
+        self.asked = self.calls = 0
+        self.resting = False
+        self.restless = 0
+        self.idle = False
+        self.at_rest: Callable[[], object] = lambda: None
+
+    def poll(self, looks: range) -> bool:
+        assert not self.resting
+        self.calls += 1
+        return any(self._look() for _ in looks)
+
+    def _look(self) -> bool:
+        self.asked += 1
+        answer = self.answers.popleft() if self.answers else False
+        self.then(self.asked)
+        return answer
+
+    def stale(self) -> bool:
+        return self.idle
+
+    def rest(self) -> bool:
+        self.restless -= 1
+        self.resting = self.restless < 0
+        if self.resting:
+            self.at_rest()
+        return self.resting
+
+
+def yield_core_until(monkeypatch: pytest.MonkeyPatch, driver: BlockingDriver | AsyncioDriver, *wanted: bool) -> None:
+    """Spin and yield the core whenever another process wants it."""
+    answers = deque(wanted)
+    monkeypatch.setattr(Spin, "yield_core_until", lambda spin, until: 0.0 if answers and answers.popleft() else until)
+    driver.spin(60.0, yields_core=True)

@@ -1,0 +1,284 @@
+"""How the ends of a ring wait for each other: which end is woken, and when a reader yields its core."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import random
+import signal
+import time
+from itertools import count
+from typing import Any
+
+import pytest
+from ring_pair import SIZE, Interrupted, Late, Pair, eager, interrupt
+from worlds import pattern
+
+from aiompi.transport.shared_memory import inbound
+from aiompi.transport.shared_memory.inbound import FRAME_COST
+from aiompi.transport.shared_memory.outbound import AWAKE, EARLY, RING_FIRST, RUNG
+from aiompi.transport.shared_memory.ring import COMING, HEAD, WANTING, WATCHING
+from aiompi.transport.shared_memory.segment import PREFIX, Segment
+from aiompi.wire.frame import HEADER_BYTES
+
+
+def test_reader_who_was_rung_for_early_looks_before_he_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    yields: list[None] = []
+    monkeypatch.setattr("os.sched_yield", lambda: yields.append(None))
+    monkeypatch.setattr(inbound, "_YIELDING", 60.0)
+    for looks, yielded in ((0, 0), (90, 0), (110, 10)):
+        pair = Pair()
+        pair.words[COMING] = pair.words[HEAD] + 1
+        pair.inbound.words = Late(pair.words, looks)  # type: ignore[assignment]
+        pair.outbound.put(eager(b"x"), b"x")
+        assert pair.inbound.expect()
+        assert len(yields) == yielded
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_reader_lets_others_run_once_if_they_keep_the_core(monkeypatch: pytest.MonkeyPatch, comes: bool) -> None:
+    pair, yields = Pair(), []
+
+    def keep() -> None:
+        yields.append(None)
+        time.sleep(1e-3)
+        if comes:
+            pair.outbound.put(eager(b"x"), b"x")
+
+    monkeypatch.setattr("os.sched_yield", keep)
+    pair.words[COMING] = pair.words[HEAD] + 1
+    assert pair.inbound.expect() is comes
+    assert len(yields) == 1
+
+
+def test_reader_who_sleeps_again_and_again_is_rung_for_before_a_frame() -> None:
+    pair = Pair()
+    pair.outbound.uncrowded = True
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == RUNG, "it has not slept before"
+    pair.ring()
+    for _ in range(3):
+        pair.read()
+        assert pair.inbound.watch()
+        assert pair.outbound.put(eager(b"x"), b"x") == RING_FIRST
+        pair.ring()
+        assert not pair.inbound.pending(), "nothing is written"
+        assert pair.words[COMING] == pair.words[HEAD] + 1
+        assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
+    pair.read()
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == RING_FIRST
+    pair.ring()
+    pair.read()
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == RUNG, "it has looked too soon, and sleeps again"
+    pair.ring()
+    assert len(pair.frames) == 4
+    pair.read()
+    assert len(pair.frames) == 5
+
+
+def test_reader_is_not_looked_at_before_a_short_frame_after_it_was_awake_for_two() -> None:
+    pair = Pair()
+    pair.outbound.uncrowded = True
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == RUNG
+    pair.ring()
+    for _ in range(2):
+        pair.read()
+        assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
+    pair.read()
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == RUNG
+    pair.ring()
+    assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
+
+
+def test_reader_is_looked_at_before_a_long_frame() -> None:
+    pair = Pair(4 * EARLY)
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == RUNG, "both share a core"
+    pair.ring()
+    pair.read()
+    pair.outbound.uncrowded = True
+    for _ in range(2):
+        assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == AWAKE
+        pair.read()
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == RING_FIRST
+    pair.ring()
+
+
+def test_reader_in_the_midst_of_a_message_lets_the_writer_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, payload = Pair(), pattern(1000)
+    assert not pair.inbound.expect(midst=True)
+    for piece, last in ((eager(payload), False), (payload[:500], False)):
+        pair.outbound.write(piece, last)
+    pair.read()
+    assert not pair.inbound.expect(midst=False)
+    monkeypatch.setattr(os, "sched_yield", lambda: pair.outbound.write(payload[500:], True))
+    monkeypatch.setattr(inbound, "_YIELDING", 60.0)
+    assert pair.inbound.expect(midst=True)
+    pair.read()
+    assert [data for _, data in pair.frames] == [payload]
+    monkeypatch.setattr(os, "sched_yield", lambda: pytest.fail("nothing is being written"))
+    assert not pair.inbound.expect(midst=True)
+
+
+def test_reader_is_still_to_be_rung_for_if_a_signal_handler_raises_before_that() -> None:
+    pair = Pair()
+    assert pair.inbound.watch()
+    pair.outbound.doorbell = interrupt
+    with pytest.raises(Interrupted):
+        pair.outbound.put(eager(b"x"), b"x")
+    pair.outbound.doorbell = lambda: None
+    assert pair.outbound.put(eager(b"x"), b"x") == RUNG
+    assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
+    pair.read()
+    pair.outbound.uncrowded = True
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == RING_FIRST
+    assert pair.outbound.put(eager(b"x"), b"x") == RUNG, "nobody has rung"
+    pair.read()
+    assert pair.inbound.pending() is False
+
+
+def test_signal_handler_raises_after_the_copy_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, payload = Pair(), pattern(3000)
+    for piece, last in ((eager(payload), False), (payload[:1000], False)):
+        pair.outbound.write(piece, last)
+    with monkeypatch.context() as patch:
+        patch.setattr(inbound, "aligned", interrupt)
+        with pytest.raises(Interrupted):
+            pair.read()
+    pair.outbound.write(payload[1000:], True)
+    pair.read()
+    assert [data for _, data in pair.frames] == [payload]
+
+
+def test_signal_handler_leaves_no_fence_behind() -> None:
+    """A lock that stays locked would stop this rank for ever."""
+    pair = Pair()
+    signal.signal(signal.SIGALRM, interrupt)
+    interrupted = 0
+    try:
+        for number in range(300):
+            with contextlib.suppress(Interrupted):
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 100e-6))
+                for _ in range(100):
+                    pair.outbound.fence()
+                for _ in count():
+                    pass
+            interrupted = number + 1
+            pair.outbound.fence()
+            assert not pair.outbound._lock.locked()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    assert interrupted == 300
+
+
+def test_who_could_not_be_rung_for_is_still_to_be() -> None:
+    doorbells = os.eventfd(0), os.eventfd(0)
+    segment = Segment(mmap.mmap(-1, PREFIX + 2 * SIZE), SIZE, *doorbells, first=True)
+    outbound, inbound = segment.outbound, segment.inbound
+    outbound.words[WATCHING] = inbound.words[WANTING] = 1
+    assert outbound.must_ring()
+    assert inbound.must_ring()
+    doorbell, outbound.doorbell = outbound.doorbell, interrupt
+    with pytest.raises(Interrupted):
+        segment.ring()
+    outbound.doorbell = doorbell
+    assert outbound.must_ring()
+    assert inbound.must_ring()
+    segment.ring()
+    assert not outbound.must_ring()
+    assert not inbound.must_ring()
+    segment.close()
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_reader_looks_once_unless_a_frame_was_announced(announced: bool) -> None:
+    pair = Pair()
+    pair.inbound.yield_core_until = lambda ready, seconds: pytest.fail("it lets others run")
+    pair.outbound.uncrowded = True
+    assert pair.inbound.watch()
+    assert not announced or pair.outbound.rings_early()
+    late: Any = Late(pair.words, 50)
+    pair.inbound.words = late
+    assert pair.outbound.put(eager(b"x"), b"x")
+    assert pair.inbound.take(pair) is False
+    assert late.looks == 49
+    assert pair.inbound.expect() is announced
+    assert late.looks == (-1 if announced else 49)
+    pair.inbound.words = pair.words
+    assert pair.inbound.take(pair)
+    assert not pair.inbound.expect(), "it has come"
+
+
+def test_reader_is_rung_for_once_per_wait() -> None:
+    pair = Pair()
+    assert not pair.outbound.must_ring(), "it does not wait"
+    assert pair.inbound.watch()
+    assert pair.outbound.must_ring()
+    pair.ring()
+    assert not pair.outbound.must_ring()
+    assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
+    pair.read()
+    assert not pair.outbound.must_ring()
+    assert pair.inbound.watch()
+    assert pair.outbound.put(eager(b"x"), b"x") == RUNG
+    pair.ring()
+
+
+def test_reader_does_not_wait_for_what_is_there() -> None:
+    pair = Pair()
+    assert pair.outbound.put(eager(b"x"), b"x")
+    assert not pair.inbound.watch()
+    assert not pair.outbound.must_ring(), "it will look by itself"
+    pair.read()
+    assert not pair.outbound.must_ring()
+    assert pair.inbound.watch()
+
+
+def test_reader_settles_when_there_is_nothing_else_to_do() -> None:
+    pair = Pair()
+    assert pair.inbound.settle()
+    assert pair.outbound.put(eager(b"x"), b"x") == RUNG, "it waits"
+    pair.ring()
+    assert not pair.inbound.settle(), "there is a frame"
+    pair.read()
+    pair.words[COMING] = pair.words[HEAD] + 1
+    assert not pair.inbound.settle(), "one is about to come"
+    pair.words[COMING] = 0
+    assert pair.inbound.settle()
+    pair.words[WANTING] += 1
+    assert not pair.inbound.settle(), "the writer waits"
+    assert pair.inbound.must_ring()
+    pair.ring()
+    assert pair.inbound.settle()
+
+
+def test_writer_is_rung_for_once_per_wait_when_half_is_read() -> None:
+    pair = Pair()
+    assert not pair.inbound.must_ring(), "it does not wait"
+    payload = bytes(SIZE // 8 - HEADER_BYTES)
+    while pair.outbound.put(eager(payload), payload):
+        pass
+    assert pair.outbound.want()
+    pair.read(budget=1)
+    assert not pair.inbound.must_ring(), "there is much to read still"
+    pair.read(budget=3 * (SIZE // 8 + FRAME_COST))
+    assert pair.inbound.must_ring()
+    pair.ring()
+    assert not pair.inbound.must_ring()
+
+
+def test_writer_does_not_wait_for_room_that_is_there() -> None:
+    pair = Pair()
+    payload = bytes(SIZE - HEADER_BYTES)
+    assert pair.outbound.put(eager(payload), payload)
+    assert pair.outbound.want()
+    pair.read()
+    assert not pair.outbound.want()
