@@ -13,19 +13,19 @@ from aiompi.driver.spin import Spin
 
 
 class Asked:
-    """A poller.
+    """A poller that counts its polls.
 
     Args:
-        answers: what `poll` gives, one after the other, and False from then on.
-        then: called with `asked` when it looks.
+        answers: results of the next polls; later ones return False.
+        then: called with `asked` at each poll.
 
     Attributes:
-        answers, then: as given, of which the answers are still to come.
-        asked: how often it has looked.
-        calls: how often it was told to.
-        resting: whether it has to be woken.
+        answers, then: see above; answers are removed as they are used.
+        asked: number of polls.
+        calls: number of calls of `poll`, each of which may poll several times.
+        resting: True once it rests.
         restless: how often it still refuses to rest.
-        idle: whether it had nothing to do lately.
+        idle: result of `stale`.
         at_rest: called when it rests.
     """
 

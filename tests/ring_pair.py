@@ -44,12 +44,12 @@ class Pair:
     """A ring, its two ends, and what has been read.
 
     Args:
-        width: bytes of a payload in pieces that are read at once, at most.
-        takes: whether the reader takes a message before it reads, one that is alone,
-        single: or any short one.
+        width: maximum of bytes of a payload in pieces that are read at once.
+        takes: True to take a message that is alone before reading.
+        single: True to take any short message then.
 
     Attributes:
-        taken: how many messages it has taken so.
+        taken: number of messages that were taken.
     """
 
     def __init__(self, size: int = SIZE, width: int = 2**30, takes: bool = False, single: bool = False) -> None:
@@ -74,7 +74,7 @@ class Pair:
         raise AssertionError("the writer has no memory for that")
 
     def ring(self) -> None:
-        """As a doorbell does, for both directions."""
+        """Note that both ends have been woken, as the doorbells do."""
         for end in (self.outbound, self.inbound):
             end.answered = end.due
 
@@ -99,7 +99,7 @@ def eager(payload: bytes, tag: int = 0) -> bytes:
 
 
 class Late:
-    """Control words of which HEAD is what it was for so many looks."""
+    """Control words in which HEAD changes only after `looks` loads."""
 
     def __init__(self, words: memoryview, looks: int) -> None:
         self._words = words

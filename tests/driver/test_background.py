@@ -1,4 +1,4 @@
-"""The background thread: when it makes progress, and when it leaves progress to other threads."""
+"""When the background thread makes progress, and when it leaves progress to threads of the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiompi.driver.threads import NO_THREAD
 
 
 class Rank:
-    """The work of the thread: a descriptor that becomes readable, and a flag whether another thread reads it."""
+    """The work of the thread: to read a descriptor unless `foreground_leads`."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -78,8 +78,8 @@ def test_progress_when_it_is_asked_for(rank: Rank) -> None:
     rank.made.acquire()
 
 
-def test_it_stands_aside_while_threads_of_the_program_make_progress(rank: Rank) -> None:
-    """It takes over when no other thread makes progress any more, and does what the last one has left."""
+def test_it_does_nothing_while_threads_of_the_program_make_progress(rank: Rank) -> None:
+    """It takes over when the last other thread stops, and handles what that thread has left."""
     for _ in range(5):
         with rank.lock:
             rank.foreground_leads = True
@@ -90,8 +90,8 @@ def test_it_stands_aside_while_threads_of_the_program_make_progress(rank: Rank) 
     assert not any(rank.calls)
 
 
-def test_it_leaves_a_wait_for_long_alone(rank: Rank) -> None:
-    """It sleeps until the wait of the other thread is over."""
+def test_it_sleeps_while_another_thread_waits_for_long(rank: Rank) -> None:
+    """It sleeps until the other thread has finished its wait."""
     with rank.lock:
         rank.foreground_leads = True
         rank.background.foreground_began()
@@ -122,7 +122,7 @@ def test_a_thread_that_came_during_progress_is_not_disturbed(rank: Rank) -> None
     assert not any(rank.calls)
 
 
-def test_a_failure_ends_it_and_is_told(rank: Rank) -> None:
+def test_a_failure_ends_it_and_is_reported(rank: Rank) -> None:
     def fail() -> None:
         raise ArithmeticError
 

@@ -15,7 +15,7 @@ from aiompi.driver.thread import ThreadDriver
 
 
 def no() -> bool:
-    """Hand out nothing."""
+    """Deliver nothing."""
     return False
 
 
@@ -34,7 +34,7 @@ def doorbells() -> Iterator[list[int]]:
         os.close(doorbell)
 
 
-def test_each_ringing_is_told_once(driver: BlockingDriver, doorbells: list[int]) -> None:
+def test_each_write_is_reported_once(driver: BlockingDriver, doorbells: list[int]) -> None:
     heard: list[int] = []
     os.eventfd_write(doorbells[0], 1)  # before anybody listens
     for doorbell in doorbells[:2]:
@@ -52,7 +52,9 @@ def test_each_ringing_is_told_once(driver: BlockingDriver, doorbells: list[int])
         assert heard == doorbells[1:2]
 
 
-def test_doorbell_that_rings_itself_is_told_in_the_next_turn(driver: BlockingDriver, doorbells: list[int]) -> None:
+def test_doorbell_that_its_callback_rings_is_reported_in_the_next_turn(
+    driver: BlockingDriver, doorbells: list[int]
+) -> None:
     heard: list[int] = []
 
     def again() -> None:
@@ -120,13 +122,13 @@ def test_doorbell_in_an_event_loop(run: Any, doorbells: list[int]) -> None:
 
 
 class Doorbell:
-    """One that hands something out, so that the callback may wait; what is called in which order."""
+    """Records the order of its calls. If it has found something, the callback may wait for the next turn."""
 
     def __init__(self, called: list[str], found: bool = True) -> None:
         self._called, self._found = called, found
 
     def deliver(self) -> bool:
-        self._called.append("hand out")
+        self._called.append("deliver")
         return self._found
 
     def callback(self) -> None:
@@ -134,7 +136,7 @@ class Doorbell:
 
 
 @pytest.mark.parametrize("found", [True, False])
-def test_callback_waits_for_the_next_turn_if_something_is_handed_out(found: bool, doorbells: list[int]) -> None:
+def test_callback_waits_for_the_next_turn_if_something_is_delivered(found: bool, doorbells: list[int]) -> None:
     driver = BlockingDriver()
     called: list[str] = []
     doorbell = Doorbell(called, found)
@@ -142,10 +144,10 @@ def test_callback_waits_for_the_next_turn_if_something_is_handed_out(found: bool
     for _ in range(2):
         os.eventfd_write(doorbells[0], 1)
         driver.poll()
-        assert called == (["hand out"] if found else ["hand out", "callback"])
+        assert called == (["deliver"] if found else ["deliver", "callback"])
         driver.poll()
         driver.poll()
-        assert called == ["hand out", "callback"]
+        assert called == ["deliver", "callback"]
         called.clear()
     driver.close()
 
@@ -160,7 +162,7 @@ def test_callback_that_waits_is_not_called_after_its_doorbell_is_removed(doorbel
     driver.remove_reader(doorbells[0])
     driver.add_doorbell(doorbells[0], no, lambda: called.append("another doorbell"))
     driver.poll()
-    assert called == ["hand out", "another doorbell"]
+    assert called == ["deliver", "another doorbell"]
     driver.close()
 
 
@@ -216,7 +218,7 @@ def test_task_goes_on_before_a_doorbell_is_read(run: Any, doorbells: list[int]) 
     run(main())
 
 
-def test_doorbell_that_is_rung_while_it_is_attended_is_heard_again(run: Any, doorbells: list[int]) -> None:
+def test_doorbell_that_is_rung_during_its_callback_is_reported_again(run: Any, doorbells: list[int]) -> None:
     async def main() -> None:
         driver = AsyncioDriver()
         calls: list[int] = []
@@ -239,7 +241,7 @@ def test_doorbell_that_is_rung_while_it_is_attended_is_heard_again(run: Any, doo
 
 @pytest.mark.parametrize("meanwhile", [True, False])
 def test_doorbell_in_an_event_loop_that_is_removed_is_not_read(run: Any, doorbells: list[int], meanwhile: bool) -> None:
-    """Its descriptor may be reused: the doorbell is removed while something is handed out, or a little later."""
+    """Its descriptor may be reused. The doorbell is removed while a message is delivered, or a little later."""
 
     async def main() -> None:
         driver = AsyncioDriver()

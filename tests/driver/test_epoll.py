@@ -41,7 +41,7 @@ def pipe(epoll: SharedEpoll, lock: threading.RLock) -> Iterator[Pipe]:
 
 
 class Sleeper(threading.Thread):
-    """Return a thread that sleeps in the epoll, and holds the lock twice before and after."""
+    """A thread that sleeps in the epoll, and holds the lock twice before and after."""
 
     def __init__(self, epoll: SharedEpoll, lock: threading.RLock) -> None:
         super().__init__()
@@ -69,7 +69,9 @@ def test_the_lock_is_free_during_the_sleep(epoll: SharedEpoll, lock: threading.R
     lock.release()
 
 
-def test_what_another_thread_has_served_is_not_told(epoll: SharedEpoll, lock: threading.RLock, pipe: Pipe) -> None:
+def test_events_that_another_thread_has_served_are_not_returned(
+    epoll: SharedEpoll, lock: threading.RLock, pipe: Pipe
+) -> None:
     reading, writing = pipe
     sleeper = Sleeper(epoll, lock)
     with lock:
@@ -81,7 +83,7 @@ def test_what_another_thread_has_served_is_not_told(epoll: SharedEpoll, lock: th
     assert sleeper.events == []
 
 
-def test_a_descriptor_that_is_looked_at_no_more_is_not_told(
+def test_events_of_an_unregistered_descriptor_are_not_returned(
     epoll: SharedEpoll, lock: threading.RLock, pipe: Pipe
 ) -> None:
     reading, writing = pipe
@@ -100,7 +102,7 @@ def test_no_sleep_when_it_is_already_satisfied(epoll: SharedEpoll, lock: threadi
 
 
 def test_a_sleep_in_the_midst_of_another_ends_both(epoll: SharedEpoll, lock: threading.RLock, pipe: Pipe) -> None:
-    """The sleep of a signal handler, which may have served the events that the outer sleep waits for."""
+    """A signal handler sleeps, and may have served the events for which the outer sleep waits."""
     reading, writing = pipe
     served: list[list[tuple[int, int]]] = []
 

@@ -212,7 +212,7 @@ def test_loop_gets_its_turn_although_all_requests_come_soon(run: Any, monkeypatc
     run(main())
 
 
-def test_glance_in_vain_is_the_only_one_in_a_turn(run: Any, unhurried: None) -> None:
+def test_brief_polls_that_find_nothing_are_the_only_ones_in_a_turn(run: Any, unhurried: None) -> None:
     async def main() -> None:
         poller = Asked()
         driver = await spinning(poller)
@@ -233,7 +233,7 @@ def test_glance_in_vain_is_the_only_one_in_a_turn(run: Any, unhurried: None) -> 
     run(main())
 
 
-def test_glance_ends_with_whatever_else_comes(run: Any, unhurried: None) -> None:
+def test_brief_polls_end_with_whatever_else_arrives(run: Any, unhurried: None) -> None:
     async def main() -> None:
         poller = Asked()
         driver = await spinning(poller)
@@ -248,7 +248,7 @@ def test_glance_ends_with_whatever_else_comes(run: Any, unhurried: None) -> None
     run(main())
 
 
-def test_glances_keep_the_loop_spinning(run: Any, unhurried: None) -> None:
+def test_brief_polls_keep_the_loop_spinning(run: Any, unhurried: None) -> None:
     async def main() -> None:
         poller = Asked()
         driver = await spinning(poller, 0.01)
@@ -268,7 +268,7 @@ def test_glances_keep_the_loop_spinning(run: Any, unhurried: None) -> None:
 
 
 @pytest.mark.parametrize("yields_core", [False, True])
-def test_no_glance_without_a_spin_or_where_it_gives_way(run: Any, yields_core: bool) -> None:
+def test_no_brief_polls_without_a_spin_or_if_it_yields_the_core(run: Any, yields_core: bool) -> None:
     async def main() -> None:
         poller = Asked()
         driver = await spinning(poller, 0.01)
@@ -286,7 +286,7 @@ def test_no_glance_without_a_spin_or_where_it_gives_way(run: Any, yields_core: b
     run(main())
 
 
-def test_the_loop_asks_in_turns(run: Any) -> None:
+def test_the_loop_polls_in_turns(run: Any) -> None:
     async def main() -> None:
         driver = AsyncioDriver()
         driver.spin(0.001)

@@ -24,7 +24,7 @@ def test_never_without_time() -> None:
     assert not Spin().worthwhile()
 
 
-def test_spins_in_vain_become_rare_and_one_that_is_not_ends_that() -> None:
+def test_spins_that_find_nothing_become_rare_until_one_finds_something() -> None:
     spin = Spin()
     spin.seconds = 1.0
     assert all(spin.worthwhile() for _ in range(100))
@@ -115,12 +115,12 @@ def new_request(driver: BlockingDriver) -> Request[Any]:
     return Request(Engine(0, 1, Settings(), driver))
 
 
-def test_nothing_lingers_where_there_is_no_spin(driver: BlockingDriver) -> None:
+def test_no_poller_is_taken_without_a_spin(driver: BlockingDriver) -> None:
     driver.spin(0.0)
     assert not driver.start_polling(Asked())
 
 
-def test_asks_instead_of_sleeping(driver: BlockingDriver) -> None:
+def test_polls_instead_of_sleeping(driver: BlockingDriver) -> None:
     request = new_request(driver)
     poller = Asked(*[False] * 9, True, then=lambda count: count == 10 and request.complete())
     driver.add_reader(os.eventfd(0), int)
@@ -201,7 +201,7 @@ def test_pollers_that_all_rest_in_the_midst_of_a_look(driver: BlockingDriver) ->
     assert driver._pollers == []
 
 
-def test_poll_asks_once_and_leaves_it_lingering(driver: BlockingDriver) -> None:
+def test_poll_polls_once_and_goes_on_polling(driver: BlockingDriver) -> None:
     poller = Asked()
     driver.start_polling(poller)
     for count in range(1, 5):
@@ -244,7 +244,7 @@ def test_spin_ends_when_somebody_else_keeps_the_core(driver: BlockingDriver, mon
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_busy_poller_does_not_keep_others_from_being_polled(driver: BlockingDriver, first: bool) -> None:
-    """The result is the same if it is found at once or by the spin."""
+    """This holds if they find something at once, and if the spin finds it."""
     pollers = [Asked(*[first, True] * 50) for _ in range(3)]
     for poller in pollers:
         assert driver.start_polling(poller)

@@ -44,7 +44,7 @@ def test_it_is_a_driver(driver: ThreadDriver) -> None:
 
 
 def test_callbacks_run_while_no_thread_waits(driver: ThreadDriver) -> None:
-    """A thread of the driver makes progress, whichever thread calls, and while that thread does something else."""
+    """The background thread runs them, whichever thread has scheduled them."""
     told: list[tuple[str, str]] = []
     both, (reading, writing) = threading.Barrier(2), os.pipe()
 
@@ -201,7 +201,7 @@ def test_waiting_in_a_callback(driver: ThreadDriver) -> None:
     assert driver.wait(outer) == "inner"
 
 
-def test_failed_progress_is_told() -> None:
+def test_failed_progress_is_reported() -> None:
     """An exception in a callback must be reported, because it ends all progress."""
     told: list[BaseException] = []
     done = threading.Event()

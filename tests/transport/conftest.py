@@ -1,4 +1,4 @@
-"""Worlds over real sockets, of which nothing is left."""
+"""Worlds over real sockets, which leave nothing behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def warm() -> None:
-    """What uvloop opens once in a process, it has."""
+    """Make uvloop open the descriptors that it opens once per process."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(asyncio.sleep(0))
 
@@ -43,7 +43,7 @@ def nothing_left(tmp_path: Path, warm: None) -> Iterator[None]:
 
 @pytest.fixture
 def polled(kind: str, tmp_path: Path) -> Iterator[Callable[..., PolledWorld]]:
-    """Makes a world of blocking drivers, and closes it."""
+    """Return a function that makes a world of blocking drivers, which is closed at the end."""
     worlds: list[PolledWorld] = []
 
     def make(size: int = 2, **settings: Any) -> PolledWorld:
@@ -57,7 +57,7 @@ def polled(kind: str, tmp_path: Path) -> Iterator[Callable[..., PolledWorld]]:
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sockets with the smallest buffers the kernel gives, and the smallest rings.
+    """Use sockets with the smallest buffers that the kernel allows, and the smallest rings.
 
     A receive buffer of TCP that is smaller than a segment of loopback would only make it wait for its timers.
     """

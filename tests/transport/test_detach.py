@@ -1,4 +1,4 @@
-"""Memory of a send that was withdrawn while its link was sending it."""
+"""A send that is withdrawn while its link sends its memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NBYTES = 2**20
 
 
 class Watching(NoDriver):
-    """Takes the callbacks of one link, for the test to call."""
+    """A driver that ignores descriptors: the test calls the callbacks of the link."""
 
     def add_reader(self, fd: int, callback: object) -> None: ...
 

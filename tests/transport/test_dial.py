@@ -228,7 +228,7 @@ def test_hello_one_byte_at_a_time(polled: NewPolled, step: int) -> None:
 
 
 def turn_away(w: PolledWorld, rank: int, times: int) -> Callable[[], int]:
-    """Have a rank end so many connections without a word; how many it has."""
+    """Make a rank close the next `times` connections without a byte. Return a function that counts them."""
     transport: Any = w.transports[rank]
     listener, accept, turned = transport._listener, transport.accept, [0]
 
@@ -245,7 +245,7 @@ def turn_away(w: PolledWorld, rank: int, times: int) -> Callable[[], int]:
     return lambda: turned[0]
 
 
-def test_who_is_turned_away_comes_again(polled: NewPolled) -> None:
+def test_rank_that_is_turned_away_connects_again(polled: NewPolled) -> None:
     w = polled()
     turned = turn_away(w, 1, 3)
     assert w.finish(irecv(w.comms[1]), isend(w.comms[0], b"x", 1))[0] == b"x"
@@ -253,7 +253,7 @@ def test_who_is_turned_away_comes_again(polled: NewPolled) -> None:
     assert not w.transports[0]._diallings
 
 
-def test_who_is_turned_away_all_the_time_gives_up(polled: NewPolled) -> None:
+def test_rank_that_is_always_turned_away_gives_up(polled: NewPolled) -> None:
     w = polled(connect_timeout=0.3)
     turned = turn_away(w, 1, 10**6)
     send = isend(w.comms[0], b"x", 1, 0, True)
@@ -264,7 +264,7 @@ def test_who_is_turned_away_all_the_time_gives_up(polled: NewPolled) -> None:
     assert not w.transports[0]._diallings
 
 
-def test_who_is_turned_away_may_end_before_it_comes_again(polled: NewPolled) -> None:
+def test_rank_that_is_turned_away_may_end_before_it_connects_again(polled: NewPolled) -> None:
     w = polled()
     turned = turn_away(w, 1, 1)
     isend(w.comms[0], b"x", 1)
@@ -274,7 +274,9 @@ def test_who_is_turned_away_may_end_before_it_comes_again(polled: NewPolled) -> 
     w.close()
 
 
-def test_who_has_no_descriptor_to_come_again_gives_up(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_without_a_descriptor_to_connect_again_gives_up(
+    polled: NewPolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     w = polled()
     turned = turn_away(w, 1, 1)
     send = isend(w.comms[0], b"x", 1, 0, True)
@@ -284,7 +286,7 @@ def test_who_has_no_descriptor_to_come_again_gives_up(polled: NewPolled, monkeyp
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr("socket.socket", none_left)
-    w.engines[0].peer_lost = lambda peer, cause: None  # nobody else knows
+    w.engines[0].peer_lost = lambda peer, cause: None  # no other process knows
     with pytest.raises(errors.ProcessFailedError, match="no resources left"):
         w.drivers[0].wait(send)
 
@@ -296,7 +298,7 @@ ADVICE = {
 
 
 def forbid(w: PolledWorld, rank: int) -> list[BaseException]:
-    """Have a rank connect to nobody, as one that has dropped its privileges; what it ends the job for."""
+    """Refuse all connections of a rank, as if it had dropped its privileges. Return the errors that end its job."""
 
     class Forbidden(socket.socket):
         def connect_ex(self, address: Any) -> int:
@@ -309,12 +311,12 @@ def forbid(w: PolledWorld, rank: int) -> list[BaseException]:
     other = 1 - rank
     told: list[BaseException] = []
     w.engines[rank].fatal = told.append
-    w.engines[rank].peer_lost = lambda peer, cause: None  # nobody else knows
+    w.engines[rank].peer_lost = lambda peer, cause: None  # no other process knows
     w.transports[rank].dial = dial  # type: ignore[method-assign]
     return told
 
 
-def test_who_may_not_connect_is_told_at_once(polled: NewPolled, kind: str) -> None:
+def test_sends_of_a_rank_that_may_not_connect_fail_at_once(polled: NewPolled, kind: str) -> None:
     w = polled()
     told = forbid(w, 0)
     sends = [isend(w.comms[0], bytes(size), 1, 0, sync) for size in (10, 60_000, 10**6) for sync in (False, True)]
@@ -327,10 +329,10 @@ def test_who_may_not_connect_is_told_at_once(polled: NewPolled, kind: str) -> No
 
 
 @pytest.mark.parametrize("finalized", [False, True])
-def test_complete_sends_of_who_may_not_connect_end_the_job(
+def test_complete_sends_of_a_rank_that_may_not_connect_end_the_job(
     polled: NewPolled, monkeypatch: pytest.MonkeyPatch, finalized: bool
 ) -> None:
-    """Unless their receiver has finalized, and would not have received them anyway."""
+    """This does not hold if the receiver has finalized, and would not have received them anyway."""
     monkeypatch.setattr(BlockingDriver, "background", True)
     w = polled()
     told = forbid(w, 0)
@@ -366,7 +368,7 @@ def test_nobody_listens(polled: NewPolled) -> None:
 
 @pytest.fixture
 def short_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Listeners with room for one connection that is not accepted yet."""
+    """Give listeners room for one connection that is not accepted yet."""
 
     def shortened(listen: Callable[[Any], tuple[socket.socket, Any]]) -> Callable[[Any], tuple[socket.socket, Any]]:
         def short_listen(self: Any) -> tuple[socket.socket, Any]:
@@ -433,7 +435,7 @@ def test_a_hello_that_came_while_its_rank_computed_is_not_late(polled: NewPolled
 
 
 def test_a_timer_that_comes_too_early_ends_no_hello(polled: NewPolled) -> None:
-    """As those of an event loop do that was held up for long just before."""
+    """Timers of an event loop that was held up just before do so."""
     w = polled(connect_timeout=30.0)
     with RawPeer(w, 0) as raw:
         w.until(lambda: bool(w.transports[0].pending()))

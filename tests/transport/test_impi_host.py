@@ -1,4 +1,4 @@
-"""A rank's connection to its IMPI host, which the test plays."""
+"""The connection of a rank to its IMPI host, whose part the test plays."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Rank:
     """Rank 0 of the universe, and the socket of its host.
 
     Attributes:
-        causes: why the connection was lost.
+        causes: reports of `on_lost`.
         shared: the host's view of the memory that the rank has handed over.
     """
 
@@ -61,7 +61,7 @@ class Rank:
         self.shared: SharedPackets | None = None
 
     def greet(self, key: bytes = KEY) -> socket.socket:
-        """Let the rank in."""
+        """Accept the connection of the rank and its memory."""
         self.until(lambda: bool(select.select([self._listener], [], [], 0)[0]))
         self.socket, _ = self._listener.accept()
         self.socket.setblocking(False)
@@ -85,7 +85,7 @@ class Rank:
             self.driver.poll()
 
     def receive(self, nbytes: int) -> bytes:
-        """What the rank sends, exactly so many bytes."""
+        """Return the next `nbytes` bytes that the rank sends."""
         assert self.socket is not None
         data = b""
         while len(data) < nbytes:
@@ -94,7 +94,7 @@ class Rank:
         return data
 
     def packet(self) -> tuple[Packet, bytes]:
-        """The next packet that the rank sends."""
+        """Return the next packet that the rank sends, and its data."""
         header = self.receive(HEADER_BYTES)
         slot = self.shared.inbound.referred(header, 0) if self.shared else None
         if slot is None:
@@ -117,7 +117,7 @@ class Rank:
 
 @pytest.fixture
 def rank(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rank]:
-    """A rank that may use these transports."""
+    """Rank 0, which may use the transports of the parameter."""
     made = Rank(tmp_path, transports=getattr(request, "param", ()))
     yield made
     made.close()
@@ -125,14 +125,14 @@ def rank(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rank]:
 
 @pytest.fixture
 def eager(tmp_path: Path) -> Iterator[Rank]:
-    """A rank that sends more than a socket takes before anybody acknowledges it."""
+    """Rank 0 with so much credit that a socket does not take all that it may send."""
     made = Rank(tmp_path, dataclasses.replace(UNIVERSE, hiwater=1000))
     yield made
     made.close()
 
 
 def message(source: int, data: bytes, **fields: int) -> bytes:
-    """A short message for rank 0."""
+    """Return a short message for rank 0."""
     header = Packet(PacketType.DATA, len(data), PROCS[source], PROCS[0], pk_msglen=len(data), pk_lsrank=source)
     return header._replace(**fields).pack() + data
 
@@ -159,7 +159,7 @@ def test_packets_in_the_smallest_pieces(rank: Rank) -> None:
 
 @pytest.mark.spec("I3.1-2", "I3.1-3")
 def test_packets_come_in_while_none_can_go_out(eager: Rank) -> None:
-    """The host reads nothing: the socket is full, and yet the rank reads."""
+    """The host reads nothing, so the socket is full. The rank still reads."""
     host = eager.greet()
     host.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     data = pattern(60000)
@@ -177,7 +177,7 @@ def test_packets_come_in_while_none_can_go_out(eager: Rank) -> None:
     ("rank", "sharing"), [((), True), (("shared_memory", "tcp"), True), (("tcp",), False)], indirect=["rank"]
 )
 def test_long_messages(rank: Rank, sharing: bool) -> None:
-    """Through memory if there may be some; each is a packet that waits for its receive, and one more."""
+    """They pass through memory if it is allowed: a packet that waits for its receive, and one more."""
     host = rank.greet()
     assert (rank.shared is not None) == sharing
     data = pattern(DATALEN + 50_000)
@@ -207,7 +207,7 @@ def test_long_messages(rank: Rank, sharing: bool) -> None:
 
 @pytest.mark.parametrize("tail", [slots.LONG, DATALEN])
 def test_the_rest_of_a_long_message_is_in_its_place_before_it_may_leave(rank: Rank, tail: int) -> None:
-    """Its slot has the header then, and nothing is copied: the memory of the message is not looked at any more."""
+    """It is not copied then: its slot gets the header, and the memory of the message is not read any more."""
     host = rank.greet()
     data = bytearray(pattern(2 * DATALEN + tail))
     sent = bytes(data)
@@ -259,14 +259,14 @@ def test_slots_of_a_message_that_is_taken_back_are_free_again(rank: Rank) -> Non
 
 
 def counted(rank: Rank) -> tuple[Packet, bytes]:
-    """The next packet that the rank sends beside acknowledgements."""
+    """Return the next packet that the rank sends, without acknowledgements."""
     while (found := rank.packet())[0].pk_type == PacketType.PROTOACK:
         pass
     return found
 
 
 def free_slots(rank: Rank) -> int:
-    """Slots that the rank could fill."""
+    """Return the number of slots that the rank could fill."""
     assert rank.shared is not None
     taken = list(iter(rank.shared.inbound.take, None))
     for slot in taken:
@@ -297,7 +297,7 @@ def test_packets_that_find_no_slot_pass_through_the_socket(eager: Rank) -> None:
 
 @pytest.mark.parametrize("tail", [100, 65536])
 def test_a_long_message_is_sent_when_all_of_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tail: int) -> None:
-    """With progress in the background small pieces are copied, but the last packet of a message may be small."""
+    """With progress in the background small payloads are copied, but the last packet of a long message is not."""
     monkeypatch.setattr(BlockingDriver, "background", True)
     rank = Rank(tmp_path, dataclasses.replace(UNIVERSE, hiwater=1000))
     try:
@@ -332,7 +332,7 @@ def test_no_memory_to_be_had(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.spec("I3.8-1", "I3.8-2", "I3.8-4")
 def test_fini_is_last(rank: Rank) -> None:
-    """What flow control holds back comes before it; the counter does not stop it."""
+    """It follows the packets that flow control holds back, and needs no credit itself."""
     host = rank.greet()
     for number in range(5):
         isend(rank.comm, bytes([number]), 1)
@@ -418,7 +418,7 @@ def test_a_stranger_in_place_of_the_host(rank: Rank, key: bytes) -> None:
         rank.host.connected.result()
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_no_host_listens(tmp_path: Path) -> None:
     driver = BlockingDriver()
     engine = Engine(0, 3, Settings(), driver)
     engine.gateway = Gateway(engine, UNIVERSE)

@@ -1,4 +1,4 @@
-"""Messages for which a rank has no memory: their receives fail, and nothing else is lost, neither order nor credit."""
+"""Messages for which a rank has no memory: their receives fail, and neither order nor credit is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LENGTHS = (LARGE, 2 * LARGE)
 
 @pytest.fixture
 def exhausted(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Has no more large blocks given out, or has them given out again."""
+    """Return a function that makes large allocations fail, or succeed again."""
 
     def refuse(size: int) -> NoReturn:
         raise MemoryError(size)
@@ -36,7 +36,7 @@ def exhausted(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 
 
 def connected(polled: NewPolled) -> PolledWorld:
-    """Ranks that read each other's memory, if they can."""
+    """Return ranks that read each other's memory, if their transport can."""
     w = polled(eager_limit=LARGE, shm_eager_limit=2 * LARGE)
     for _ in range(3):
         w.finish(isend(w.comms[0], pattern(2 * LARGE), 1), irecv(w.comms[1]))
@@ -76,7 +76,7 @@ def test_its_receive_fails(
 
 @pytest.mark.parametrize("sync", [False, True])
 @pytest.mark.parametrize("nbytes", LENGTHS)
-def test_who_has_probed_for_it_is_told(
+def test_a_receive_of_a_probed_message_fails(
     polled: NewPolled, exhausted: Callable[[bool], None], nbytes: int, sync: bool
 ) -> None:
     w = connected(polled)
@@ -98,7 +98,7 @@ def test_who_has_probed_for_it_is_told(
 
 
 def by_rendezvous(w: PolledWorld) -> bool:
-    """Return True if long messages announce themselves, and need no memory before they are received."""
+    """Return True if long messages are announced first, and need no memory before they are received."""
     return w.engines[0].slot_provider is None
 
 

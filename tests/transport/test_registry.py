@@ -16,7 +16,7 @@ from aiompi.transport.template import Site, Transport
 
 
 def fake(name: str, reachable: bool = True) -> Transport:
-    """A transport that tells what it was asked."""
+    """Return a transport whose links name it and the arguments of `connect`."""
 
     class Fake(Transport):
         preference = 1
@@ -41,7 +41,7 @@ def card(**transports: Any) -> dict[str, Any]:
     return {"window": 1, "host": "h", "transports": transports}
 
 
-def test_all_transports_the_preferred_first() -> None:
+def test_all_transports_with_the_preferred_ones_first() -> None:
     assert [cls.name for cls in registry.select(())] == ["loopback", "shared_memory", "unix", "tcp"]
 
 

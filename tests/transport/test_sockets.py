@@ -26,7 +26,7 @@ NewUnix = Callable[..., Unix]
 
 @pytest.fixture
 def unix() -> Iterator[NewUnix]:
-    """Makes the transport of a rank."""
+    """Return a function that makes the transport of a rank."""
     made: list[Unix] = []
 
     def make(directory: str = "", rank: int = 0) -> Unix:
@@ -61,7 +61,7 @@ def test_directory_that_is_gone_already_is_no_error(unix: NewUnix, tmp_path: Pat
 
 
 def test_end_of_a_rank_that_may_not_remove_its_socket(unix: NewUnix, tmp_path: Path) -> None:
-    """Such as one that has given up its privileges: the launcher removes it."""
+    """The process may have given up its privileges. The launcher removes the socket."""
     transport = unix(str(tmp_path))
     name, _ = transport.address()
     os.unlink(name)
@@ -127,7 +127,7 @@ def test_ranks_meet_through_abstract_names(unix: NewUnix) -> None:
 
 @pytest.fixture
 def tcp() -> Iterator[Callable[..., TCP]]:
-    """Makes the transport of a rank."""
+    """Return a function that makes the transport of a rank."""
     made: list[TCP] = []
 
     def make(bind: str = "") -> TCP:
@@ -188,6 +188,6 @@ def test_any_peer_is_in_reach(tcp: Callable[..., TCP]) -> None:
     "address", [["localhost", 1], ["nosuch.invalid", 1], ["127.0.0.1", 70000], ["127.0.0.1", "1"], [1, 1]]
 )
 def test_only_numeric_addresses_of_peers_are_dialled(tcp: Callable[..., TCP], address: list[Any]) -> None:
-    """A name would ask name servers, which may take long."""
+    """To resolve a name could take long."""
     with pytest.raises(OSError, match="is no numeric address"):
         tcp().dial(address)

@@ -217,7 +217,7 @@ def test_busy_connection_does_not_starve_the_others(polled: NewPolled) -> None:
 
 
 class Tireless(socket.socket):
-    """A socket whose other side takes everything at once, and sends nothing."""
+    """A socket whose other side takes everything at once and sends nothing."""
 
     def __init__(self) -> None:
         near, self._far = socket.socketpair()

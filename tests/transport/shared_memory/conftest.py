@@ -20,7 +20,7 @@ def kind() -> str:
 
 @pytest.fixture
 def apart(polled: Callable[..., PolledWorld]) -> Callable[..., PolledWorld]:
-    """Makes ranks that could meet and have not yet."""
+    """Return a function that makes ranks that may use slots, and have not exchanged any yet."""
 
     def make(size: int = 3, **settings: Any) -> PolledWorld:
         w = polled(size, **settings)
@@ -33,7 +33,7 @@ def apart(polled: Callable[..., PolledWorld]) -> Callable[..., PolledWorld]:
 
 @pytest.fixture
 def together(apart: Callable[..., PolledWorld]) -> Callable[..., PolledWorld]:
-    """Makes ranks that meet."""
+    """Return a function that makes ranks that use slots."""
 
     def make(size: int = 3, **settings: Any) -> PolledWorld:
         w = apart(size, **settings)

@@ -25,20 +25,20 @@ MANY = 9 * 2**20 + 1
 
 @pytest.fixture
 def world(polled: NewPolled) -> PolledWorld:
-    """Two ranks that have talked."""
+    """Return two ranks that have exchanged messages."""
     w = polled(2, single_copy=True)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]), isend(w.comms[1], b"x", 0), irecv(w.comms[0]))
     return w
 
 
 def ring_bytes(w: PolledWorld) -> int:
-    """Bytes that rank 0 has put into its ring to rank 1."""
+    """Return the bytes that rank 0 has written into its ring to rank 1."""
     link: Any = w.engines[0].peer(1).link
     return int(link._segment.outbound._head)
 
 
 def words(w: PolledWorld) -> memoryview:
-    """Of the ring from rank 0 to rank 1."""
+    """Return the control words of the ring from rank 0 to rank 1."""
     link: Any = w.engines[0].peer(1).link
     found: memoryview = link._segment.outbound.words
     return found
@@ -80,7 +80,7 @@ def test_a_sender_that_does_something_else_is_not_needed(world: PolledWorld, cop
 
 
 def test_the_copy_of_a_fork_calls_nothing_off(world: PolledWorld) -> None:
-    """The words of the ring are still those of the process that it was forked from."""
+    """The control words of the ring still belong to the parent process."""
     receive = irecv(world.comms[1])
     request = isend(world.comms[0], pattern(MANY), 1)
     world.until(lambda: words(world)[INVITED] != 0)
@@ -190,7 +190,7 @@ def test_a_message_of_long_pieces_is_copied_once(
 
 
 def test_memory_is_the_programs_again_once_it_waits_no_longer(world: PolledWorld) -> None:
-    """What it writes there then is not received, whether the message was expected, is being copied, or not."""
+    """What the program then writes there is not received: before its receive, before the copy, and during it."""
     for turns in (None, 0, 1):
         room = bytearray(pattern(2 * MANY))
         receive = None if turns is None else irecv(world.comms[1])
@@ -205,7 +205,7 @@ def test_memory_is_the_programs_again_once_it_waits_no_longer(world: PolledWorld
 
 
 def test_a_receive_that_is_withdrawn_in_the_midst(world: PolledWorld) -> None:
-    """The next one gets the whole message, and nobody writes into the memory of the first any more."""
+    """The next receive gets the whole message, and the memory of the first one is not written any more."""
     into = bytearray(2 * MANY)
     receive = irecv_into(world.comms[1], into)
     request = isend(world.comms[0], pattern(2 * MANY), 1)
@@ -258,7 +258,7 @@ def test_a_receiver_that_goes_in_the_midst(world: PolledWorld) -> None:
 
 
 def test_memory_is_free_when_the_send_is_complete(world: PolledWorld) -> None:
-    """Even if the sender had been about to write more of it."""
+    """This holds even if the sender was about to write more of it."""
     room = bytearray(pattern(4 * MANY))
     receive, request = irecv(world.comms[1]), world.comms[0].isend((memoryview(room),), len(room), 1, 0)
     world.drivers[1].poll()
@@ -275,7 +275,7 @@ def test_memory_is_free_when_the_send_is_complete(world: PolledWorld) -> None:
 
 
 def test_a_handler_that_raises_when_the_answer_is_sent(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is read any more: the memory is that of the sender's program."""
+    """Nothing is read any more, because the memory belongs to the program of the sender again."""
     room = bytearray(pattern(MANY))
     receive, request = irecv(world.comms[1]), world.comms[0].isend((memoryview(room),), len(room), 1, 0)
     emit, answers = Peer.emit, []
@@ -316,7 +316,7 @@ def test_an_interrupt_stops_no_later_message(world: PolledWorld, monkeypatch: py
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.ESRCH])
-def test_who_may_not_read_asks_for_the_message(
+def test_a_receiver_that_may_not_read_asks_for_the_message(
     world: PolledWorld, monkeypatch: pytest.MonkeyPatch, refuse: Refuse, copied: dict[str, int], number: int
 ) -> None:
     refuse("read", number)
@@ -328,7 +328,9 @@ def test_who_may_not_read_asks_for_the_message(
     assert copied["write"] == written
 
 
-def test_who_may_not_write_lets_the_receiver_read(world: PolledWorld, refuse: Refuse, copied: dict[str, int]) -> None:
+def test_a_sender_that_may_not_write_lets_the_receiver_read(
+    world: PolledWorld, refuse: Refuse, copied: dict[str, int]
+) -> None:
     refuse("write", errno.EPERM)
     data = pattern(MANY)
     assert world.finish(isend(world.comms[0], data, 1), irecv(world.comms[1]))[1] == data
@@ -411,7 +413,7 @@ def test_a_message_that_is_not_where_it_is_said_to_be_is_asked_for(polled: NewPo
 
 
 def test_a_link_that_breaks_takes_back_what_was_exposed(world: PolledWorld) -> None:
-    """The peer may still copy it, and must not take it for the message."""
+    """The peer may still copy it, and must not deliver the copy."""
     isend(world.comms[0], pattern(MANY), 1)
     seen = words(world)
     before = seen[RETRACTED]

@@ -1,4 +1,4 @@
-"""Both ends of a single copy: they meet anywhere in the message, and nobody writes when it is over."""
+"""Both ends of a single copy meet anywhere in the message, and nothing is written when it is over."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Refuse = Callable[[str, int], None]
 
 
 class Transfer:
-    """A message of this process, both ends of its copy, and what has been interrupted.
+    """A message of this process, and both ends of its copy.
 
     Args:
-        nbytes: of the message.
-        cuts: where its pieces end, beside the last one.
+        nbytes: length of the message.
+        cuts: ends of all its pieces but the last.
     """
 
     def __init__(self, nbytes: int, *cuts: int) -> None:
@@ -59,7 +59,7 @@ class Transfer:
         return [(process.address_of(piece), len(piece)) for piece in self.pieces]
 
     def accept(self, late: int = 0) -> Assistance:
-        """Take the invitation, or one so many before it."""
+        """Accept the invitation, or the one that came `late` invitations before it."""
         return Assistance(self.process, self.pieces, len(self.data), self.address, self.number - late, self.ring)
 
     def read(self) -> None:
@@ -73,7 +73,7 @@ class Transfer:
 
 @pytest.fixture
 def transfer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Transfer]:
-    """ScatterBlocks are of 10 bytes, and of the message there are 95."""
+    """A message of 95 bytes that is copied in pieces of 10 bytes."""
     monkeypatch.setattr(cma, "_PIECE", 10)
     with Transfer(95) as transfer:
         yield transfer
@@ -179,7 +179,7 @@ def test_numbers_of_invitations_begin_again(transfer: Transfer) -> None:
 
 
 class Naps:
-    """In place of sleep: something happens meanwhile."""
+    """Replaces sleeps: something happens during the third."""
 
     def __init__(self, happens: Callable[[], object]) -> None:
         self.count = 0
@@ -194,7 +194,7 @@ class Naps:
 def test_memory_is_given_back_only_when_nobody_writes_any_more(
     transfer: Transfer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the sender has been stopped in the midst of a piece."""
+    """This holds however long the sender is stopped in the middle of a piece."""
     words = transfer.ring.words
     transfer.accept()
     words[WRITING] -= 10
@@ -205,7 +205,7 @@ def test_memory_is_given_back_only_when_nobody_writes_any_more(
     assert naps.count == 3
 
 
-def test_who_is_dead_writes_no_more(transfer: Transfer, monkeypatch: pytest.MonkeyPatch, refuse: Refuse) -> None:
+def test_a_dead_sender_writes_no_more(transfer: Transfer, monkeypatch: pytest.MonkeyPatch, refuse: Refuse) -> None:
     transfer.accept()
     transfer.ring.words[WRITING] -= 10
     naps = Naps(lambda: refuse("read", errno.ESRCH))
@@ -216,7 +216,7 @@ def test_who_is_dead_writes_no_more(transfer: Transfer, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("pieces", [3, 40])
 def test_two_threads_meet_again_and_again(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
-    """Of each message both copy what they can, and nothing is written when it is over."""
+    """Both threads copy what they can of each message, and nothing is written when it is over."""
     monkeypatch.setattr(cma, "_PIECE", 16)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

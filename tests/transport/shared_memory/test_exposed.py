@@ -1,4 +1,4 @@
-"""Collectives in memory that all ranks read, which is free again when all of them have."""
+"""Collectives in memory that all ranks read, and that is free again when all have read it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EXPOSED = ROOM // 8 + 1
 
 @pytest.fixture
 def readers(together):
-    """Makes ranks that read each other's memory."""
+    """Return a function that makes ranks that read each other's memory."""
 
     def make(size=3):
         w = together(size)
@@ -57,14 +57,14 @@ def until_read(w, comms=None):
 
 
 def combined(w, contributions, op=SUM, comms=None):
-    """The results of all ranks."""
+    """Return the results of all ranks."""
     results = [np.empty_like(contribution) for contribution in contributions]
     everyone(w, lambda comm: allreduce(comm, contributions[comm.rank], results[comm.rank], op), comms)
     return results
 
 
 def blocks(w):
-    """How many each pool has that are not free."""
+    """Return the number of blocks in use of each pool."""
     return [sum(not block.free for block in own.pool._blocks) for own in w.transports]
 
 
@@ -235,7 +235,7 @@ def test_communicators_do_not_read_what_others_expose(readers):
 
 
 def test_after_an_abort_nothing_is_exposed_or_told(readers):
-    """Nor in the copy of a fork, which ends so: the memory is that of its parent."""
+    """This holds in the copy of a fork as well, which is aborted: the memory belongs to its parent."""
     w = readers(2)
     comm = w.comms[0]
     call = allreduce(comm, np.ones(9), np.ones(9), SUM)
@@ -299,7 +299,7 @@ def test_an_operation_that_fails_on_one_rank_fails_on_all(readers, failure):
 
 @pytest.mark.parametrize("posted", [False, True])
 def test_a_rank_that_dies_ends_the_waiting(readers, posted):
-    """Before it has exposed anything, and before it has done its part."""
+    """It ends before it has exposed anything, or before it has done its part."""
     w = readers()
     calls = [allreduce(comm, normal(comm.rank), np.zeros(1000), SUM) for comm in w.comms[: 2 + posted]]
     if posted:
@@ -314,7 +314,7 @@ def test_a_rank_that_dies_ends_the_waiting(readers, posted):
 
 
 def abort(w):
-    """End what still waits, and keeps memory."""
+    """End the calls that still wait and keep memory."""
     for engine in w.engines:
         engine.failure.abort(errors.OtherError("enough"))
 

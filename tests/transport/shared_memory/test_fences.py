@@ -1,4 +1,4 @@
-"""Between a store and a load that may not pass each other is a fence: the other side steps there, and is seen.
+"""Fences between a store and a later load: the other side acts at the fence, and this side sees it.
 
 Processors that are tested on hardly ever let a load pass a store; so the fence itself is replaced.
 """
@@ -37,7 +37,7 @@ MARK = NUMBER << cma._BITS
 
 
 class Ends:
-    """Both ends of a ring, of which the other one steps at the fence of this one."""
+    """Both ends of a ring. One end acts at the fence of the other."""
 
     def __init__(self) -> None:
         memory, self.words = memoryview(bytearray(SIZE)), memoryview(bytearray(CONTROL_BYTES)).cast("Q")
@@ -51,7 +51,7 @@ class Ends:
         return self.outbound.put(HEADER.pack(*Header(frame.EAGER, length=nbytes)), bytes(nbytes))
 
     def at_fence(self, end: Ring, step: Callable[[], object]) -> list[object]:
-        """What the steps have given."""
+        """Return the list to which the results of the steps are appended."""
         fence: Any = Fence(step)
         end._lock = fence
         return fence.seen  # type: ignore[no-any-return]
@@ -66,14 +66,14 @@ def test_a_signal_handler_may_pass_a_fence_inside_another(step: int) -> None:
     assert not ring._lock.locked()
 
 
-def test_who_begins_to_wait_while_a_frame_is_put_sees_it() -> None:
+def test_a_reader_that_begins_to_wait_while_a_frame_is_put_sees_it() -> None:
     ends = Ends()
     watching = ends.at_fence(ends.outbound, ends.inbound.watch)
     assert ends.put() == AWAKE, "it looks by itself"
     assert watching == [False]
 
 
-def test_who_begins_to_wait_while_a_part_of_a_frame_is_told_sees_it() -> None:
+def test_a_reader_that_begins_to_wait_while_a_part_of_a_frame_is_written_sees_it() -> None:
     ends = Ends()
     assert ends.outbound.write(bytes(HEADER_BYTES), last=True)
     watching = ends.at_fence(ends.outbound, ends.inbound.watch)
@@ -152,7 +152,7 @@ class Living(PeerProcess):
 
 
 def exposed(ring: Ring) -> Exposed:
-    """A message to whose receiver the sender has been invited."""
+    """A message whose sender has been invited to write to the receiver."""
     found = Exposed(Living(), [(0, SIZE)], ring, 0)
     found._number = ring.words[INVITED] = NUMBER
     ring.words[WRITING] = ring.words[WRITTEN] = MARK | SIZE
@@ -176,7 +176,7 @@ def test_a_receiver_waits_for_what_the_sender_has_just_begun_to_write(ring: Ring
 
 
 def test_a_receiver_leaves_the_words_to_the_next_invitation(ring: Ring) -> None:
-    """Its own one ended while the sender was writing, which it waits for."""
+    """Its own invitation ended while the sender was writing. It waits for that write."""
     message = exposed(ring)
     ring.words[WRITING] = MARK | 100
     assert not message.close(wait=False)

@@ -1,4 +1,4 @@
-"""Messages that are read while they are written, and readers that are woken before anything is."""
+"""Messages that are read while they are written, and readers that are woken before a message is written."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STEPS = 30
 
 
 class Counting:
-    """The numbers of a pool; something happens after each of them.
+    """The numbers of a pool. Something happens after each store.
 
     Args:
         numbers: the true ones.
@@ -61,7 +61,7 @@ class Counting:
 
 @pytest.fixture
 def world(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> PolledWorld:
-    """Two ranks that have talked, of which rank 1 has the pool of rank 0; a message is written in 30 steps."""
+    """Return two ranks. Rank 1 has imported the pool of rank 0, and a message is written in 30 steps."""
     monkeypatch.setattr(pool, "_STEP", LONG // STEPS)
     w = polled(2, shm_eager_limit=LONG)
     w.engines[0].core_per_rank = True
@@ -75,14 +75,14 @@ def world(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> PolledWorld:
 
 
 def counting(w: PolledWorld, then: Callable[[int], object]) -> Counting:
-    """Let something happen while rank 0 writes."""
+    """Make something happen while rank 0 writes."""
     own: Any = w.transports[0]
     own.pool._numbers = numbers = Counting(own.pool._numbers, then)
     return numbers
 
 
 def nothing_held(w: PolledWorld) -> bool:
-    """Return True if no block of the pool of rank 0 is in use, and no credit lost."""
+    """Return True if no block of the pool of rank 0 is in use and no credit is lost."""
     own: Any = w.transports[0]
     own.pool._room(1)
     return not own.pool._blocks and w.balanced(0, 1)
@@ -139,7 +139,7 @@ def test_a_reader_lets_others_run_once_if_they_keep_the_core(monkeypatch: pytest
 
 
 def test_a_message_for_which_there_is_no_memory_is_read(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So its block is free again, and the messages after it come."""
+    """Its block is free again, and later messages arrive."""
     w = world
 
     def refuse(nbytes: int) -> memoryview:
@@ -158,8 +158,8 @@ def test_a_message_for_which_there_is_no_memory_is_read(world: PolledWorld, monk
     assert not own.pool._blocks
 
 
-def test_a_reader_who_sleeps_is_rung_for_twice_at_most(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the beginning, so that the reader wakes up meanwhile, and at the end, if it has fallen asleep again."""
+def test_a_reader_that_sleeps_is_woken_twice_at_most(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sender does so at the beginning, so that the reader wakes up meanwhile, and at the end if it sleeps again."""
     w = world
     monkeypatch.setattr(pool, "_PATIENCE", 0.0)
     rung: list[int] = []
@@ -203,7 +203,7 @@ def test_a_reader_is_rung_for_at_the_end_only_where_ranks_share_cores(
     assert [receive.result() for receive in receives] == [pattern(LONG), pattern(EARLY)]
 
 
-def test_a_reader_who_spins(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_spins(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     w = world
     w.drivers[1].spin(60.0)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
@@ -227,7 +227,7 @@ def test_short_ones_follow_it_in_order(world: PolledWorld) -> None:
 
 @pytest.mark.parametrize("when", [1, STEPS // 2, STEPS])
 def test_a_signal_handler_that_interrupts_the_writer(world: PolledWorld, when: int) -> None:
-    """The peer has been told of the message, which therefore comes, and counts."""
+    """The message has been announced to the peer. Therefore it arrives, and uses credit."""
     w = world
 
     def interrupt(number: int) -> None:
@@ -308,7 +308,7 @@ def test_a_sleeping_reader_is_rung_for_before_a_long_frame(world: PolledWorld) -
 
 
 def sleeping(w: PolledWorld) -> RingLink:
-    """The link to a rank that has slept each time that it was sent something."""
+    """Return the link to a rank that was asleep at each message."""
     for _ in range(2):
         receive = irecv(w.comms[1])
         w.drivers[1].poll()
@@ -339,7 +339,7 @@ def test_a_sleeping_reader_is_rung_for_before_a_message_is_made(
     assert receive.result() == b"y"
 
 
-def test_a_reader_who_looks_before_the_message_is_made_is_rung_for_again(world: PolledWorld) -> None:
+def test_a_reader_that_looks_before_the_message_is_written_is_woken_again(world: PolledWorld) -> None:
     w = world
     sleeping(w)
     receive = irecv(w.comms[1])
@@ -352,7 +352,7 @@ def test_a_reader_who_looks_before_the_message_is_made_is_rung_for_again(world: 
     assert receive.result() == b"y"
 
 
-def test_nobody_is_woken_who_is_awake_or_unknown(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_rank_is_woken_that_is_awake_or_unknown(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     w = world
     sleeping(w)
     on_ring(w, lambda rank: pytest.fail("rung"))
@@ -366,7 +366,7 @@ def test_nobody_is_woken_who_is_awake_or_unknown(world: PolledWorld, monkeypatch
     assert not w.engines[0].wake_callbacks
 
 
-def test_a_reader_who_is_woken_early_begins_to_wait_again_only_when_the_frame_is_handed_out(
+def test_a_reader_that_is_woken_early_waits_again_only_when_the_frame_is_delivered(
     world: PolledWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = world
@@ -413,7 +413,7 @@ def test_nobody_waits_for_a_frame_that_was_not_announced(world: PolledWorld, mon
 
 
 def flowing(raw: RawPeer, w: PolledWorld, place: int, nbytes: int, there: int) -> memoryview:
-    """Tell rank 0 of a message of which so many bytes are there; the number, to be changed."""
+    """Announce a message to rank 0 of which `there` bytes are written. Return the number, which can be changed."""
     fd, mapped = wire_memory.create(PREFIX + pool.SIZE)
     number = memoryview(mapped)[PREFIX:].cast("Q")
     number[place // 8 % len(number)] = there

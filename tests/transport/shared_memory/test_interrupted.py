@@ -1,4 +1,4 @@
-"""Signal handlers that raise while a call is at work: whatever point it was at, nothing touches its memory any more."""
+"""Signal handlers that raise at any point of a call: nothing touches the memory of the call afterwards."""
 
 from __future__ import annotations
 

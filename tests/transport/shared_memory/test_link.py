@@ -129,7 +129,7 @@ def test_a_rank_without_memory_for_a_segment_tells_so_at_once(
 def test_a_rank_without_memory_for_one_of_two_links_tells_so_at_once(
     polled: NewPolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is queued there is lost, though the link that the other rank has made stands."""
+    """Queued frames are lost, although the link that the other rank has made works."""
     w = polled()
     create, lacking = Segment.create, w.transports[0].ring_size
     w.transports[1].ring_size = 2 * lacking
@@ -155,7 +155,7 @@ def test_a_rank_without_memory_for_one_of_two_links_tells_so_at_once(
 def test_sends_that_are_complete_and_cannot_leave_for_want_of_memory_end_the_job(
     polled: NewPolled, monkeypatch: pytest.MonkeyPatch, gone: bool
 ) -> None:
-    """Unless their receiver has finalized, and would not have received them anyway."""
+    """This does not hold if the receiver has finalized, and would not have received them anyway."""
     w = polled()
     told: list[BaseException] = []
     w.engines[0].fatal = told.append
@@ -363,7 +363,7 @@ def test_reader_that_lingers_is_not_rung_for(polled: NewPolled) -> None:
 
 @pytest.mark.parametrize("nbytes", [8, 60_000, 300_000])
 def test_lingering_and_resting_lose_nothing(polled: NewPolled, nbytes: int) -> None:
-    """Links linger now and then only, since here each spin is too short to succeed, or must wait for its turn."""
+    """Links are polled only now and then, because each spin is too short to find anything, or is skipped."""
     w = polled(ring_size=2**16)
     for driver in w.drivers:
         driver.spin(1e-6)
@@ -376,7 +376,7 @@ def test_lingering_and_resting_lose_nothing(polled: NewPolled, nbytes: int) -> N
         assert w.finish(*receives, *sends)[:2] == [pattern(nbytes, i)] * 2
 
 
-def test_one_who_spins_rings_nobody_for_a_long_message(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_spin_wake_nobody_for_a_long_message(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
     w = polled(ring_size=2**23)
     for driver in w.drivers:
         driver.spin(60.0)
@@ -402,7 +402,7 @@ def test_spin_that_ends_in_the_midst_of_a_message(polled: NewPolled) -> None:
     assert w.finish(receive, send)[0] == message
 
 
-def test_a_writer_who_begins_to_wait_while_its_reader_comes_to_rest_is_rung_for(
+def test_a_writer_that_begins_to_wait_while_its_reader_stops_polling_is_woken(
     polled: NewPolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = polled()
@@ -450,7 +450,7 @@ def test_closed_link_lingers_no_longer(polled: NewPolled) -> None:
 
 
 def test_a_message_that_closes_the_link_that_is_polled(polled: NewPolled) -> None:
-    """As one does that nobody but the job can be told of: it was too long for a receive whose request was freed."""
+    """For example, a message that is too long for a receive whose request was freed ends the job."""
     w = polled(single_copy=False, shm_eager_limit=0)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     w.poll()
@@ -465,7 +465,9 @@ def test_a_message_that_closes_the_link_that_is_polled(polled: NewPolled) -> Non
 
 
 @pytest.mark.parametrize("blocks", [True, False])
-def test_who_blocks_for_a_message_leaves_the_short_ones_behind_it_in_the_ring(polled: NewPolled, blocks: bool) -> None:
+def test_rank_that_blocks_for_a_message_leaves_short_ones_behind_it_in_the_ring(
+    polled: NewPolled, blocks: bool
+) -> None:
     w = polled()
     driver = w.drivers[1]
     driver.spin(60.0)

@@ -94,7 +94,7 @@ def test_peer_that_hands_over_something_else_is_dropped(polled: NewPolled, case:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_doorbells_that_cannot_be_heard(polled: NewPolled, rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when this user has as many in epoll as the kernel allows: the link is lost, on either side."""
+    """The kernel limits the descriptors of a user in epoll. The link is lost on either side."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -158,7 +158,7 @@ def test_peer_that_takes_credit_back(polled: NewPolled) -> None:
 
 
 def test_what_was_written_before_the_end_is_read(polled: NewPolled) -> None:
-    """Also when the end is noticed first: the doorbell may never have been rung."""
+    """This holds even if the end is noticed first, because the doorbell may never have been rung."""
     w = polled()
     receives = [irecv(w.comms[0], 1) for _ in range(3)]
     with RawPeer(w, 0).greet() as raw:

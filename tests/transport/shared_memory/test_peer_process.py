@@ -1,4 +1,4 @@
-"""Processes whose memory is copied from and to."""
+"""`PeerProcess`: a process whose memory is read and written."""
 
 from __future__ import annotations
 

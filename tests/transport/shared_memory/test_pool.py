@@ -1,4 +1,4 @@
-"""Messages to several ranks: lent once to all of them, never overwritten while somebody reads, and copied otherwise."""
+"""Messages to several ranks are written once for all, and are not overwritten while a rank reads them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEAST = 2**14 + 1
 
 @pytest.fixture
 def world(polled: NewPolled) -> Callable[..., PolledWorld]:
-    """Makes a world whose ranks have all talked with rank 0, and have its pool."""
+    """Return a function that makes a world whose ranks have all imported the pool of rank 0."""
 
     def make(size: int = 4, *, shared: bool = True, **settings: Any) -> PolledWorld:
         w = polled(size, **{"eager_limit": LEAST - 1, "shm_eager_limit": 2**22, **settings})
@@ -52,12 +52,12 @@ def channel(w: PolledWorld, rank: int, number: int = 0) -> Channel:
 
 
 def multicast(w: PolledWorld, data: bytes, number: int = 0, dests: tuple[int, ...] = ()) -> list[Any]:
-    """Rank 0 sends to all others, or some of them."""
+    """Send from rank 0 to all other ranks, or some of them."""
     return [channel(w, 0, number).isend([memoryview(data)], len(data), dest) for dest in dests or range(1, w.size)]
 
 
 def receive(w: PolledWorld, number: int = 0) -> list[Any]:
-    """All other ranks receive."""
+    """Receive at all other ranks."""
     return [channel(w, rank, number).irecv(None, 0) for rank in range(1, w.size)]
 
 
@@ -67,13 +67,13 @@ def got(w: PolledWorld, receives: list[Any]) -> list[bytes]:
 
 
 def written(w: PolledWorld, rank: int) -> int:
-    """Bytes that rank 0 has put into its ring to another one."""
+    """Return the bytes that rank 0 has written into its ring to another rank."""
     link: Any = w.engines[0].peer(rank).link
     return int(link._segment.outbound._head)
 
 
 def blocks(w: PolledWorld) -> int:
-    """Blocks of rank 0 that are not free."""
+    """Return the blocks of the pool of rank 0 that are in use."""
     own: Any = w.transports[0]
     own.pool._room(1)
     return len(own.pool._blocks)
@@ -242,7 +242,7 @@ def test_what_was_lent_is_read_after_the_end_of_the_writer(world: NewPolled) -> 
 
 
 def test_room_is_found_around_what_is_still_read() -> None:
-    """At any moment blocks that are not free do not overlap."""
+    """Blocks in use never overlap."""
     mine, theirs = socket.socketpair()
     with mine, theirs:
         own = Pool()
@@ -314,7 +314,7 @@ def test_a_ring_without_room_for_one_more_reference(world: NewPolled) -> None:
 def test_a_reader_that_cannot_have_the_memory_does_without(
     world: NewPolled, monkeypatch: pytest.MonkeyPatch, lack: str
 ) -> None:
-    """No address, or no descriptor, is left in its process."""
+    """Its process has no address space, or no descriptor, left."""
     w = world(shared=False)
     refused = []
 
@@ -333,7 +333,7 @@ def test_a_reader_that_cannot_have_the_memory_does_without(
 
 
 def test_a_signal_handler_that_interrupts_the_sender(world: NewPolled) -> None:
-    """The message is on its way: it is not overwritten, and counts."""
+    """The message has been sent. It is not overwritten, and uses credit."""
     w = world(2, eager_window=4 * 2**20, shm_eager_limit=2**20)
     link: Any = w.engines[0].peer(1).link
     for _ in range(20):
@@ -454,7 +454,7 @@ def test_frame_of_a_message_that_is_not_there(polled: NewPolled, place: int, han
 
 
 def test_frame_without_a_payload_cannot_be_lent(polled: NewPolled) -> None:
-    """A kind with the mark that is no message is refused as any unknown one is."""
+    """A kind with the mark that is no message is refused like any unknown kind."""
     w = polled()
     with RawPeer(w, 0).greet() as raw:
         w.until(lambda: bool(w.links(0, 1)))

@@ -85,10 +85,10 @@ def test_frame_that_does_not_fit_leaves_no_trace() -> None:
 
 
 class Steps:
-    """Both ends take turns as chance wants it.
+    """Both ends take random turns.
 
     Attributes:
-        sent: what must come out.
+        sent: payloads in the order in which they must come out.
     """
 
     def __init__(self, chance: random.Random, size: int) -> None:
@@ -109,7 +109,7 @@ class Steps:
             del self._pieces[0]
 
     def _begin(self) -> None:
-        """A new frame, whole or in pieces."""
+        """Write a new frame as a whole, or begin to write it in pieces."""
         nbytes = self._chance.choice((0, 1, 16, 80, 1000, self._size, self._chance.randrange(3 * self._size)))
         payload = pattern(nbytes, len(self.sent))
         self.sent.append(payload)
@@ -196,7 +196,7 @@ def test_error_of_a_handler_leaves_the_stream_in_step(takes: bool) -> None:
 
 @pytest.mark.parametrize("where", ["land", "at first", "at last"])
 def test_error_in_a_payload_that_comes_in_pieces_leaves_the_stream_in_step(where: str) -> None:
-    """That message is gone; what it held is not taken for frames, and the ones after it come."""
+    """That message is lost. Its payload is not taken for frames, and later messages arrive."""
 
     class Late(Landed):
         def advance(self, nbytes: int) -> None:
@@ -253,7 +253,7 @@ def test_reader_that_reads_again_while_it_hands_out(read: Callable[[Pair], objec
 
 
 def message_in_pieces(pair: Pair) -> None:
-    """Read it up to where a header would not fit any more, and write the rest."""
+    """Read a message up to a place behind which no header would fit, and write the rest."""
     payload = bytes(SIZE)
     begun = SIZE - HEADER_BYTES - ALIGN // 4
     pair.outbound.write(eager(payload), last=False)
@@ -301,7 +301,7 @@ def test_of_several_short_messages_the_first_is_taken() -> None:
 
 
 def around_the_end(pair: Pair) -> None:
-    """A message that goes on at the beginning of the ring, and another one."""
+    """Write a message that continues at the beginning of the ring, and another one."""
     for _ in range(3):
         assert pair.outbound.put(eager(bytes(900)), bytes(900))
         pair.read()

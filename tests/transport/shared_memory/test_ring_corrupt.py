@@ -91,7 +91,7 @@ def test_payload_whose_padding_was_not_written() -> None:
 
 @pytest.mark.parametrize("length", [2**64 - 1, 2**63, SIZE])
 def test_length_that_lies_is_for_the_sink_to_judge(length: int) -> None:
-    """It is asked for memory, as for every frame that has not come as a whole, and refuses."""
+    """The sink is asked for memory, as for every frame that has not arrived as a whole, and refuses."""
     pair = Pair(takes=True)
     pair.memory[:HEADER_BYTES] = HEADER.pack(*Header(frame.EAGER, length=length))
     pair.words[HEAD] = ALIGN

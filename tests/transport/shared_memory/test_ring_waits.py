@@ -23,7 +23,7 @@ from aiompi.transport.shared_memory.segment import PREFIX, Segment
 from aiompi.wire.frame import HEADER_BYTES
 
 
-def test_reader_who_was_rung_for_early_looks_before_he_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_that_was_woken_early_polls_before_it_yields_its_core(monkeypatch: pytest.MonkeyPatch) -> None:
     yields: list[None] = []
     monkeypatch.setattr("os.sched_yield", lambda: yields.append(None))
     monkeypatch.setattr(inbound, "_YIELDING", 60.0)
@@ -52,7 +52,7 @@ def test_reader_lets_others_run_once_if_they_keep_the_core(monkeypatch: pytest.M
     assert len(yields) == 1
 
 
-def test_reader_who_sleeps_again_and_again_is_rung_for_before_a_frame() -> None:
+def test_reader_that_sleeps_again_and_again_is_woken_before_a_frame() -> None:
     pair = Pair()
     pair.outbound.uncrowded = True
     assert pair.inbound.watch()
@@ -158,7 +158,7 @@ def test_signal_handler_raises_after_the_copy_of_a_piece(monkeypatch: pytest.Mon
 
 
 def test_signal_handler_leaves_no_fence_behind() -> None:
-    """A lock that stays locked would stop this rank for ever."""
+    """The lock of the fence stays unlocked."""
     pair = Pair()
     signal.signal(signal.SIGALRM, interrupt)
     interrupted = 0
@@ -179,7 +179,7 @@ def test_signal_handler_leaves_no_fence_behind() -> None:
     assert interrupted == 300
 
 
-def test_who_could_not_be_rung_for_is_still_to_be() -> None:
+def test_an_end_that_could_not_be_woken_is_woken_later() -> None:
     doorbells = os.eventfd(0), os.eventfd(0)
     segment = Segment(mmap.mmap(-1, PREFIX + 2 * SIZE), SIZE, *doorbells, first=True)
     outbound, inbound = segment.outbound, segment.inbound

@@ -1,4 +1,4 @@
-"""Collectives on objects without messages: short ones, which ranks post where all see them."""
+"""Collectives on short objects without messages: ranks write them where all can read them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def allreduce(comm, mine):
 
 
 def expected(call, contributions):
-    """Results by rank."""
+    """Return the results of all ranks."""
     size = len(contributions)
     if call is alltoall:
         return [[[theirs, rank] for theirs in contributions] for rank in range(size)]
@@ -40,7 +40,7 @@ def expected(call, contributions):
 
 
 def rounds(w):
-    """In which each rank has posted."""
+    """Return the cells in which each rank has written."""
     return [comm.shm_sync.slots._number for comm in w.comms]
 
 
@@ -70,7 +70,7 @@ def test_objects_are_sent_when_one_of_them_is_long(together, call):
 
 
 class Bytes:
-    """Makes messages of exactly as many bytes as an object has."""
+    """A codec whose messages have exactly as many bytes as the object."""
 
     def dumps(self, obj):
         return [obj], len(obj)
@@ -83,7 +83,7 @@ class Bytes:
 @pytest.mark.parametrize("call", ["allgather", "alltoall", "allreduce"])
 @pytest.mark.parametrize("roomy", [True, False])
 def test_the_longest_that_are_posted(together, call, excess, roomy):
-    """Those of an alltoall are together, behind their lengths."""
+    """The objects of an alltoall follow each other behind their lengths."""
     w = together(2)
     comms = w.comms if roomy else beside(w, FIRST_COMMUNICATORS)
     longest = comms[0].room - (2 * 2 if call == "alltoall" else 0) + excess
@@ -107,7 +107,7 @@ def made(comm, call, mine):
 
 
 def test_after_long_objects_some_calls_are_by_messages_at_once(together):
-    """1, then 3, 7, and so on; of each collective by itself."""
+    """The number is 1, then 3, 7, and so on, for each collective separately."""
     w = together()
     start = rounds(w)[0]
     posted = []
@@ -141,7 +141,7 @@ def test_short_objects_end_the_pauses(together):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_all_ranks_count_pauses_alike_however_far_they_are_ahead(together, seed):
-    """Several calls at once, of which each rank makes the next when it wants."""
+    """Several calls are active at once, and each rank makes its next call at any time."""
     dice = random.Random(seed)
     w = together(4)
     plan = [
@@ -164,7 +164,7 @@ def test_all_ranks_count_pauses_alike_however_far_they_are_ahead(together, seed)
 @pytest.mark.spec("S4.9.4-3", "S4.9.6-1")
 @pytest.mark.parametrize("size", range(2, 9))
 def test_the_brackets_are_those_of_recursive_doubling(together, size):
-    """So that a sum is the same to the last bit, however it is made."""
+    """A sum is therefore the same to the last bit, whichever algorithm is used."""
     w = together(size)
     before = written(w)
     posted = everyone(w, lambda comm: objects.allreduce(comm, CODEC, str(comm.rank), lambda a, b: f"({a}{b})"))
@@ -178,7 +178,7 @@ def test_the_brackets_are_those_of_recursive_doubling(together, size):
 
 
 def test_what_a_rank_gets_is_its_own(together):
-    """Also arrays that lie in the message as they are."""
+    """This includes arrays that are parts of the message."""
     w = together(2)
     before = written(w)
     for nbytes in (24, 14_000):
@@ -217,7 +217,7 @@ def test_an_operation_that_fails_on_one_rank_fails_there(together):
 
 @pytest.mark.parametrize("name", ["allgather", "alltoall", "allreduce", "scan", "exscan"])
 def test_an_object_that_cannot_be_sent_counts_as_no_call(together, name):
-    """The error is raised before others could take this call for one of theirs."""
+    """The error is raised before other ranks can mistake this call for one of theirs."""
     w = together(2)
     careful = Codec(pickle=False)
     with pytest.raises(errors.InvalidTypeError):

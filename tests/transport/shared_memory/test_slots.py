@@ -1,4 +1,4 @@
-"""Collectives without messages: ranks that post what all see, in memory that they share."""
+"""Collectives without messages: ranks write into slots that all of them read."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from aiompi.wire import memory
 
 
 def allreduce(contributions, op=SUM):
-    """A call on each rank, and where the results are."""
+    """Make a call on each rank. Return the requests and the results."""
     results = [np.empty_like(contribution) for contribution in contributions]
     return (lambda comm: buffers.allreduce(comm, contributions[comm.rank], results[comm.rank], op)), results
 
 
 def used(w):
-    """Blocks of the pools of all ranks that are not free."""
+    """Return the blocks in use of the pools of all ranks."""
     pools = [own.pool for own in w.transports if own.pool is not None]
     assert all(pool._room(1) for pool in pools)
     return [block for pool in pools for block in pool._blocks]
@@ -85,7 +85,7 @@ def test_several_at_once_end_one_after_the_other(together):
 @pytest.mark.parametrize("last", range(3))
 @pytest.mark.parametrize("assembled", [False, True])
 def test_a_call_that_meets_twice_is_not_overtaken_by_the_next_one(apart, assembled, last):
-    """The last rank has ended the first round before it makes the next call, and others have not."""
+    """The last rank has finished the first round before it makes the next call, and the others have not."""
     w = apart()
     if assembled:
         until_assembled(w)
@@ -164,7 +164,7 @@ def test_blocks_of_all_are_without_messages_too(together, collective, size, coun
 
 
 def test_what_is_posted_is_not_overwritten_before_all_have_it(together):
-    """A rank is at most one call ahead of another one: it has posted in the cell beside."""
+    """A rank is at most one call ahead of another one, and has written in the other cell."""
     w = together(2)
     results = [[np.zeros(1, "i8") for _ in range(40)] for _ in range(2)]
 
@@ -179,7 +179,7 @@ def test_what_is_posted_is_not_overwritten_before_all_have_it(together):
 # Ranks that sleep.
 
 
-def test_only_those_are_woken_who_sleep(together, monkeypatch):
+def test_only_sleeping_ranks_are_woken(together, monkeypatch):
     rung = []
     w = together()
     monkeypatch.setattr(RingLink, "rouse", lambda link: rung.append(link.peer.rank))
@@ -240,7 +240,7 @@ def allgather_nothing(comm):
 
 
 def test_a_collective_of_messages_is_told_with_both_views(together):
-    """Before and after the others have posted."""
+    """It fails before or after the others have written their slots."""
     w = together()
     bcast = functools.partial(buffers.bcast, spec=np.zeros(1), root=0)
     early = buffers.barrier(w.comms[1])
@@ -255,8 +255,8 @@ def test_a_collective_of_messages_is_told_with_both_views(together):
     assert w.engines[1].slot_exchanges.stale()
 
 
-def test_who_is_a_call_ahead_is_told(together):
-    """Rank 2 has called something else, of which the others saw nothing, and then the same as they."""
+def test_rank_that_is_a_call_ahead_is_told(together):
+    """Rank 2 has made another call that the others did not see, and then the call that they make."""
     w = together()
     ahead = buffers.bcast(w.comms[2], np.zeros(1), 0)
     call, _ = allreduce([np.ones(1)] * 3)
@@ -281,7 +281,7 @@ def test_an_amount_that_is_sent_is_told(together):
 
 
 def test_messages_behind_a_round_disturb_nobody(together):
-    """The last rank goes on by messages of the same call, before the others have looked."""
+    """The last rank continues with messages of the same call before the others have looked."""
     w = together(2)
     results = [np.zeros(2), np.zeros(2)]
     reduce_scatter = buffers.reduce_scatter.using("pairwise")
@@ -379,7 +379,7 @@ def test_an_abort_ends_the_waiting(together):
 
 
 def test_nothing_is_posted_after_an_abort(together):
-    """Nor in the copy of a fork, which ends so: others would take it for the posting of its parent."""
+    """This holds in the copy of a fork as well: others would take its slot for that of its parent."""
     w = together(2)
     waiting = buffers.barrier(w.comms[1])
     w.engines[0].failure.abort(errors.OtherError("a copy"))
@@ -390,7 +390,7 @@ def test_nothing_is_posted_after_an_abort(together):
     assert not waiting.done()
 
 
-def test_who_has_come_since_the_last_look_is_not_told_to_be_missing(together):
+def test_rank_that_has_come_since_the_last_look_is_not_told_to_be_missing(together):
     w = together()
     early = buffers.barrier(w.comms[0])
     buffers.barrier(w.comms[2])
@@ -570,7 +570,7 @@ def test_a_board_of_another_size_is_refused(apart):
 
 
 class Words(list):
-    """Those of a slots; at the first look something happens, as a signal handler makes it happen."""
+    """The words of a slot area. At the first load something happens, as in a signal handler."""
 
     def __init__(self, stamp, then=None):
         super().__init__([stamp])

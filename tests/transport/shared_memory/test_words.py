@@ -1,4 +1,4 @@
-"""Control words: none has two meanings, and each is on the side of the end that writes it."""
+"""Control words: each has one meaning, and lies in a cache line of the end that writes it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Messages that stay in the pool of their sender for as long as their receiver uses them."""
+"""Messages that stay in the pool of their sender as long as their receiver uses them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ codec = Codec()
 
 @pytest.fixture
 def world(polled: Callable[..., PolledWorld]) -> Iterator[PolledWorld]:
-    """Two ranks that have talked, of which rank 1 has the pool of rank 0."""
+    """Return two ranks. Rank 1 has imported the pool of rank 0."""
     w = polled(2, shm_eager_limit=4 * 2**20)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     own: Any = w.transports[0]
@@ -55,7 +55,7 @@ def receive(w: PolledWorld) -> Any:
 
 
 def pass_on(w: PolledWorld, obj: Any, early: bool = True) -> Any:
-    """Send an object from rank 0 to rank 1; `early`: it finds its receive posted."""
+    """Send an object from rank 0 to rank 1. If `early`, the receive is posted before it arrives."""
     if not early:
         sending = send(w, obj)
         for _ in range(3):
@@ -73,7 +73,7 @@ def lies_there(w: PolledWorld, array: np.ndarray[Any, Any]) -> bool:
 
 
 def in_use(w: PolledWorld) -> int:
-    """Blocks of the pool of rank 0 that are."""
+    """Return the blocks in use of the pool of rank 0."""
     own: Any = w.transports[0]
     own.pool._room(1)
     return len(own.pool._blocks)
@@ -154,7 +154,7 @@ def test_half_of_the_pool_stays_free(world: PolledWorld, monkeypatch: pytest.Mon
 
 
 def test_there_are_few_of_them(world: PolledWorld) -> None:
-    """So that it does not take long to find room."""
+    """Otherwise it would take long to find room."""
     w = world
     arrays = [pass_on(w, np.zeros(LARGE, np.uint8)) for _ in range(40)]
     assert 8 <= in_use(w) <= 20
@@ -177,7 +177,7 @@ def test_an_object_without_arrays_does_not_keep_it(world: PolledWorld) -> None:
 
 
 def test_one_that_nobody_has_received_yet(world: PolledWorld) -> None:
-    """It stays, too, and goes to memory of the program from there."""
+    """It stays there as well, and is copied to memory of the program from there."""
     w = world
     data = pattern(LONG)
     isend(w.comms[0], data, 1)
@@ -192,7 +192,7 @@ def test_one_that_nobody_has_received_yet(world: PolledWorld) -> None:
 
 
 class Midway:
-    """The numbers of the pool of rank 0; rank 1 reads after each, and something happens once, from a number on."""
+    """The numbers of a pool. The reader reads after each store, and from a number on something happens once."""
 
     def __init__(self, w: PolledWorld, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object], start: int) -> None:
         monkeypatch.setattr(pool, "_STEP", LONG // 10)
@@ -237,7 +237,7 @@ def test_one_that_the_next_receive_gets_midway(world: PolledWorld, monkeypatch: 
     assert in_use(w) == 0
 
 
-def test_a_writer_who_is_interrupted_at_the_end(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_is_interrupted_at_the_end(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sender does not write again what the receiver has changed since."""
     w = world
     receiving = receive(w)
@@ -254,8 +254,8 @@ def test_a_writer_who_is_interrupted_at_the_end(world: PolledWorld, monkeypatch:
     assert (changed[0] == 7).all()
 
 
-def test_who_has_parted_still_has_it(world: PolledWorld) -> None:
-    """As long as the process lives, the writer does not use the place."""
+def test_rank_that_has_parted_still_has_it(world: PolledWorld) -> None:
+    """The writer does not use the place as long as the process lives."""
     w = world
     array = pass_on(w, np.full(LONG, 5, np.uint8))
     own: Any = w.transports[0]
@@ -317,7 +317,7 @@ def test_a_place_of_which_a_page_is_not_its_own_is_refused(world: PolledWorld) -
 
 
 def memory() -> memoryview:
-    """As of a pool."""
+    """Such as that of a pool."""
     fd, mapped = wire_memory.create(PREFIX + 2**20)
     os.close(fd)
     return memoryview(mapped)[PREFIX:]
@@ -334,7 +334,7 @@ def test_memory_that_becomes_private() -> None:
 
 
 def kept(shared: memoryview, data: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """A message that stays there."""
+    """Return an array whose message stays in the pool."""
     shared[PREFACE : PREFACE + len(data)] = data
     shared[:PREFACE].cast("Q")[THERE] = len(data)
     return np.frombuffer(zero_copy_recv.keep_in_place(shared[: PREFACE + len(data)]), np.uint8)
@@ -345,7 +345,7 @@ def ended_well(*children: int) -> bool:
 
 
 def test_the_copy_of_a_fork_has_a_copy() -> None:
-    """Neither sees what the other one writes, nor what the sender writes when its parent needs it no more."""
+    """Neither process sees what the other writes, nor what the sender writes when the parent has released it."""
     shared = memory()
     array, words = kept(shared, pattern(LONG)), shared[:PREFACE].cast("Q")
     ours, theirs = socket.socketpair()
@@ -384,7 +384,7 @@ def test_the_copy_of_a_fork_has_a_copy() -> None:
 
 
 def test_a_fork_while_one_arrives() -> None:
-    """What its sender writes after that still comes."""
+    """What its sender writes after that still arrives."""
     shared = memory()
     words = shared[:PREFACE].cast("Q")
     words[THERE] = LONG // 2
@@ -401,7 +401,7 @@ def test_a_fork_while_one_arrives() -> None:
 
 
 def test_one_that_becomes_whole_on_the_way_to_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in another thread: it is copied, too."""
+    """This is like a fork in another thread: it is copied as well."""
     array = kept(memory(), pattern(LONG))
     monkeypatch.setattr(
         zero_copy_recv,
@@ -425,7 +425,7 @@ def test_one_that_becomes_whole_on_the_way_to_a_fork(monkeypatch: pytest.MonkeyP
 
 
 def test_a_fork_without_memory_for_copies(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """The child hears of it, and cannot touch what it has no copy of."""
+    """The child is warned, and cannot access memory of which it has no copy."""
     array = kept(memory(), pattern(LONG))
 
     def refuse(*_: object) -> mmap.mmap:
@@ -444,7 +444,7 @@ def test_a_fork_without_memory_for_copies(monkeypatch: pytest.MonkeyPatch, capfd
 
 
 def test_threads_that_fork_while_others_write() -> None:
-    """Nothing of what they write is lost, and each child has a copy of its own."""
+    """Nothing that they write is lost, and each child has its own copy."""
     arrays = [kept(memory(), bytes(LONG)) for _ in range(4)]
     ends = threading.Event()
     rounds = [0]
