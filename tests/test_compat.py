@@ -100,6 +100,24 @@ def test_check_of_an_installation_of_mpi4py(site: Site) -> None:
     assert (result.code, "python -m aiompi.bench" in result.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("options", "level"),
+    [("--thread-level=single", "SINGLE"), ("--no-threads", "SINGLE"), ("--thread-level=serialized", "SERIALIZED"),
+     ("", "MULTIPLE")],
+)  # fmt: skip
+def test_thread_level_of_that_check(site: Site, options: str, level: str) -> None:
+    """It is at least the one that is asked for, and lower levels are not raised to the default."""
+    program = f"""
+import sys
+from mpi4py import bench
+bench.main([*{options.split()!r}, "helloworld", "--quiet"])
+from aiompi import MPI
+assert MPI.THREAD_{level} <= MPI.Query_thread() <= max(MPI.THREAD_FUNNELED, MPI.THREAD_{level})
+"""
+    result = site.launch("--mpi4py", "-n", "1", site.program(program)).finish()
+    assert (result.code, result.out, result.err) == (0, "", "")
+
+
 def test_names_of_mpi4py(site: Site) -> None:
     program = """
 import sys
@@ -137,6 +155,10 @@ requests[1].wait()
 assert type(world.bcast(1.0, root=half)) is float
 world.Bcast([sent, 4.0, MPI.DOUBLE], 0.0)
 assert world.Split(0.0, 1.0).size == 2
+try:
+    world.send()
+except TypeError as error:
+    assert "send() missing 2 required" in str(error), error
 try:
     world.send(1.0, 0.5)
 except TypeError as error:

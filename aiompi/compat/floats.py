@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import operator
@@ -31,12 +32,14 @@ def _accepting(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
+        changed: dict[str, Any] = {}
         try:
             return method(*args, **kwargs)
         except TypeError:
-            given = inspect.signature(method).bind(*args, **kwargs)
-            changed = {name: _integers(name, value) for name, value in given.arguments.items()}
-            if all(changed[name] is value for name, value in given.arguments.items()):
+            with contextlib.suppress(TypeError):  # the arguments may be too few, or too many
+                given = inspect.signature(method).bind(*args, **kwargs)
+                changed = {name: _integers(name, value) for name, value in given.arguments.items()}
+            if not changed or all(changed[name] is value for name, value in given.arguments.items()):
                 raise
             given.arguments.update(changed)
         return method(*given.args, **given.kwargs)

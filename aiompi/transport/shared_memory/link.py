@@ -99,9 +99,7 @@ class RingLink:
         (self.cannot_connect if error.errno in EXHAUSTED else self.lost)(cause)
 
     def cannot_connect(self, cause: str) -> None:
-        frames_lost = (
-            bool(self._queue) or not self._dialled
-        )  # frames are lost: those in the queue, or those of the peer
+        frames_lost = bool(self._queue) or not self._dialled  # those in the queue, or those of the peer
         completed_early = any(frame.owner is None and frame.pieces[-1][0] == EAGER for frame in self._queue)
         self._transport.cannot_connect(self, cause, frames_lost, completed_early)
 

@@ -23,7 +23,7 @@ from aiompi_launcher.listen import (
     join_address,
     keep_alive,
     listen_tcp,
-)  # fmt: skip
+)
 
 MAX_NEWCOMERS: Final = 128  # connections that have not yet become clients; more push out the oldest that is silent
 

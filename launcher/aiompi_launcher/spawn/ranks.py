@@ -1,6 +1,6 @@
 """Starts all ranks of a job, with their environment and their descriptors 0, 1 and 2.
 
-No event loop is needed, so the ranks start while the launcher still imports asyncio.
+No event loop is needed. The ranks wait until the launcher accepts their connections.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ The other commands of mpi4py.bench are benchmarks. `python -m aiompi.bench` has 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
@@ -50,6 +51,7 @@ def main(args: Sequence[str] | None = None) -> None:
         parser.error(f"aiompi has no {options.command} here: use `python -m aiompi.bench`")
     given = {name: getattr(options, name) for name in ("threads", "thread_level")}
     mpi4py.rc(**{name: value for name, value in given.items() if value is not None})
+    importlib.import_module("mpi4py.MPI")  # joins the job as mpi4py.rc says
     from aiompi import MPI
 
     helloworld(MPI.COMM_WORLD, options.args)
