@@ -29,7 +29,8 @@ class Greeting:
     """A connection on which the hello is being exchanged.
 
     Args:
-        timeout: maximum of seconds between bytes from the other side; None for no limit.
+        timeout: maximum of seconds between bytes from the other side, until this side has answered a hello; None for no
+            limit. A peer whose hello was answered may be computing.
         done: called with this object and None, or a description of the failure.
 
     Attributes:
@@ -101,7 +102,7 @@ class Greeting:
         early: an event loop that was held up starts its timers at the time at which its turn began.
         """
         self.read()
-        if self._ended or self._timeout is None:
+        if self._ended or self._timeout is None or self.handshake.answered:
             return
         left = self._heard + self._timeout - self._driver.now()
         if left > 0:
@@ -131,7 +132,7 @@ class Dialling:
 
     Args:
         target: address to which the socket connects.
-        timeout: seconds to connect, and again for the hello. Later attempts have what is left of the first one.
+        timeout: seconds to connect, and again for the hello. Later attempts have what is left of the latter.
         done: called with this object and None, or a description of the failure; never inside this constructor.
         new_handshake: returns another handshake for a new attempt. That is made if the other side closes the connection
             before it has sent anything, as it does when too many connections are in their hello. None for no attempt.
@@ -163,7 +164,7 @@ class Dialling:
         self._done = done
         self._new_handshake = new_handshake
         self._wait_for_hello = wait_for_hello
-        self._deadline = driver.now() + timeout
+        self._deadline = 0.0  # of the last attempt; set when the first one has connected
         self._pause, self._longest_pause = _RETRY_PAUSES
         self._greeting: Greeting | None = None
         self._waiting = False
@@ -176,6 +177,8 @@ class Dialling:
 
     def _connect(self) -> None:
         code = self.socket.connect_ex(self._target)
+        if code == errno.EINPROGRESS and self._is_connected():  # on this machine TCP connects at once
+            code = 0
         if code in (0, errno.EISCONN):
             self._connected()
         elif code == errno.EINPROGRESS:
@@ -205,7 +208,17 @@ class Dialling:
             cause += ": a rule of this machine forbids it, such as one of its firewall"
         self._failed(cause)
 
+    def _is_connected(self) -> bool:
+        try:
+            self.socket.getpeername()
+        except OSError:
+            return False
+        return True
+
     def _timed_out(self) -> None:
+        if self._is_connected():  # while this process computed
+            self._connected()
+            return
         self.failed_here = True
         self._failed("no answer in time")
 
@@ -218,6 +231,7 @@ class Dialling:
 
     def _connected(self) -> None:
         self._unwatch()
+        self._deadline = self._deadline or self._driver.now() + self._timeout
         timeout = None if self._wait_for_hello else self._timeout
         self._greeting = Greeting(self._driver, self.socket, self._handshake, timeout, self._greeted)
         self._greeting.begin()

@@ -135,7 +135,9 @@ class ImpiHost:
         target = address.removeprefix(SCHEME)
         handshake = Connector(key, role=ROLE_HOST, rank=engine.rank, target=RANK_AGENT)
         timeout = engine.settings.connect_timeout
-        self._dialling: Dialling | None = Dialling(engine.driver, sock, target, handshake, timeout, self._dialled)
+        self._dialling: Dialling | None = Dialling(
+            engine.driver, sock, target, handshake, timeout, self._dialled, wait_for_hello=True
+        )
 
     def _dialled(self, dialling: Dialling, cause: str | None) -> None:
         self._dialling = None

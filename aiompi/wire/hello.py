@@ -69,6 +69,7 @@ class Handshake:
     Attributes:
         needed: bytes still to read before the next step.
         done: True if the peer has proven the key.
+        answered: True once this side has answered a hello of the peer.
         peer_rank: rank that the peer claims, valid once `done`.
     """
 
@@ -78,6 +79,7 @@ class Handshake:
         self._out = b""
         self.needed = needed
         self.done = False
+        self.answered = False
         self.peer_rank = peer_rank
 
     def data_to_send(self) -> bytes:
@@ -163,6 +165,7 @@ class Acceptor(Handshake):
         head = MAGIC + os.urandom(NONCE_BYTES)
         self._out = head + _proof(self._key, b"acceptor", hello, head)
         self._transcript = hello + self._out
+        self.answered = True
         self.peer_rank = rank
         self.needed = PROOF_BYTES
         self._starts_with_magic = False

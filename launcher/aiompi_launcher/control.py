@@ -52,7 +52,6 @@ class Link:
         self._address = address
         self._handshake = hello.Acceptor(server.key, role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
         self._decoder = control.Decoder()
-        self._answered = False
         self._joined = False
         self._closing = False
         self._out = bytearray()
@@ -87,7 +86,7 @@ class Link:
             self._server.observer.on_stranger(self._address, error or self._unproven())
 
     def _unproven(self) -> str:
-        if self._answered:  # so the rank was the first to see that the keys differ
+        if self._handshake.answered:  # so the rank was the first to see that the keys differ
             return "it ended at the proof of the key of the job: is its key the right one?"
         return "it ended before it had proven the key of the job"
 
@@ -119,9 +118,7 @@ class Link:
         while data and not self._handshake.done:
             piece, data = data[: self._handshake.needed], data[self._handshake.needed :]
             self._handshake.receive_data(piece)
-            answer = self._handshake.data_to_send()
-            self._answered = self._answered or bool(answer)
-            self._write(answer)
+            self._write(self._handshake.data_to_send())
         if self._handshake.done:
             for message in self._decoder.receive_data(data):
                 self._dispatch(message)

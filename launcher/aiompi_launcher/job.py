@@ -207,6 +207,11 @@ class Job:
         self._actions: list[Action] = []
         self._inquiry = Inquiry()
 
+    @property
+    def ending(self) -> bool:
+        """True once a rank has failed, a signal has come, or the job ends for another reason."""
+        return self.phase is not JobPhase.RUNNING or self._signum != 0
+
     def actions(self) -> list[Action]:
         """Return the actions to perform now, in this order."""
         actions, self._actions = self._actions, []
@@ -260,6 +265,11 @@ class Job:
     def started(self, number: int, pid: int) -> None:
         """The process of a rank was started; `exited` will report its end."""
         self._rank(number).pid = pid
+
+    def start_ended(self) -> None:
+        """No further rank will be started."""
+        if self._signum and not all(rank.pid for rank in self.ranks):
+            self.failed(f"the launcher got {signal.Signals(self._signum).name}", EXIT_SIGNAL + self._signum)
 
     def received(self, number: int, event: control.Message | Closed) -> None:
         """A message of a rank, or the end of its connection."""

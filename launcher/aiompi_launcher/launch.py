@@ -1,7 +1,8 @@
 """Runs a job, from its specification to its exit code.
 
-The launcher forks the watchdog, imports what it needs to accept connections, and starts the ranks, which wait for it
-as long as it lives. With an IMPI server elsewhere the ranks start once all clients of the job have joined.
+The launcher forks the watchdog, listens, and starts the ranks while it accepts connections of those that run already.
+They wait for it as long as it lives. With an IMPI server elsewhere the ranks start once all clients of the job have
+joined.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Final
 
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
@@ -19,7 +20,7 @@ from aiompi.wire import control, hello
 from aiompi_launcher.jobspec import RunSpec, ServeSpec
 from aiompi_launcher.listen import address_of, announce, listen_tcp, listen_unix
 from aiompi_launcher.rundir import RunDirectory
-from aiompi_launcher.spawn.ranks import RankProcess, StartError, start_ranks
+from aiompi_launcher.spawn.ranks import RankProcess, start_ranks
 from aiompi_launcher.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _CONTROL: Final = "control"
 _KEY: Final = "key"
-_Started: TypeAlias = tuple[list[RankProcess], StartError | None]
 
 
 def run(spec: RunSpec, name: str) -> int:
@@ -86,28 +86,20 @@ class _Launch:
     def run(self) -> int:
         import asyncio
 
-        import aiompi_launcher.supervisor  # noqa: F401 - before hundreds of ranks compete for the cores
+        return asyncio.run(self._supervise())
 
-        started = None if self._spec.server else self._start()
-        return asyncio.run(self._supervise(started))
-
-    def _start(self, first: int = 0, size: int = 0) -> _Started:
-        return start_ranks(self._spec, self._variables, self._watchdog.add, first=first, size=size)
-
-    async def _supervise(self, started: _Started | None) -> int:
+    async def _supervise(self) -> int:
         from aiompi_launcher.job import Job
         from aiompi_launcher.supervisor import Supervisor
 
         spec = self._spec
         job = Job(spec.size, directory=self._directory.path, spawned=True)
         supervisor = Supervisor(job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose)
-        if started is not None:
-            supervisor.adopt(*started)
-        if await supervisor.meet(self._rendezvous(supervisor)):
-            if started is None:
-                supervisor.adopt(*self._start(job.world.first, job.world.size))
-            return await _host(supervisor, self._key, self._listener, math.inf, job.world.size)
-        return await supervisor.finish()
+        if not await supervisor.meet(self._rendezvous(supervisor)):
+            return await supervisor.finish()
+        first, size = job.world.first, job.world.size
+        ranks = start_ranks(spec, self._variables, self._watchdog.add, first=first, size=size)
+        return await _host(supervisor, self._key, self._listener, math.inf, spec.size, ranks)
 
     def _rendezvous(self, supervisor: Supervisor) -> Rendezvous:
         endpoint, size = self._spec.server, self._spec.size
@@ -195,12 +187,21 @@ def _contact(directory: RunDirectory) -> str:
     return f"unix:{directory.join(_CONTROL)}"
 
 
-async def _host(supervisor: Supervisor, key: bytes, listener: socket.socket, timeout: float, size: int = 0) -> int:
+async def _host(
+    supervisor: Supervisor,
+    key: bytes,
+    listener: socket.socket,
+    timeout: float,
+    size: int = 0,
+    ranks: Generator[RankProcess] | None = None,
+) -> int:
     from aiompi_launcher.control import MAX_STRANGERS, ControlServer
 
     strangers = MAX_STRANGERS + size  # all launched ranks may be in the middle of the hello at once
     server = ControlServer(supervisor, key, listener, hello_timeout=timeout, max_strangers=strangers)
     try:
+        if ranks is not None:
+            await supervisor.start(ranks)
         return await supervisor.finish()
     finally:
         server.close()

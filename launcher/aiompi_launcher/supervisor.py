@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final
 
 from aiompi.wire import control
@@ -100,24 +101,32 @@ class Supervisor:
         if seconds is not None:
             self._loop.call_later(seconds, self._inform, self._job.start_timed_out, seconds)
 
-    def adopt(self, processes: Iterable[RankProcess], error: StartError | None) -> None:
-        """Take over the processes of the ranks, in rank order.
+    async def start(self, ranks: Generator[RankProcess]) -> None:
+        """Start the ranks, and serve connections in between; no further rank is started once the job is to end.
 
         Args:
-            processes: the running ranks.
-            error: of the next rank, which could not be started.
+            ranks: starts the next rank at each step; closed at the end.
         """
-        for rank, process in enumerate(processes, self._job.world.first):
-            self._processes[rank] = process
-            self._running.add(rank)
-            self.outputs.add(rank, process)
-            if process.terminal_input >= 0:
-                self._input = TerminalInput(0, process.terminal_input)
-            self.chat(f"rank {rank} runs as process {process.process.pid}")
-            self._inform(self._job.started, rank, process.process.pid)
-        if error is not None:
-            self.fail(str(error), error.code)
-        self._reap()  # some may have ended already
+        with contextlib.closing(ranks):
+            try:
+                for rank, process in enumerate(ranks, self._job.world.first):
+                    self._adopt(rank, process)
+                    await asyncio.sleep(0)
+                    if self._job.ending:
+                        break
+            except StartError as error:
+                self.fail(str(error), error.code)
+        self._running.update(self._processes)  # only now forked ranks are children of this process
+        self._reap()
+        self._inform(self._job.start_ended)
+
+    def _adopt(self, rank: int, process: RankProcess) -> None:
+        self._processes[rank] = process
+        self.outputs.add(rank, process)
+        if process.terminal_input >= 0:
+            self._input = TerminalInput(0, process.terminal_input)
+        self.chat(f"rank {rank} runs as process {process.process.pid}")
+        self._inform(self._job.started, rank, process.process.pid)
 
     # End.
 

@@ -180,6 +180,29 @@ def test_many_ranks(launch):
     assert sorted(map(int, result.stdout.split())) == list(range(64))
 
 
+def test_ranks_are_accepted_while_others_are_started(launch, rank):
+    lines = launch("-v", "-n", "1", rank, "join", "pause", ":", "-n", "400", "true").stderr.splitlines()
+    joined = next(number for number, line in enumerate(lines) if "rank 0 has joined" in line)
+    assert any("rank 400 runs as process" in line for line in lines[joined:])
+
+
+def test_no_rank_is_started_in_a_job_that_ends(launch, rank):
+    result = launch("-v", "-n", "1", rank, "join", "exit=3", ":", "-n", "2000", "sleep", "60")
+    assert result.returncode == 3
+    assert "rank 0 exited with status 3" in result.stderr
+    assert "rank 2000 runs" not in result.stderr
+
+
+def test_a_signal_while_ranks_are_started(launch):
+    running = launch.start("-v", "-n", "2000", "sleep", "60")
+    while "rank 3 runs" not in running.error_line():
+        pass
+    running.signal(2)
+    result = running.end()
+    assert result.returncode == 130
+    assert "rank 1999 runs" not in result.stderr
+
+
 def test_two_jobs_at_once(launch, rank, home: Path, wait_until):
     first, second = (launch.start("-n", "2", "-v", rank, *FULL[:3], "print=up", "pause") for _ in range(2))
     for running in (first, second):
@@ -241,7 +264,7 @@ def test_start_up_of_the_launcher_is_light():
     ],
 )
 def test_few_descriptors(limit: int, message: str):
-    words = [sys.executable, "-m", "aiompi_launcher", "-n", "30", "true"]
+    words = [sys.executable, "-m", "aiompi_launcher", "-n", "30", "sleep", "60"]
     shell = ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh"]
     result = subprocess.run([*shell, *words], check=False, capture_output=True, text=True, timeout=60)
     assert result.returncode in (1, 126)

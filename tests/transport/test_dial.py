@@ -434,6 +434,15 @@ def test_a_hello_that_came_while_its_rank_computed_is_not_late(polled: NewPolled
         assert raw.receive(1)
 
 
+def test_a_rank_may_compute_in_the_middle_of_connecting(polled: NewPolled) -> None:
+    w = polled(connect_timeout=0.05)
+    send = isend(w.comms[0], b"x", 1)
+    until = time.monotonic() + 0.2
+    while time.monotonic() < until:
+        w.drivers[1].poll()
+    assert w.finish(irecv(w.comms[1]), send) == [b"x", None]
+
+
 def test_a_timer_that_comes_too_early_ends_no_hello(polled: NewPolled) -> None:
     """Timers of an event loop that was held up just before do so."""
     w = polled(connect_timeout=30.0)

@@ -1,6 +1,6 @@
 """Starts all ranks of a job, with their environment and their descriptors 0, 1 and 2.
 
-No event loop is needed. The ranks wait until the launcher accepts their connections.
+No event loop is needed. Between two starts the caller may do other things.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -69,8 +69,10 @@ def start_ranks(
     *,
     first: int = 0,
     size: int = 0,
-) -> tuple[list[RankProcess], StartError | None]:
-    """Start the ranks in order, up to the first that cannot be started.
+) -> Generator[RankProcess]:
+    """Start the ranks in order, one per step of the generator.
+
+    Close the generator when enough ranks have been started. Until then, forked ranks are children of another process.
 
     Args:
         spec: the job.
@@ -79,27 +81,29 @@ def start_ranks(
         first: number of the first rank in its world.
         size: of the world, 0 if it has no other ranks.
 
-    Returns:
-        The running ranks, and the error of the next one, if any.
+    Yields:
+        Each running rank.
+
+    Raises:
+        StartError: the next rank cannot be started.
     """
-    started: list[RankProcess] = []
     size = size or spec.size
     # Many packages recognise an MPI job by MPICH's variables. Without PMI_FD, MPI libraries ignore them.
     common = {**variables, control.ENV_SIZE: str(size), "PMI_SIZE": str(size), "MPI_LOCALNRANKS": str(spec.size)}
+    rank = first
     with contextlib.ExitStack() as stack:
         if any(map(_forks, spec.programs)):
             stack.enter_context(adopting())
-        rank = first
-        for program in spec.programs:
-            try:
+        try:
+            for program in spec.programs:
                 start = _starter(program, _environ(program, common), stack)
                 for _ in range(program.count):
-                    started.append(_start(spec, rank, rank - first, start))
-                    on_start(started[-1].process.pid)
+                    process = _start(spec, rank, rank - first, start)
+                    on_start(process.process.pid)
+                    yield process
                     rank += 1
-            except OSError as error:
-                return started, _explain(rank, error)
-    return started, None
+        except OSError as error:
+            raise _explain(rank, error) from None
 
 
 def _environ(program: Program, common: Mapping[str, str]) -> dict[str, str]:
