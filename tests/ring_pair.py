@@ -8,8 +8,7 @@ from frames import Header
 
 from aiompi.driver.spin import yield_core_until
 from aiompi.transport.shared_memory.inbound import Inbound
-from aiompi.transport.shared_memory.outbound import Outbound
-from aiompi.transport.shared_memory.ring import CONTROL_BYTES, HEAD
+from aiompi.transport.shared_memory.ring import CONTROL_BYTES, HEAD, Outbound
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, Offer
 
@@ -56,7 +55,7 @@ class Pair:
         self.memory = bytearray(b"\xee" * size)
         self.words = memoryview(bytearray(CONTROL_BYTES)).cast("Q")
         self.outbound = Outbound(memoryview(self.memory), self.words, lambda: None)
-        self.inbound = Inbound(memoryview(self.memory), self.words)
+        self.inbound = Inbound(memoryview(self.memory), self.words, lambda: None)
         self.inbound.yield_core_until = yield_core_until
         self.frames: list[tuple[Header, bytes]] = []
         self._width = width
@@ -72,11 +71,6 @@ class Pair:
 
     def offer(self, header: tuple[int, ...], offer: Offer) -> None:
         raise AssertionError("the writer has no memory for that")
-
-    def ring(self) -> None:
-        """Note that both ends have been woken, as the doorbells do."""
-        for end in (self.outbound, self.inbound):
-            end.answered = end.due
 
     def read(self, budget: int = 2**30) -> int:
         if self._takes:

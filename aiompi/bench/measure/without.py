@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from aiompi.transport.shared_memory import cma, outbound, pool, sharing, slots, transport
+from aiompi.transport.shared_memory import cma, pool, ring, sharing, slots, transport
 
 #: bytes up to which messages go through the ring, and those above it through the pool, by default
 _RING: Final = 256 * 2**10
@@ -62,8 +62,8 @@ WAYS: Final[dict[str, Way]] = {
         (_SLOT + 1, _MOST),
         ("allreduce", "allgather", "alltoall"),
     ),
-    "early": Way("doorbell rung early", ((outbound.Outbound, "rings_early", _always(False)),), (0, _MOST)),
-    "lap": Way("the ring from end to end", ((outbound, "_LAP", 1), (outbound, "REWIND", 2**16)), (2**13, _RING)),
+    "early": Way("doorbell rung early", ((ring.Outbound, "ring_early", _always(None)),), (0, _MOST)),
+    "lap": Way("the ring from end to end", ((ring, "_LAP", 1), (ring, "REWIND", 2**16)), (2**13, _RING)),
     "ring": Way("the ring up to 256 KiB, not 32", (), (2**15 + 1, _RING), variables=("AIOMPI_EAGER_LIMIT=32768",)),
     "limit": Way("the ring up to 256 KiB, not 512", (), (_RING + 1, 2**19), variables=("AIOMPI_EAGER_LIMIT=524288",)),
 }

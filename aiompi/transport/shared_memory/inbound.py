@@ -60,8 +60,8 @@ class Inbound(Ring):
 
     __slots__ = ("_grant", "_missing", "_stream", "_tail", "yield_core_until", "landing", "sharing", "stopped")
 
-    def __init__(self, memory: memoryview, words: memoryview) -> None:
-        super().__init__(memory, words)
+    def __init__(self, memory: memoryview, words: memoryview, doorbell: Callable[[], object]) -> None:
+        super().__init__(memory, words, doorbell)
         self._tail = self._grant = self._missing = 0
         self._stream: PoolStream | None = None
         self.landing: Landing | None = None
@@ -73,11 +73,6 @@ class Inbound(Ring):
     def between_frames(self) -> bool:
         """Return True if the writer may close here."""
         return self.landing is None
-
-    @property
-    def used(self) -> bool:
-        """Return True if something has been read."""
-        return self._tail > 0
 
     def take(self, sink: Sink, looks: range = _ONCE, first: bool = False) -> bool | None:
         """Hand out a message that is all there is to read, the usual case, in half the time of `read`.
@@ -194,13 +189,13 @@ class Inbound(Ring):
 
     def _in_pool(self, sharing: Sharing, sink: Sink, header: tuple[int, ...], place: int) -> int:
         """Begin to read a payload in the pool of the writer, which may still be writing it."""
-        start, flow = PLACE.unpack_from(self._memory, place)
+        start, keepable = PLACE.unpack_from(self._memory, place)
         self._move(self._tail + ALIGN)
         header = (header[0] & ~IN_POOL, *header[1:])
         if header[0] != EAGER:
             raise RemoteProtocolError(f"a frame of kind {header[0]} cannot have its payload in the pool")
         length = header[5]
-        stream = PoolStream(sharing.peer_pool(), start, length, self.yield_core_until, flow)
+        stream = PoolStream(sharing.peer_pool(), start, length, self.yield_core_until, bool(keepable))
         self.landing, self._stream = Waste(length), stream
         self.landing = sink.land(header, stream.keep)
         return self._follow(stream) + FRAME_COST
@@ -316,8 +311,8 @@ class Inbound(Ring):
             return False
         return self.watch() and words[WANTING] == self.answered
 
-    def must_ring(self) -> bool:
-        """Return True if the writer must be woken, so that it sees that there is room.
+    def wake(self) -> bool:
+        """Wake the writer if it waits for room, so that it sees that there is some; return True if it did.
 
         Call this after a fence, or again later. While much is left to read the writer may sleep on, since it writes
         more at once when it is woken later.
@@ -326,4 +321,5 @@ class Inbound(Ring):
         if wait == self.answered or 2 * (self._head - self._tail) > self._size:
             return False
         self.due = wait
+        self.ring()
         return True

@@ -12,8 +12,7 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import EXHAUSTED, describe
 from aiompi.transport.shared_memory.export import Export
 from aiompi.transport.shared_memory.inbound import FRAME_COST
-from aiompi.transport.shared_memory.outbound import NO_ROOM, RING_FIRST, Outgoing
-from aiompi.transport.shared_memory.ring import CHUNK, TAIL
+from aiompi.transport.shared_memory.ring import CHUNK, TAIL, Outgoing
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.transport.shared_memory.sharing import Sharing
 from aiompi.transport.stream import COPY_LIMIT
@@ -122,24 +121,23 @@ class RingLink:
             return False
         piece = payload[0] if payload else b""
         rest = payload[1:] if several else ()
+        outbound = segment.outbound
         try:
-            written = segment.outbound.put(header, piece, 0, False, rest)
-            if written == RING_FIRST:
-                segment.outbound.ring()
-                self._sleepers[self.peer.rank] = self._wake  # called as the next send to it begins
-                written = segment.outbound.put(header, piece, 0, False, rest)
+            written = outbound.put(header, piece, 0, False, rest)
         except RemoteProtocolError as error:
             self.lost(str(error))
             return False
-        return written != NO_ROOM
+        if outbound.sleepy and outbound.uncrowded:
+            self._sleepers[self.peer.rank] = self._wake  # called as the next send to it begins
+        return written
 
     def _wake(self) -> None:
         """Ring for a frame that is being prepared, if the peer is still found asleep at such times."""
         segment = self._segment
         if segment is None or not segment.outbound.sleepy:
             self._sleepers.pop(self.peer.rank, None)
-        elif not self._queue and segment.outbound.rings_early():
-            segment.outbound.ring()
+        elif not self._queue:
+            segment.outbound.ring_early()
 
     def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         if self.dispatch(header, payload):
@@ -185,7 +183,7 @@ class RingLink:
     def rouse(self) -> None:
         """Wake the peer, to which nothing was sent."""
         if self._segment is not None:
-            self._segment.ring()
+            self._segment.outbound.ring()
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
         if lent and self.sharing is not None:
@@ -213,8 +211,7 @@ class RingLink:
             fresh += nbytes
             if nbytes and frame.pieces and fresh < CHUNK:
                 continue
-            if outbound.must_ring():
-                segment.ring()
+            outbound.wake()
             budget -= fresh + _WRITE_COST
             fresh = 0
             if not frame.pieces:
@@ -288,8 +285,7 @@ class RingLink:
             else:
                 done = False
                 inbound.fence()
-            if inbound.must_ring():
-                segment.ring()
+            inbound.wake()
             if done:
                 return True
             if budget <= 0:
@@ -339,8 +335,7 @@ class RingLink:
         except RemoteProtocolError as error:
             self.lost(str(error))
             return True
-        if segment.inbound.must_ring():
-            segment.ring()
+        segment.inbound.wake()
         self._lingering = not watching
         return watching
 

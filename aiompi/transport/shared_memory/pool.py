@@ -34,9 +34,6 @@ SIZE: Final = 32 * 2**20
 #: bytes of which blocks are multiples: a page, since what stays is mapped by itself in the child of a fork
 _GRAIN: Final = mmap.PAGESIZE
 _BLANK: Final = bytes(PREFACE)
-#: how a message is to be read, as frames tell: while it is written, and whether it may stay
-FLOWING: Final = 1
-KEEPABLE: Final = 2
 #: bytes from the beginning of the pool in which messages may stay, and how many blocks are in use at most then: to find
 #: room takes longer the more there are
 _HOME: Final = SIZE // 2
@@ -59,17 +56,17 @@ class PoolBlock:
     Attributes:
         start, end: its place in the pool, in bytes.
         open: True if the writer still uses it.
-        flow: FLOWING if it is read while it is written, with KEEPABLE if it may stay; otherwise 0.
+        keepable: True if its message may stay there.
         returned: returns True if every reader that was told of it has read it, or never will.
     """
 
-    __slots__ = ("end", "flow", "open", "returned", "start")
+    __slots__ = ("end", "keepable", "open", "returned", "start")
 
     def __init__(self, start: int, end: int) -> None:
         self.start = start
         self.end = end
         self.open = True
-        self.flow = 0
+        self.keepable = False
         self.returned: Callable[[], bool] = _unread
 
     @property
@@ -101,15 +98,13 @@ class Pool(Export):
         block = self._reserve(PREFACE + nbytes)
         if block is not None:
             self._memory[block.start : block.start + PREFACE] = _BLANK
-            block.flow = FLOWING
-            if nbytes >= LARGE and block.end <= _HOME and len(self._blocks) <= _CROWD:
-                block.flow |= KEEPABLE
+            block.keepable = nbytes >= LARGE and block.end <= _HOME and len(self._blocks) <= _CROWD
         return block
 
     def lend(self, block: PoolBlock, importer: Importer) -> None:
         """Keep a block until its reader, which is told of it next, has given it back and keeps no message in it."""
         number = importer.begin_read()
-        if block.flow & KEEPABLE:
+        if block.keepable:
             words = self._memory[block.start : block.start + PREFACE].cast("Q")
             block.returned = lambda: importer.returned(number) and (not words[KEPT] or importer.ended)
         else:
@@ -165,7 +160,7 @@ class PoolStream:
 
     Args:
         imported: the pool of the writer.
-        place, nbytes, flow: place, length and `PoolBlock.flow` of the message, as its frame says.
+        place, nbytes, keepable: place and length of the message, and `PoolBlock.keepable`, as its frame says.
         yield_core_until: see `Driver.yield_core_until`.
 
     Attributes:
@@ -176,17 +171,27 @@ class PoolStream:
         RemoteProtocolError: the place is not in the pool, or no message can begin there.
     """
 
-    __slots__ = ("_flow", "_yield_core_until", "_imported", "_memory", "_nbytes", "_number", "_place", "memory", "read")
+    __slots__ = (
+        "_keepable",
+        "_yield_core_until",
+        "_imported",
+        "_memory",
+        "_nbytes",
+        "_number",
+        "_place",
+        "memory",
+        "read",
+    )
 
     def __init__(
-        self, imported: Import, place: int, nbytes: int, yield_core_until: YieldCore, flow: int = FLOWING
+        self, imported: Import, place: int, nbytes: int, yield_core_until: YieldCore, keepable: bool = False
     ) -> None:
         memory = imported.read(place, PREFACE + nbytes)
         if place % PREFACE:
             raise RemoteProtocolError(f"a message of {nbytes} bytes is at {place}, where none can begin")
         self._imported = imported
         self._yield_core_until = yield_core_until
-        self._flow = flow
+        self._keepable = keepable
         self._place = place
         self._number = memory[:8].cast("Q")
         self._memory = memory[PREFACE:]
@@ -196,7 +201,7 @@ class PoolStream:
 
     def keep(self) -> memoryview | None:
         """Keep the message in the pool, if the writer allows it; return its memory, to be used as own, or None."""
-        if self._flow & KEEPABLE and not self._place % _GRAIN:
+        if self._keepable and not self._place % _GRAIN:
             self.memory = keep_in_place(self._imported.memory[self._place : self._place + PREFACE + self._nbytes])
         return self.memory
 

@@ -14,8 +14,7 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.settings import MAX_RING, MIN_RING
 from aiompi.transport.shared_memory.export import closing, receive_descriptors
 from aiompi.transport.shared_memory.inbound import Inbound
-from aiompi.transport.shared_memory.outbound import Outbound
-from aiompi.transport.shared_memory.ring import CONTROL_BYTES
+from aiompi.transport.shared_memory.ring import CONTROL_BYTES, Outbound
 from aiompi.wire import memory
 
 #: bytes before the rings, of which the control words of both take the first; a page, so that rings begin at one
@@ -44,8 +43,9 @@ class Segment:
         rings = [view[PREFIX + i * size : PREFIX + (i + 1) * size] for i in range(2)]
         controls = [words[i * CONTROL_BYTES // 8 : (i + 1) * CONTROL_BYTES // 8] for i in range(2)]
         own, other = (0, 1) if first else (1, 0)
-        self.outbound = Outbound(rings[own], controls[own], functools.partial(os.eventfd_write, far_doorbell, 1))
-        self.inbound = Inbound(rings[other], controls[other])
+        wake_peer = functools.partial(os.eventfd_write, far_doorbell, 1)
+        self.outbound = Outbound(rings[own], controls[own], wake_peer)
+        self.inbound = Inbound(rings[other], controls[other], wake_peer)
         self.doorbell = doorbell
         self._far_doorbell = far_doorbell
 
@@ -91,16 +91,6 @@ class Segment:
             undo.pop_all()
         _, far_doorbell, doorbell = fds
         return cls(mapped, size, doorbell, far_doorbell, first=False)
-
-    def ring(self) -> None:
-        """Wake the peer."""
-        outbound, inbound = self.outbound, self.inbound
-        try:  # noqa: SIM105 (`suppress` takes as long as the rest of this call)
-            outbound.doorbell()
-        except BlockingIOError:
-            pass  # the counter is full, so the peer finds the eventfd readable
-        outbound.answered = outbound.due
-        inbound.answered = inbound.due
 
     def ring_self(self) -> None:
         """Let the driver call this rank again."""

@@ -10,7 +10,6 @@ from aiompi.datatype.buffer.process import address_of
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, NUMBERS, Assistance, Exposed, PeerProcess, process_of
 from aiompi.transport.shared_memory.export import POOL, Export, Import, Importer
-from aiompi.transport.shared_memory.outbound import NO_ROOM
 from aiompi.transport.shared_memory.pool import Pool, PoolBlock
 from aiompi.transport.shared_memory.ring import EXPOSED, IN_POOL, PIECES, PLACE, RETRACTED
 from aiompi.transport.shared_memory.segment import Segment
@@ -39,7 +38,6 @@ class Sharing:
         self._link = link
         self._transport = transport
         self._socket = sock
-        self._segment = segment
         self._inbound, self._outbound = segment.inbound, segment.outbound
         self._inbound.sharing = self
         self._importers: dict[Export, Importer] = {}  # the peer as reader of the exports of this rank
@@ -83,7 +81,7 @@ class Sharing:
         pool.lend(block, importer)
         # Where ranks share cores, a reader that is woken early takes the core of its writer.
         quiet = not self._outbound.uncrowded
-        if self._refer(header, PLACE.pack(block.start, block.flow), IN_POOL, quiet):
+        if self._refer(header, PLACE.pack(block.start, block.keepable), IN_POOL, quiet):
             return True
         pool.take_back(block, importer)
         return False
@@ -108,8 +106,8 @@ class Sharing:
             if awaited:
                 pool.pour(block, payload)
             block.open = False
-            if not self._link.closed and self._outbound.must_ring():
-                self._segment.ring()
+            if not self._link.closed:
+                self._outbound.wake()
 
     def expose(self, header: bytes, payload: Payload, nbytes: int) -> bool:
         pays = nbytes >= max(LONG, len(payload) * LONG_PIECE) and len(payload) <= PIECES
@@ -130,7 +128,7 @@ class Sharing:
         if self._link.closed or not self._link.idle:
             return False
         try:
-            return self._outbound.put(header, where, mark, quiet) != NO_ROOM
+            return self._outbound.put(header, where, mark, quiet)
         except RemoteProtocolError as error:
             self._link.lost(str(error))
             return False

@@ -363,7 +363,7 @@ def test_invitation_for_what_is_not_there(polled: NewPolled, header: Header) -> 
         (srqid,) = w.engines[0].sends
         assert raw.segment is not None
         raw.segment.outbound.put(HEADER.pack(*header._replace(srqid=srqid)), b"")
-        raw.segment.ring()
+        raw.segment.outbound.ring()
         w.until(raw.dropped)
     w.until(request.done)
     assert isinstance(request.exception(), errors.ProcessFailedError)
@@ -389,7 +389,7 @@ def test_pieces_that_are_no_message(polled: NewPolled, count: int, table: bytes)
         assert raw.segment is not None
         header = HEADER.pack(*Header(frame.RTS, source=1, length=10, srqid=1))
         raw.segment.outbound.put(header, PLACE.pack(count, 0) + table, EXPOSED)
-        raw.segment.ring()
+        raw.segment.outbound.ring()
         w.until(raw.dropped)
 
 
@@ -403,11 +403,11 @@ def test_a_message_that_is_not_where_it_is_said_to_be_is_asked_for(polled: NewPo
         assert raw.segment is not None
         header = HEADER.pack(*Header(frame.RTS, source=1, length=10, srqid=1))
         raw.segment.outbound.put(header, PLACE.pack(1, 0) + PLACE.pack(address, 10), EXPOSED)
-        raw.segment.ring()
+        raw.segment.outbound.ring()
         w.until(lambda: bool(w.engines[0].arriving))
         (drqid,) = w.engines[0].arriving
         raw.segment.outbound.put(HEADER.pack(*Header(frame.DATA, length=10, drqid=drqid)), bytes(10))
-        raw.segment.ring()
+        raw.segment.outbound.ring()
         w.until(receive.done)
     assert receive.result() == bytes(10)
 

@@ -32,7 +32,7 @@ class Transfer:
 
     def __init__(self, nbytes: int, *cuts: int) -> None:
         self._cuts = cuts
-        self.ring = Ring(memoryview(bytearray(0)), memoryview(bytearray(CONTROL_BYTES)).cast("Q"))
+        self.ring = Ring(memoryview(bytearray(0)), memoryview(bytearray(CONTROL_BYTES)).cast("Q"), bool)
         one, other = socket.socketpair()
         with one, other:
             self.process = PeerProcess(one)
@@ -264,7 +264,7 @@ def test_a_receiver_that_may_not_read_waits_for_the_sender(transfer: Transfer, r
 def test_what_was_read_from_a_process_that_has_ended_meanwhile_does_not_stand() -> None:
     lives = True
     sender: Any = SimpleNamespace(read=lambda address, memory: True, same=lambda: lives)
-    ring = Ring(memoryview(bytearray(64)), memoryview(bytearray(CONTROL_BYTES)).cast("Q"))
+    ring = Ring(memoryview(bytearray(64)), memoryview(bytearray(CONTROL_BYTES)).cast("Q"), bool)
     message = Exposed(sender, [(0, 100)], ring, 0)
     assert message.copy(memoryview(bytearray(100)), 0, 100, 100) == 100
     assert message.stands()

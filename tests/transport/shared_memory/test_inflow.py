@@ -22,11 +22,10 @@ from aiompi.transport.shared_memory import export, pool
 from aiompi.transport.shared_memory.export import PREFIX
 from aiompi.transport.shared_memory.inbound import Inbound
 from aiompi.transport.shared_memory.link import RingLink
-from aiompi.transport.shared_memory.outbound import EARLY, RING_FIRST
-from aiompi.transport.shared_memory.ring import IN_POOL, PLACE
+from aiompi.transport.shared_memory.ring import EARLY, IN_POOL, PLACE
 from aiompi.wire import frame
 from aiompi.wire import memory as wire_memory
-from aiompi.wire.frame import HEADER, HEADER_BYTES
+from aiompi.wire.frame import HEADER
 
 NewPolled = Callable[..., PolledWorld]
 LONG = 300_000
@@ -395,16 +394,15 @@ def test_nobody_waits_for_a_frame_that_was_not_announced(world: PolledWorld, mon
     link: Any = w.engines[0].peer(1).link
     yields: list[int] = []
     monkeypatch.setattr(os, "sched_yield", lambda: yields.append(1))
-    link._segment.ring()
+    link._segment.outbound.ring()
     w.drivers[1].poll()
     assert not yields
-    assert link._segment.outbound.put(bytes(HEADER_BYTES), bytes(EARLY)) == RING_FIRST
-    link._segment.ring()
+    link._segment.outbound.ring_early()
     w.drivers[1].poll()
     assert yields
     yields.clear()
     w.finish(irecv(w.comms[1]), isend(w.comms[0], b"x", 1))
-    link._segment.ring()
+    link._segment.outbound.ring()
     w.drivers[1].poll()
     assert not yields, "it has come"
 
@@ -422,8 +420,8 @@ def flowing(raw: RawPeer, w: PolledWorld, place: int, nbytes: int, there: int) -
     w.until(lambda: bool(w.links(0, 1)[0].sharing.imports))  # type: ignore[attr-defined]
     assert raw.segment is not None
     header = HEADER.pack(*Header(frame.EAGER, source=1, length=nbytes))
-    raw.segment.outbound.put(header, PLACE.pack(place, pool.FLOWING), IN_POOL)
-    raw.segment.ring()
+    raw.segment.outbound.put(header, PLACE.pack(place, 0), IN_POOL)
+    raw.segment.outbound.ring()
     return number
 
 
@@ -465,7 +463,7 @@ def test_number_that_falls(polled: NewPolled) -> None:
         w.until(lambda: any(landing.filled for landing in w.engines[0].peer(1).landings))
         number[0] = 999
         assert raw.segment is not None
-        raw.segment.ring()
+        raw.segment.outbound.ring()
         w.until(raw.dropped)
     w.until(receive.done)
     assert isinstance(receive.exception(), errors.ProcessFailedError)

@@ -21,8 +21,7 @@ from aiompi.driver.blocking import BlockingDriver
 from aiompi.settings import MIN_RING, Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.link import BUDGET
-from aiompi.transport.shared_memory.outbound import Outbound
-from aiompi.transport.shared_memory.ring import ALIGN, CHUNK, HEAD, TAIL, WANTING
+from aiompi.transport.shared_memory.ring import ALIGN, CHUNK, HEAD, TAIL, WANTING, Outbound
 from aiompi.transport.shared_memory.segment import Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
@@ -264,18 +263,19 @@ def test_error_in_a_turn_loses_no_wakeup(polled: NewPolled) -> None:
 def test_signal_handler_raises_after_a_piece_was_written(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
     w = polled(ring_size=2**16)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
-    message, must_ring = pattern(100_000), Outbound.must_ring
+    message, wake = pattern(100_000), Outbound.wake
+    link: Any = w.engines[0].peer(1).link
     receive, send = irecv(w.comms[1]), isend(w.comms[0], message, 1)
     interrupted = 0
 
     def interrupt(outbound: Outbound) -> bool:
         nonlocal interrupted
-        interrupted += 1
+        interrupted += outbound is link._segment.outbound
         if interrupted % 2:
             raise KeyboardInterrupt
-        return must_ring(outbound)
+        return wake(outbound)
 
-    monkeypatch.setattr(Outbound, "must_ring", interrupt)
+    monkeypatch.setattr(Outbound, "wake", interrupt)
     while not (send.done() and receive.done()):
         with contextlib.suppress(KeyboardInterrupt):
             w.poll()
@@ -409,15 +409,15 @@ def test_a_writer_that_begins_to_wait_while_its_reader_stops_polling_is_woken(
     w.drivers[1].spin(60.0)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     link: Any = w.links(1, 0)[0]
-    rung: list[Segment] = []
-    monkeypatch.setattr(Segment, "ring", lambda segment: rung.append(segment))  # noqa: PLW0108
+    rung: list[bool] = []
+    link._segment.inbound.doorbell = lambda: rung.append(True)
 
     def want() -> None:
         link._segment.inbound.words[WANTING] += 1  # the peer has seen the ring as it was before the last look
 
     monkeypatch.setattr(link._segment.inbound, "_lock", Fence(want))
     assert link.rest()
-    assert rung == [link._segment]
+    assert rung
 
 
 def test_link_is_stale_when_nothing_was_read_or_is_to_be_written(polled: NewPolled) -> None:

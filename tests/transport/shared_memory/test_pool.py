@@ -444,7 +444,7 @@ def test_frame_of_a_message_that_is_not_there(polled: NewPolled, place: int, han
         assert raw.segment is not None
         header = HEADER.pack(*Header(frame.EAGER, source=1, length=10))
         raw.segment.outbound.put(header, PLACE.pack(place, 0), IN_POOL)
-        raw.segment.ring()
+        raw.segment.outbound.ring()
         w.until(one.done)
         if place == 0 and handed_over:
             assert one.result().Get_count() == 10
@@ -465,5 +465,5 @@ def test_frame_without_a_payload_cannot_be_lent(polled: NewPolled) -> None:
         w.until(lambda: bool(w.links(0, 1)[0].sharing.imports))  # type: ignore[attr-defined]
         assert raw.segment is not None
         raw.segment.outbound.put(HEADER.pack(*Header(99, length=10)), PLACE.pack(0, 0), IN_POOL)
-        raw.segment.ring()
+        raw.segment.outbound.ring()
         w.until(raw.dropped)

@@ -14,7 +14,6 @@ from ring_pair import SIZE, Interrupted, Landed, Pair, eager
 from worlds import pattern
 
 from aiompi.transport.shared_memory.inbound import FRAME_COST
-from aiompi.transport.shared_memory.outbound import REWIND
 from aiompi.transport.shared_memory.ring import (
     ALIGN,
     COMING,
@@ -22,6 +21,7 @@ from aiompi.transport.shared_memory.ring import (
     GRANTED,
     HEAD,
     IN_POOL,
+    REWIND,
     TAIL,
     WANTING,
     WATCHING,

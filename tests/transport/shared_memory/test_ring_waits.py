@@ -8,8 +8,9 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from ring_pair import SIZE, Interrupted, Late, Pair, eager, interrupt
@@ -17,10 +18,31 @@ from worlds import pattern
 
 from aiompi.transport.shared_memory import inbound
 from aiompi.transport.shared_memory.inbound import FRAME_COST
-from aiompi.transport.shared_memory.outbound import AWAKE, EARLY, RING_FIRST, RUNG
-from aiompi.transport.shared_memory.ring import COMING, HEAD, WANTING, WATCHING
+from aiompi.transport.shared_memory.ring import COMING, EARLY, HEAD, WANTING, WATCHING
 from aiompi.transport.shared_memory.segment import PREFIX, Segment
 from aiompi.wire.frame import HEADER_BYTES
+
+#: when the reader is rung for, see `put`
+BEFORE: Final = ["before"]
+LATE: Final = ["after"]
+
+
+def put(pair: Pair, nbytes: int = 1, rung: Callable[[], object] = lambda: None) -> list[str]:
+    """Write a frame. Return for each ring of the doorbell whether it came before the frame was there or after.
+
+    Args:
+        rung: called at the first ring, as the reader that it wakes.
+    """
+    rings: list[str] = []
+
+    def doorbell() -> None:
+        rings.append("after" if pair.words[HEAD] != head else "before")
+        if len(rings) == 1:
+            rung()
+
+    head, pair.outbound.doorbell = pair.words[HEAD], doorbell
+    assert pair.outbound.put(eager(bytes(nbytes)), bytes(nbytes))
+    return rings
 
 
 def test_reader_that_was_woken_early_polls_before_it_yields_its_core(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,24 +78,16 @@ def test_reader_that_sleeps_again_and_again_is_woken_before_a_frame() -> None:
     pair = Pair()
     pair.outbound.uncrowded = True
     assert pair.inbound.watch()
-    assert pair.outbound.put(eager(b"x"), b"x") == RUNG, "it has not slept before"
-    pair.ring()
+    assert put(pair) == LATE, "it has not slept before"
     for _ in range(3):
         pair.read()
         assert pair.inbound.watch()
-        assert pair.outbound.put(eager(b"x"), b"x") == RING_FIRST
-        pair.ring()
-        assert not pair.inbound.pending(), "nothing is written"
-        assert pair.words[COMING] == pair.words[HEAD] + 1
-        assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
+        coming = pair.words[HEAD] + 1
+        assert put(pair) == BEFORE
+        assert pair.words[COMING] == coming
     pair.read()
     assert pair.inbound.watch()
-    assert pair.outbound.put(eager(b"x"), b"x") == RING_FIRST
-    pair.ring()
-    pair.read()
-    assert pair.inbound.watch()
-    assert pair.outbound.put(eager(b"x"), b"x") == RUNG, "it has looked too soon, and sleeps again"
-    pair.ring()
+    assert put(pair, rung=lambda: (pair.read(), pair.inbound.watch())) == BEFORE + LATE, "it sleeps again too soon"
     assert len(pair.frames) == 4
     pair.read()
     assert len(pair.frames) == 5
@@ -83,31 +97,27 @@ def test_reader_is_not_looked_at_before_a_short_frame_after_it_was_awake_for_two
     pair = Pair()
     pair.outbound.uncrowded = True
     assert pair.inbound.watch()
-    assert pair.outbound.put(eager(b"x"), b"x") == RUNG
-    pair.ring()
+    assert put(pair) == LATE
     for _ in range(2):
         pair.read()
-        assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
+        assert put(pair) == []
     pair.read()
     assert pair.inbound.watch()
-    assert pair.outbound.put(eager(b"x"), b"x") == RUNG
-    pair.ring()
-    assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
+    assert put(pair) == LATE
+    assert put(pair) == []
 
 
 def test_reader_is_looked_at_before_a_long_frame() -> None:
-    pair = Pair(4 * EARLY)
+    pair = Pair(8 * EARLY)
     assert pair.inbound.watch()
-    assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == RUNG, "both share a core"
-    pair.ring()
+    assert put(pair, EARLY) == LATE, "both share a core"
     pair.read()
     pair.outbound.uncrowded = True
     for _ in range(2):
-        assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == AWAKE
+        assert put(pair, EARLY) == []
         pair.read()
     assert pair.inbound.watch()
-    assert pair.outbound.put(eager(bytes(EARLY)), bytes(EARLY)) == RING_FIRST
-    pair.ring()
+    assert put(pair, EARLY) == BEFORE
 
 
 def test_reader_in_the_midst_of_a_message_lets_the_writer_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,14 +142,15 @@ def test_reader_is_still_to_be_rung_for_if_a_signal_handler_raises_before_that()
     pair.outbound.doorbell = interrupt
     with pytest.raises(Interrupted):
         pair.outbound.put(eager(b"x"), b"x")
-    pair.outbound.doorbell = lambda: None
-    assert pair.outbound.put(eager(b"x"), b"x") == RUNG
-    assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
+    assert put(pair) == LATE
+    assert put(pair) == []
     pair.read()
     pair.outbound.uncrowded = True
     assert pair.inbound.watch()
-    assert pair.outbound.put(eager(b"x"), b"x") == RING_FIRST
-    assert pair.outbound.put(eager(b"x"), b"x") == RUNG, "nobody has rung"
+    pair.outbound.doorbell = interrupt
+    with pytest.raises(Interrupted):
+        pair.outbound.put(eager(b"x"), b"x")
+    assert put(pair) == LATE, "the frame was announced, and the reader was not rung for"
     pair.read()
     assert pair.inbound.pending() is False
 
@@ -184,17 +195,13 @@ def test_an_end_that_could_not_be_woken_is_woken_later() -> None:
     segment = Segment(mmap.mmap(-1, PREFIX + 2 * SIZE), SIZE, *doorbells, first=True)
     outbound, inbound = segment.outbound, segment.inbound
     outbound.words[WATCHING] = inbound.words[WANTING] = 1
-    assert outbound.must_ring()
-    assert inbound.must_ring()
-    doorbell, outbound.doorbell = outbound.doorbell, interrupt
-    with pytest.raises(Interrupted):
-        segment.ring()
-    outbound.doorbell = doorbell
-    assert outbound.must_ring()
-    assert inbound.must_ring()
-    segment.ring()
-    assert not outbound.must_ring()
-    assert not inbound.must_ring()
+    for end in (outbound, inbound):
+        doorbell, end.doorbell = end.doorbell, interrupt
+        with pytest.raises(Interrupted):
+            end.wake()
+        end.doorbell = doorbell
+        assert end.wake()
+        assert not end.wake()
     segment.close()
 
 
@@ -204,7 +211,8 @@ def test_reader_looks_once_unless_a_frame_was_announced(announced: bool) -> None
     pair.inbound.yield_core_until = lambda ready, seconds: pytest.fail("it lets others run")
     pair.outbound.uncrowded = True
     assert pair.inbound.watch()
-    assert not announced or pair.outbound.rings_early()
+    if announced:
+        pair.outbound.ring_early()
     late: Any = Late(pair.words, 50)
     pair.inbound.words = late
     assert pair.outbound.put(eager(b"x"), b"x")
@@ -219,34 +227,31 @@ def test_reader_looks_once_unless_a_frame_was_announced(announced: bool) -> None
 
 def test_reader_is_rung_for_once_per_wait() -> None:
     pair = Pair()
-    assert not pair.outbound.must_ring(), "it does not wait"
+    assert not pair.outbound.wake(), "it does not wait"
     assert pair.inbound.watch()
-    assert pair.outbound.must_ring()
-    pair.ring()
-    assert not pair.outbound.must_ring()
-    assert pair.outbound.put(eager(b"x"), b"x") == AWAKE
+    assert pair.outbound.wake()
+    assert not pair.outbound.wake()
+    assert put(pair) == []
     pair.read()
-    assert not pair.outbound.must_ring()
+    assert not pair.outbound.wake()
     assert pair.inbound.watch()
-    assert pair.outbound.put(eager(b"x"), b"x") == RUNG
-    pair.ring()
+    assert put(pair) == LATE
 
 
 def test_reader_does_not_wait_for_what_is_there() -> None:
     pair = Pair()
     assert pair.outbound.put(eager(b"x"), b"x")
     assert not pair.inbound.watch()
-    assert not pair.outbound.must_ring(), "it will look by itself"
+    assert not pair.outbound.wake(), "it will look by itself"
     pair.read()
-    assert not pair.outbound.must_ring()
+    assert not pair.outbound.wake()
     assert pair.inbound.watch()
 
 
 def test_reader_settles_when_there_is_nothing_else_to_do() -> None:
     pair = Pair()
     assert pair.inbound.settle()
-    assert pair.outbound.put(eager(b"x"), b"x") == RUNG, "it waits"
-    pair.ring()
+    assert put(pair) == LATE, "it waits"
     assert not pair.inbound.settle(), "there is a frame"
     pair.read()
     pair.words[COMING] = pair.words[HEAD] + 1
@@ -255,24 +260,22 @@ def test_reader_settles_when_there_is_nothing_else_to_do() -> None:
     assert pair.inbound.settle()
     pair.words[WANTING] += 1
     assert not pair.inbound.settle(), "the writer waits"
-    assert pair.inbound.must_ring()
-    pair.ring()
+    assert pair.inbound.wake()
     assert pair.inbound.settle()
 
 
 def test_writer_is_rung_for_once_per_wait_when_half_is_read() -> None:
     pair = Pair()
-    assert not pair.inbound.must_ring(), "it does not wait"
+    assert not pair.inbound.wake(), "it does not wait"
     payload = bytes(SIZE // 8 - HEADER_BYTES)
     while pair.outbound.put(eager(payload), payload):
         pass
     assert pair.outbound.want()
     pair.read(budget=1)
-    assert not pair.inbound.must_ring(), "there is much to read still"
+    assert not pair.inbound.wake(), "there is much to read still"
     pair.read(budget=3 * (SIZE // 8 + FRAME_COST))
-    assert pair.inbound.must_ring()
-    pair.ring()
-    assert not pair.inbound.must_ring()
+    assert pair.inbound.wake()
+    assert not pair.inbound.wake()
 
 
 def test_writer_does_not_wait_for_room_that_is_there() -> None:

@@ -308,9 +308,9 @@ def test_whether_a_process_has_ended() -> None:
 def test_a_place_of_which_a_page_is_not_its_own_is_refused(world: PolledWorld) -> None:
     imported = world.links(1, 0)[0].sharing.imports[POOL]  # type: ignore[attr-defined]
     for place, stays in ((0, True), (4096, True), (64, False), (2048, False)):
-        stream = pool.PoolStream(imported, place, LONG, lambda ready, seconds: False, pool.FLOWING | pool.KEEPABLE)
+        stream = pool.PoolStream(imported, place, LONG, lambda ready, seconds: False, True)
         assert (stream.keep() is not None) == stays
-    assert pool.PoolStream(imported, 0, LONG, lambda ready, seconds: False, pool.FLOWING).keep() is None
+    assert pool.PoolStream(imported, 0, LONG, lambda ready, seconds: False).keep() is None
 
 
 # Forks.
