@@ -30,6 +30,11 @@ class Membership:
     _core: Communicator
 
     @property
+    def _admitted(self) -> Communicator:
+        """The communicator, for a call; refused to threads that may not make calls."""
+        raise NotImplementedError
+
+    @property
     def rank(self) -> int:
         """Rank of this process in its group, 0..size-1."""
         return self._core.rank

@@ -62,6 +62,7 @@ _COMMUNICATOR: Final = "The new communicator; null in a process that is not in i
 _RESULTS: Final = {
     "Request": "A request; `Wait` or `Test` completes it.",
     "Prequest": "An inactive persistent request; `Start` starts the operation.",
+    "Inactive": "An inactive persistent request; `Start`, in the asyncio face `start`, starts the operation.",
     "Message": "The message; `recv` or `Recv` receives it.",
     "C": "The duplicate.",
     **dict.fromkeys(("Comm", "Intracomm", "Intercomm", "Cartcomm", "Graphcomm", "Distgraphcomm"), _COMMUNICATOR),

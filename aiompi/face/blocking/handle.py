@@ -8,8 +8,9 @@ from typing import ClassVar, Self, TypeVar
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
 from aiompi.driver.threads import ASYNCIO_EVENTS, get_ident
-from aiompi.engine import Request
+from aiompi.engine import PersistentRequest, Request
 from aiompi.face.blocking.process import check_running_loop, process, wait
+from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.common import Membership
 from aiompi.opaque import Opaque
 
@@ -71,7 +72,6 @@ class Handle(Membership, Opaque):
 
     @property
     def _admitted(self) -> Communicator:
-        """The communicator, for a call; refused to threads that may not make calls."""
         core = self._core
         if get_ident() != process.driver.owner:
             process.check_thread()
@@ -106,6 +106,9 @@ class Handle(Membership, Opaque):
         return super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def _bound(self, request: PersistentRequest[None]) -> Prequest[None]:
+        return Prequest._denote(request)
 
     def _finish(self, request: Request[T]) -> T:
         if not request._done:

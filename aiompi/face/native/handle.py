@@ -6,6 +6,7 @@ from typing import Any
 
 from aiompi.comm import Communicator
 from aiompi.driver.threads import get_ident
+from aiompi.engine import PersistentRequest
 from aiompi.face.common import Membership
 
 
@@ -26,3 +27,6 @@ class Handle(Membership):
         if get_ident() != driver.owner or not driver.loop_runs():
             driver.check_thread()
         return core
+
+    def _bound(self, request: PersistentRequest[None]) -> PersistentRequest[None]:
+        return request

@@ -12,11 +12,11 @@ from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.blocking.requests import Request
-from aiompi.info import INFO_NULL, Info
+from aiompi.face.persistent import PersistentNeighborhoodCollectives
 from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW
 
 
-class NeighborhoodCollectives(Handle):
+class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[Prequest[None]]):
     """The collectives of a communicator with a topology, in the order of `inedges` and `outedges`.
 
     Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
@@ -84,23 +84,3 @@ class NeighborhoodCollectives(Handle):
     def Ineighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> Request[None]:
         """Start a `Neighbor_alltoallw`."""
         return Request._denote(neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf))
-
-    def Neighbor_allgather_init(self, sendbuf: BufSpec, recvbuf: BufSpecB, info: Info = INFO_NULL) -> Prequest[None]:
-        """Bind the arguments of `Neighbor_allgather` (MPI-4)."""
-        return Prequest._denote(neighborhood.neighbor_allgather.init(self._admitted, sendbuf, recvbuf))
-
-    def Neighbor_allgatherv_init(self, sendbuf: BufSpec, recvbuf: BufSpecV, info: Info = INFO_NULL) -> Prequest[None]:
-        """Bind the arguments of `Neighbor_allgatherv` (MPI-4)."""
-        return Prequest._denote(neighborhood.neighbor_allgatherv.init(self._admitted, sendbuf, recvbuf))
-
-    def Neighbor_alltoall_init(self, sendbuf: BufSpecB, recvbuf: BufSpecB, info: Info = INFO_NULL) -> Prequest[None]:
-        """Bind the arguments of `Neighbor_alltoall` (MPI-4)."""
-        return Prequest._denote(neighborhood.neighbor_alltoall.init(self._admitted, sendbuf, recvbuf))
-
-    def Neighbor_alltoallv_init(self, sendbuf: BufSpecV, recvbuf: BufSpecV, info: Info = INFO_NULL) -> Prequest[None]:
-        """Bind the arguments of `Neighbor_alltoallv` (MPI-4)."""
-        return Prequest._denote(neighborhood.neighbor_alltoallv.init(self._admitted, sendbuf, recvbuf))
-
-    def Neighbor_alltoallw_init(self, sendbuf: BufSpecW, recvbuf: BufSpecW, info: Info = INFO_NULL) -> Prequest[None]:
-        """Bind the arguments of `Neighbor_alltoallw` (MPI-4)."""
-        return Prequest._denote(neighborhood.neighbor_alltoallw.init(self._admitted, sendbuf, recvbuf))

@@ -9,12 +9,12 @@ from aiompi.coll import objects
 from aiompi.coll.buffers import neighborhood
 from aiompi.engine import PersistentRequest, Request
 from aiompi.face.native.handle import Handle
-from aiompi.info import INFO_NULL, Info
+from aiompi.face.persistent import PersistentNeighborhoodCollectives
 from aiompi.objects import Codec
 from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW
 
 
-class NeighborhoodCollectives(Handle):
+class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[PersistentRequest[None]]):
     """The collectives of a communicator with a topology, in the order of `inedges` and `outedges`.
 
     Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
@@ -88,36 +88,6 @@ class NeighborhoodCollectives(Handle):
             A request whose result is the list of what the neighbours sent, in the order of `inedges`.
         """
         return objects.neighbor_alltoall(self._admitted, self._codec, sendobj)
-
-    def Neighbor_allgather_init(
-        self, sendbuf: BufSpec, recvbuf: BufSpecB, info: Info = INFO_NULL
-    ) -> PersistentRequest[None]:
-        """Bind the arguments of `Neighbor_allgather` (MPI-4)."""
-        return neighborhood.neighbor_allgather.init(self._admitted, sendbuf, recvbuf)
-
-    def Neighbor_allgatherv_init(
-        self, sendbuf: BufSpec, recvbuf: BufSpecV, info: Info = INFO_NULL
-    ) -> PersistentRequest[None]:
-        """Bind the arguments of `Neighbor_allgatherv` (MPI-4)."""
-        return neighborhood.neighbor_allgatherv.init(self._admitted, sendbuf, recvbuf)
-
-    def Neighbor_alltoall_init(
-        self, sendbuf: BufSpecB, recvbuf: BufSpecB, info: Info = INFO_NULL
-    ) -> PersistentRequest[None]:
-        """Bind the arguments of `Neighbor_alltoall` (MPI-4)."""
-        return neighborhood.neighbor_alltoall.init(self._admitted, sendbuf, recvbuf)
-
-    def Neighbor_alltoallv_init(
-        self, sendbuf: BufSpecV, recvbuf: BufSpecV, info: Info = INFO_NULL
-    ) -> PersistentRequest[None]:
-        """Bind the arguments of `Neighbor_alltoallv` (MPI-4)."""
-        return neighborhood.neighbor_alltoallv.init(self._admitted, sendbuf, recvbuf)
-
-    def Neighbor_alltoallw_init(
-        self, sendbuf: BufSpecW, recvbuf: BufSpecW, info: Info = INFO_NULL
-    ) -> PersistentRequest[None]:
-        """Bind the arguments of `Neighbor_alltoallw` (MPI-4)."""
-        return neighborhood.neighbor_alltoallw.init(self._admitted, sendbuf, recvbuf)
 
     Ineighbor_allgather = Neighbor_allgather
     Ineighbor_allgatherv = Neighbor_allgatherv

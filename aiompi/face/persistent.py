@@ -1,23 +1,41 @@
-"""Persistent collectives of the native face (MPI-4): `start()` starts the operation, `await` waits for it.
+"""Persistent collectives (MPI-4), the same in both faces.
 
-Arguments are those of the operation without `_init`, and are checked at once; each start sends what is in the buffers
-then. All ranks bind them in the same order, among other collectives, and may start them in any order. `info` is for
-hints, of which none is known.
+Arguments are those of the operation without `_init`, and are checked at once. Each start of the request sends what is
+in the buffers at that time. All ranks bind them in the same order, among other collectives, and may start them in any
+order. `info` is for hints, of which none is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Generic, ParamSpec, TypeVar
 
 from aiompi.coll import buffers
+from aiompi.coll.buffers import neighborhood
+from aiompi.coll.buffers.prepared import Prepared
 from aiompi.engine import PersistentRequest
-from aiompi.face.native.handle import Handle
+from aiompi.face.common import Membership
 from aiompi.info import INFO_NULL, Info
 from aiompi.op import SUM, Op
 from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW, InPlace
 
+P = ParamSpec("P")
+#: class of the persistent requests of a face
+Inactive = TypeVar("Inactive")
 
-class PersistentCollectives(Handle):
+
+class _Binding(Membership, Generic[Inactive]):
+    __slots__ = ()
+
+    def _bind(self, collective: Prepared[P], *args: P.args, **kwargs: P.kwargs) -> Inactive:
+        return self._bound(collective.init(self._admitted, *args, **kwargs))
+
+    def _bound(self, request: PersistentRequest[None]) -> Inactive:
+        """Return the request as one of the face."""
+        raise NotImplementedError
+
+
+class PersistentCollectives(_Binding[Inactive]):
     """The collectives of a communicator with their arguments bound.
 
     `algorithm` names the algorithm instead of the settings and the tuning data; all ranks must name the same.
@@ -28,15 +46,15 @@ class PersistentCollectives(Handle):
 
     __slots__ = ()
 
-    def Barrier_init(self, info: Info = INFO_NULL, *, algorithm: str | None = None) -> PersistentRequest[None]:
+    def Barrier_init(self, info: Info = INFO_NULL, *, algorithm: str | None = None) -> Inactive:
         """Prepare `Barrier`."""
-        return buffers.barrier.using(algorithm).init(self._admitted)
+        return self._bind(buffers.barrier.using(algorithm))
 
     def Bcast_init(
         self, buf: BufSpec, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Bcast`."""
-        return buffers.bcast.using(algorithm).init(self._admitted, buf, root)
+        return self._bind(buffers.bcast.using(algorithm), buf, root)
 
     def Scatter_init(
         self,
@@ -46,9 +64,9 @@ class PersistentCollectives(Handle):
         info: Info = INFO_NULL,
         *,
         algorithm: str | None = None,
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Scatter`."""
-        return buffers.scatter.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
+        return self._bind(buffers.scatter.using(algorithm), sendbuf, recvbuf, root)
 
     def Scatterv_init(
         self,
@@ -58,9 +76,9 @@ class PersistentCollectives(Handle):
         info: Info = INFO_NULL,
         *,
         algorithm: str | None = None,
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Scatterv`."""
-        return buffers.scatterv.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
+        return self._bind(buffers.scatterv.using(algorithm), sendbuf, recvbuf, root)
 
     def Gather_init(
         self,
@@ -70,9 +88,9 @@ class PersistentCollectives(Handle):
         info: Info = INFO_NULL,
         *,
         algorithm: str | None = None,
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Gather`."""
-        return buffers.gather.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
+        return self._bind(buffers.gather.using(algorithm), sendbuf, recvbuf, root)
 
     def Gatherv_init(
         self,
@@ -82,39 +100,39 @@ class PersistentCollectives(Handle):
         info: Info = INFO_NULL,
         *,
         algorithm: str | None = None,
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Gatherv`."""
-        return buffers.gatherv.using(algorithm).init(self._admitted, sendbuf, recvbuf, root)
+        return self._bind(buffers.gatherv.using(algorithm), sendbuf, recvbuf, root)
 
     def Allgather_init(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB, info: Info = INFO_NULL, *, algorithm: str | None = None
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Allgather`."""
-        return buffers.allgather.using(algorithm).init(self._admitted, sendbuf, recvbuf)
+        return self._bind(buffers.allgather.using(algorithm), sendbuf, recvbuf)
 
     def Allgatherv_init(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV, info: Info = INFO_NULL, *, algorithm: str | None = None
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Allgatherv`."""
-        return buffers.allgatherv.using(algorithm).init(self._admitted, sendbuf, recvbuf)
+        return self._bind(buffers.allgatherv.using(algorithm), sendbuf, recvbuf)
 
     def Alltoall_init(
         self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, info: Info = INFO_NULL, *, algorithm: str | None = None
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Alltoall`."""
-        return buffers.alltoall.using(algorithm).init(self._admitted, sendbuf, recvbuf)
+        return self._bind(buffers.alltoall.using(algorithm), sendbuf, recvbuf)
 
     def Alltoallv_init(
         self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV, info: Info = INFO_NULL, *, algorithm: str | None = None
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Alltoallv`."""
-        return buffers.alltoallv.using(algorithm).init(self._admitted, sendbuf, recvbuf)
+        return self._bind(buffers.alltoallv.using(algorithm), sendbuf, recvbuf)
 
     def Alltoallw_init(
         self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW, info: Info = INFO_NULL, *, algorithm: str | None = None
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Alltoallw`."""
-        return buffers.alltoallw.using(algorithm).init(self._admitted, sendbuf, recvbuf)
+        return self._bind(buffers.alltoallw.using(algorithm), sendbuf, recvbuf)
 
     def Reduce_init(
         self,
@@ -125,9 +143,9 @@ class PersistentCollectives(Handle):
         info: Info = INFO_NULL,
         *,
         algorithm: str | None = None,
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Reduce`."""
-        return buffers.reduce.using(algorithm).init(self._admitted, sendbuf, recvbuf, op, root)
+        return self._bind(buffers.reduce.using(algorithm), sendbuf, recvbuf, op, root)
 
     def Allreduce_init(
         self,
@@ -137,9 +155,9 @@ class PersistentCollectives(Handle):
         info: Info = INFO_NULL,
         *,
         algorithm: str | None = None,
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Allreduce`."""
-        return buffers.allreduce.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)
+        return self._bind(buffers.allreduce.using(algorithm), sendbuf, recvbuf, op)
 
     def Reduce_scatter_init(
         self,
@@ -150,9 +168,9 @@ class PersistentCollectives(Handle):
         info: Info = INFO_NULL,
         *,
         algorithm: str | None = None,
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Reduce_scatter`."""
-        return buffers.reduce_scatter.using(algorithm).init(self._admitted, sendbuf, recvbuf, recvcounts, op)
+        return self._bind(buffers.reduce_scatter.using(algorithm), sendbuf, recvbuf, recvcounts, op)
 
     def Reduce_scatter_block_init(
         self,
@@ -162,9 +180,9 @@ class PersistentCollectives(Handle):
         info: Info = INFO_NULL,
         *,
         algorithm: str | None = None,
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Reduce_scatter_block`."""
-        return buffers.reduce_scatter_block.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)
+        return self._bind(buffers.reduce_scatter_block.using(algorithm), sendbuf, recvbuf, op)
 
     def Scan_init(
         self,
@@ -174,9 +192,9 @@ class PersistentCollectives(Handle):
         info: Info = INFO_NULL,
         *,
         algorithm: str | None = None,
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Scan`."""
-        return buffers.scan.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)
+        return self._bind(buffers.scan.using(algorithm), sendbuf, recvbuf, op)
 
     def Exscan_init(
         self,
@@ -186,6 +204,32 @@ class PersistentCollectives(Handle):
         info: Info = INFO_NULL,
         *,
         algorithm: str | None = None,
-    ) -> PersistentRequest[None]:
+    ) -> Inactive:
         """Bind the arguments of `Exscan`."""
-        return buffers.exscan.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)
+        return self._bind(buffers.exscan.using(algorithm), sendbuf, recvbuf, op)
+
+
+class PersistentNeighborhoodCollectives(_Binding[Inactive]):
+    """The collectives of a communicator with a topology, with their arguments bound."""
+
+    __slots__ = ()
+
+    def Neighbor_allgather_init(self, sendbuf: BufSpec, recvbuf: BufSpecB, info: Info = INFO_NULL) -> Inactive:
+        """Bind the arguments of `Neighbor_allgather` (MPI-4)."""
+        return self._bind(neighborhood.neighbor_allgather, sendbuf, recvbuf)
+
+    def Neighbor_allgatherv_init(self, sendbuf: BufSpec, recvbuf: BufSpecV, info: Info = INFO_NULL) -> Inactive:
+        """Bind the arguments of `Neighbor_allgatherv` (MPI-4)."""
+        return self._bind(neighborhood.neighbor_allgatherv, sendbuf, recvbuf)
+
+    def Neighbor_alltoall_init(self, sendbuf: BufSpecB, recvbuf: BufSpecB, info: Info = INFO_NULL) -> Inactive:
+        """Bind the arguments of `Neighbor_alltoall` (MPI-4)."""
+        return self._bind(neighborhood.neighbor_alltoall, sendbuf, recvbuf)
+
+    def Neighbor_alltoallv_init(self, sendbuf: BufSpecV, recvbuf: BufSpecV, info: Info = INFO_NULL) -> Inactive:
+        """Bind the arguments of `Neighbor_alltoallv` (MPI-4)."""
+        return self._bind(neighborhood.neighbor_alltoallv, sendbuf, recvbuf)
+
+    def Neighbor_alltoallw_init(self, sendbuf: BufSpecW, recvbuf: BufSpecW, info: Info = INFO_NULL) -> Inactive:
+        """Bind the arguments of `Neighbor_alltoallw` (MPI-4)."""
+        return self._bind(neighborhood.neighbor_alltoallw, sendbuf, recvbuf)
