@@ -17,7 +17,7 @@ from aiompi.face.blocking.collective import Collectives
 from aiompi.face.blocking.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.point_to_point import PointToPoint
-from aiompi.face.blocking.process import check_running_loop, process
+from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Request
 from aiompi.face.common import Caching, clear_attributes, duplicate, free, furnish, hints, peer_of
 from aiompi.face.errhandlers import ErrorHandling
@@ -54,13 +54,11 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
 
     def Dup(self: C, info: Info | None = None) -> C:
         """Duplicate it, with its attributes, hints and topology, in a context of its own (MPI_Comm_dup)."""
-        check_running_loop("Comm.Dup", "await comm.Dup()")
-        return self._duplicate(info)
+        return self._duplicate(self._entered("Dup()"), info)
 
     def Dup_with_info(self: C, info: Info) -> C:
         """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3)."""
-        check_running_loop("Comm.Dup_with_info", "await comm.Dup_with_info(info)")
-        return self._duplicate(info)
+        return self._duplicate(self._entered("Dup_with_info(info)"), info)
 
     def Idup(self: C, info: Info | None = None) -> tuple[C, Request[None]]:
         """Start to duplicate it (MPI_Comm_idup, MPI-3).
@@ -82,28 +80,24 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
 
     def Clone(self: C) -> C:
         """Duplicate it; see `Dup`."""
-        check_running_loop("Comm.Clone", "await comm.Clone()")
-        return self._duplicate(None)
+        return self._duplicate(self._entered("Clone()"), None)
 
     def Create(self, group: Group) -> Comm:
         """Make a communicator of some of its processes; null in the others (MPI_Comm_create)."""
-        check_running_loop("Comm.Create", "await comm.Create(group)")
-        return self._made(create.create(self._admitted, group))
+        return self._made(create.create(self._entered("Create(group)"), group))
 
     def Split(self, color: int = 0, key: int = 0) -> Comm:
         """Make one communicator of all processes that give the same colour (MPI_Comm_split)."""
-        check_running_loop("Comm.Split", "await comm.Split(color, key)")
-        return self._made(create.split(self._admitted, color, key))
+        return self._made(create.split(self._entered("Split(color, key)"), color, key))
 
     def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Comm:
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3)."""
-        check_running_loop("Comm.Split_type", "await comm.Split_type(split_type, key)")
-        return self._made(create.split_type(self._admitted, split_type, key, lambda: process.runtime.node))
+        core = self._entered("Split_type(split_type, key)")
+        return self._made(create.split_type(core, split_type, key, lambda: process.runtime.node))
 
     def Free(self) -> None:
         """Free the communicator; its handle is then null (MPI_Comm_free, section 5.4.3)."""
-        check_running_loop("Comm.Free", "await comm.Free()")
-        core = self._admitted
+        core = self._entered("Free()")
         request = free(self)
         finish = self._finish
         self._become_null(freed(core))
@@ -120,7 +114,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
 
     def Disconnect(self) -> None:
         """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2); see `Free`."""
-        check_running_loop("Comm.Disconnect", "await comm.Disconnect()")
+        self._entered("Disconnect()")
         self.Free()
 
     @classmethod
@@ -137,8 +131,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         errorcode = integer(errorcode, "Abort: errorcode")
         process.abort(errorcode, f"rank {self._core.engine.rank} called MPI_Abort({errorcode})")
 
-    def _duplicate(self: C, info: Info | None) -> C:
-        core = self._admitted
+    def _duplicate(self: C, core: Communicator, info: Info | None) -> C:
         given, attributes = None if info is None else hints(info), core.attributes
         made = self._finish(create.dup(core))
         return furnish(self, attributes, made, self._like, given)
@@ -179,26 +172,23 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
 
     def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
         """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3)."""
-        check_running_loop("Intracomm.Create_group", "await comm.Create_group(group, tag)")
-        return cast(Intracomm, self._made(create.create_group(self._admitted, group, tag)))
+        return cast(Intracomm, self._made(create.create_group(self._entered("Create_group(group, tag)"), group, tag)))
 
     def Create_intercomm(self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0) -> Intercomm:
         """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2)."""
-        check_running_loop("Intracomm.Create_intercomm", "await comm.Create_intercomm(...)")
-        request = create.create_intercomm(self._admitted, local_leader, peer_of(peer_comm), remote_leader, tag)
+        core = self._entered("Create_intercomm(...)")
+        request = create.create_intercomm(core, local_leader, peer_of(peer_comm), remote_leader, tag)
         return cast(Intercomm, self._made(request))
 
     def Create_cart(
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
     ) -> Cartcomm:
         """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid."""
-        check_running_loop("Intracomm.Create_cart", "await comm.Create_cart(...)")
-        return cast(Cartcomm, self._made(create.cart(self._admitted, dims, periods)))
+        return cast(Cartcomm, self._made(create.cart(self._entered("Create_cart(...)"), dims, periods)))
 
     def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Graphcomm:
         """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3)."""
-        check_running_loop("Intracomm.Create_graph", "await comm.Create_graph(...)")
-        return cast(Graphcomm, self._made(create.graph(self._admitted, index, edges)))
+        return cast(Graphcomm, self._made(create.graph(self._entered("Create_graph(...)"), index, edges)))
 
     def Create_dist_graph_adjacent(
         self,
@@ -210,9 +200,9 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
         reorder: bool = False,
     ) -> Distgraphcomm:
         """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2)."""
-        check_running_loop("Intracomm.Create_dist_graph_adjacent", "await comm.Create_dist_graph_adjacent(...)")
-        ends = (sources, destinations, sourceweights, destweights)
-        return cast(Distgraphcomm, self._made(create.dist_graph_adjacent(self._admitted, *ends)))
+        core = self._entered("Create_dist_graph_adjacent(...)")
+        request = create.dist_graph_adjacent(core, sources, destinations, sourceweights, destweights)
+        return cast(Distgraphcomm, self._made(request))
 
     def Create_dist_graph(
         self,
@@ -224,10 +214,8 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
         reorder: bool = False,
     ) -> Distgraphcomm:
         """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2)."""
-        check_running_loop("Intracomm.Create_dist_graph", "await comm.Create_dist_graph(...)")
-        return cast(
-            Distgraphcomm, self._made(create.dist_graph(self._admitted, sources, degrees, destinations, weights))
-        )
+        core = self._entered("Create_dist_graph(...)")
+        return cast(Distgraphcomm, self._made(create.dist_graph(core, sources, degrees, destinations, weights)))
 
 
 class Topocomm(Intracomm, NeighborhoodCollectives, Neighborhood):
@@ -251,8 +239,7 @@ class Cartcomm(Topocomm, CartesianInquiry):
 
     def Sub(self, remain_dims: Sequence[bool]) -> Cartcomm:
         """Cut the grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6)."""
-        check_running_loop("Cartcomm.Sub", "await comm.Sub(...)")
-        return cast(Cartcomm, self._made(create.cart_sub(self._admitted, remain_dims)))
+        return cast(Cartcomm, self._made(create.cart_sub(self._entered("Sub(...)"), remain_dims)))
 
 
 class Graphcomm(Topocomm, GraphInquiry):
@@ -296,8 +283,7 @@ class Intercomm(Comm, Collectives, AbsentOfIntercomm):
 
     def Merge(self, high: bool = False) -> Intracomm:
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2)."""
-        check_running_loop("Intercomm.Merge", "await comm.Merge(high)")
-        return cast(Intracomm, self._made(create.merge(self._admitted, high)))
+        return cast(Intracomm, self._made(create.merge(self._entered("Merge(high)"), high)))
 
 
 class _Unborn(Intracomm):

@@ -7,7 +7,7 @@ from typing import ClassVar, Self, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
-from aiompi.driver.threads import ASYNCIO_EVENTS, get_ident
+from aiompi.driver.threads import ASYNCIO_EVENTS, get_ident, loop_is_running
 from aiompi.engine import PersistentRequest, Request
 from aiompi.face.blocking.process import check_running_loop, process, wait
 from aiompi.face.blocking.request_kinds import Prequest
@@ -77,10 +77,14 @@ class Handle(Membership, Opaque):
             process.check_thread()
         return core
 
-    def _entered(self, call: str, awaitable: str) -> Communicator:
-        """Return the communicator for a call that blocks: `_admitted` and `check_running_loop` in one step."""
-        if ASYNCIO_EVENTS in modules:  # a look at what is imported takes less than a call
-            check_running_loop(call, awaitable)
+    def _entered(self, call: str) -> Communicator:
+        """Return the communicator for a call that blocks: `_admitted` and `check_running_loop` in one step.
+
+        Args:
+            call: the same call in the asyncio face, such as "Bcast(buf, root)".
+        """
+        if ASYNCIO_EVENTS in modules and loop_is_running():  # a look at what is imported takes less than a call
+            check_running_loop(f"Comm.{call.partition('(')[0]}", f"await comm.{call}")
         core = self._core
         if get_ident() != process.driver.owner:
             process.check_thread()

@@ -20,7 +20,7 @@ from aiompi.engine import Request as EngineRequest
 from aiompi.engine.sendrecv import sendrecv
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.message import Message
-from aiompi.face.blocking.process import check_running_loop, process, wait
+from aiompi.face.blocking.process import process, wait
 from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.blocking.requests import Request
 from aiompi.face.common import attach
@@ -46,15 +46,15 @@ class PointToPoint(Handle):
 
     def Ibsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, buffered mode (sections 3.4 and 3.6)."""
-        return Request._denote(self._start_buffer(buf, dest, tag, Mode.BUFFERED))
+        return Request._denote(_start_buffer(self._admitted, buf, dest, tag, Mode.BUFFERED))
 
     def Issend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, synchronous mode (section 3.4)."""
-        return Request._denote(self._start_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
+        return Request._denote(_start_buffer(self._admitted, buf, dest, tag, Mode.SYNCHRONOUS))
 
     def Irsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, ready mode (section 3.4): the receive must be posted."""
-        return Request._denote(self._start_buffer(buf, dest, tag, Mode.READY))
+        return Request._denote(_start_buffer(self._admitted, buf, dest, tag, Mode.READY))
 
     def Irecv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start a receive into a writable buffer specification (section 3.7)."""
@@ -63,7 +63,7 @@ class PointToPoint(Handle):
 
     def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
-        core = self._entered("Comm.Send", "await comm.Send(buf, dest)")
+        core = self._entered("Send(buf, dest)")
         if core.engine.wake_callbacks:  # cheaper than a call
             core.wake(dest)
         memory = core.conversion.to_send(buf, dest)
@@ -73,18 +73,15 @@ class PointToPoint(Handle):
 
     def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, buffered mode (sections 3.4 and 3.6)."""
-        check_running_loop("Comm.Bsend", "await comm.Bsend(buf, dest)")
-        self._finish(self._start_buffer(buf, dest, tag, Mode.BUFFERED))
+        self._finish(_start_buffer(self._entered("Bsend(buf, dest)"), buf, dest, tag, Mode.BUFFERED))
 
     def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, synchronous mode (section 3.4)."""
-        check_running_loop("Comm.Ssend", "await comm.Ssend(buf, dest)")
-        self._finish(self._start_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
+        self._finish(_start_buffer(self._entered("Ssend(buf, dest)"), buf, dest, tag, Mode.SYNCHRONOUS))
 
     def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, ready mode (section 3.4): the receive must be posted."""
-        check_running_loop("Comm.Rsend", "await comm.Rsend(buf, dest)")
-        self._finish(self._start_buffer(buf, dest, tag, Mode.READY))
+        self._finish(_start_buffer(self._entered("Rsend(buf, dest)"), buf, dest, tag, Mode.READY))
 
     def Recv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
         """Receive into a writable buffer specification (section 3.2.4).
@@ -92,7 +89,7 @@ class PointToPoint(Handle):
         Raises:
             TruncationError: the message is longer than the buffer.
         """
-        core = self._entered("Comm.Recv", "await comm.Recv(buf, source)")
+        core = self._entered("Recv(buf, source)")
         request = core.irecv(core.conversion.to_receive(buf), source, tag, None, status)
         if not request._done:
             wait(request)
@@ -110,7 +107,7 @@ class PointToPoint(Handle):
         status: Status | None = None,
     ) -> None:
         """Send one buffer and receive into another, without deadlock (section 3.10)."""
-        core = self._entered("Comm.Sendrecv", "await comm.Sendrecv(...)")
+        core = self._entered("Sendrecv(...)")
         self._exchange(
             *_begun(core, *core.conversion.to_exchange(sendbuf, recvbuf, dest), dest, sendtag, source, recvtag, status)
         )
@@ -125,7 +122,7 @@ class PointToPoint(Handle):
         status: Status | None = None,
     ) -> None:
         """Send what is in a buffer, and receive into the same (section 3.10)."""
-        core = self._entered("Comm.Sendrecv_replace", "await comm.Sendrecv_replace(...)")
+        core = self._entered("Sendrecv_replace(...)")
         self._exchange(*_begun(core, *core.conversion.to_replace(buf, dest), dest, sendtag, source, recvtag, status))
 
     def Isendrecv(
@@ -139,20 +136,16 @@ class PointToPoint(Handle):
     ) -> Request[Status]:
         """Start to send one buffer and to receive into another (MPI_Isendrecv, MPI-4); see `Sendrecv`."""
         core = self._admitted
-        memory, target = core.conversion.to_exchange(sendbuf, recvbuf, dest)
-        received = core.irecv(target, source, recvtag)
-        send = functools.partial(core.isend, (memory,), len(memory), dest, sendtag)
-        return Request._denote(sendrecv(received, send))
+        memory = core.conversion.to_exchange(sendbuf, recvbuf, dest)
+        return Request._denote(sendrecv(*_begun(core, *memory, dest, sendtag, source, recvtag)))
 
     def Isendrecv_replace(
         self, buf: BufSpec, dest: int, sendtag: int = 0, source: int = ANY_SOURCE, recvtag: int = ANY_TAG
     ) -> Request[Status]:
         """Start to send what is in a buffer, and to receive into the same (MPI_Isendrecv_replace, MPI-4)."""
         core = self._admitted
-        memory, target = core.conversion.to_replace(buf, dest)
-        received = core.irecv(target, source, recvtag)
-        send = functools.partial(core.isend, (memory,), len(memory), dest, sendtag)
-        return Request._denote(sendrecv(received, send))
+        memory = core.conversion.to_replace(buf, dest)
+        return Request._denote(sendrecv(*_begun(core, *memory, dest, sendtag, source, recvtag)))
 
     def _exchange(self, receive: EngineRequest[T], send: Callable[[], EngineRequest[None]]) -> T:
         try:
@@ -164,12 +157,6 @@ class PointToPoint(Handle):
             receive.withdraw()
             raise
         return self._finish(receive)
-
-    def _start_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
-        core = self._admitted
-        core.wake(dest)
-        memory = core.conversion.to_send(buf, dest)
-        return core.isend((memory,), len(memory), dest, tag, mode)
 
     # Persistent requests (section 3.9).
 
@@ -203,19 +190,19 @@ class PointToPoint(Handle):
 
         As in mpi4py, the object may be changed at once: arrays in it are copied unless they have been sent already.
         """
-        return Request._denote(self._start_copy(obj, dest, tag, Mode.STANDARD))
+        return Request._denote(_start_copy(self._admitted, obj, dest, tag, Mode.STANDARD))
 
     def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, buffered mode (sections 3.4 and 3.6)."""
-        return Request._denote(self._start_object(obj, dest, tag, Mode.BUFFERED))
+        return Request._denote(_start_object(self._admitted, obj, dest, tag, Mode.BUFFERED))
 
     def issend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, synchronous mode (section 3.4); see `isend`."""
-        return Request._denote(self._start_copy(obj, dest, tag, Mode.SYNCHRONOUS))
+        return Request._denote(_start_copy(self._admitted, obj, dest, tag, Mode.SYNCHRONOUS))
 
     def irsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, ready mode (section 3.4): the receive must be posted; see `isend`."""
-        return Request._denote(self._start_copy(obj, dest, tag, Mode.READY))
+        return Request._denote(_start_copy(self._admitted, obj, dest, tag, Mode.READY))
 
     def irecv(self, buf: Buffer | None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
         """Start receiving an object of any size (section 3.7).
@@ -227,7 +214,7 @@ class PointToPoint(Handle):
 
     def send(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
-        core = self._entered("Comm.send", "await comm.send(obj, dest)")
+        core = self._entered("send(obj, dest)")
         if core.engine.wake_callbacks:  # cheaper than a call
             core.wake(dest)
         payload, nbytes = process.codec.dumps(obj)
@@ -237,18 +224,15 @@ class PointToPoint(Handle):
 
     def bsend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, buffered mode (sections 3.4 and 3.6)."""
-        check_running_loop("Comm.bsend", "await comm.bsend(obj, dest)")
-        self._finish(self._start_object(obj, dest, tag, Mode.BUFFERED))
+        self._finish(_start_object(self._entered("bsend(obj, dest)"), obj, dest, tag, Mode.BUFFERED))
 
     def ssend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, synchronous mode (section 3.4)."""
-        check_running_loop("Comm.ssend", "await comm.ssend(obj, dest)")
-        self._finish(self._start_object(obj, dest, tag, Mode.SYNCHRONOUS))
+        self._finish(_start_object(self._entered("ssend(obj, dest)"), obj, dest, tag, Mode.SYNCHRONOUS))
 
     def rsend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, ready mode (section 3.4): the receive must be posted."""
-        check_running_loop("Comm.rsend", "await comm.rsend(obj, dest)")
-        self._finish(self._start_object(obj, dest, tag, Mode.READY))
+        self._finish(_start_object(self._entered("rsend(obj, dest)"), obj, dest, tag, Mode.READY))
 
     def recv(
         self, buf: Buffer | None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
@@ -260,8 +244,7 @@ class PointToPoint(Handle):
         """
         if buf is not None:
             _warn_of_buffer("buf")
-        core = self._entered("Comm.recv", "await comm.recv(source)")
-        request = core.irecv(None, source, tag, process.codec.loads, status)
+        request = self._entered("recv(source)").irecv(None, source, tag, process.codec.loads, status)
         if not request._done:
             wait(request)
         return request.result()
@@ -283,28 +266,8 @@ class PointToPoint(Handle):
         """
         if recvbuf is not None:
             _warn_of_buffer("recvbuf")
-        core = self._entered("Comm.sendrecv", "await comm.sendrecv(...)")
-        received = core.irecv(None, source, recvtag, process.codec.loads, status)
-        return self._exchange(received, lambda: self._start_object(sendobj, dest, sendtag, Mode.STANDARD))
-
-    def _start_object(self, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
-        core = self._admitted
-        core.wake(dest)
-        payload, nbytes = process.codec.dumps(obj)
-        return core.isend(payload, nbytes, dest, tag, mode)
-
-    def _start_copy(self, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
-        """Start a send of an object that may be changed before it has been sent."""
-        core = self._admitted
-        core.wake(dest)
-        payload, nbytes = process.codec.dumps(obj)
-        own = len(payload) == 1 and type(payload[0]) is bytes
-        if not own and nbytes > core.engine.shm_eager_limit:
-            payload, own = [joined(payload, nbytes)], True  # from which the receiver may copy it later
-        request = core.isend(payload, nbytes, dest, tag, mode)
-        if not own and isinstance(request, Send) and not request.released and not request.done():
-            request.detach()
-        return request
+        received = self._entered("sendrecv(...)").irecv(None, source, recvtag, process.codec.loads, status)
+        return self._exchange(received, lambda: _start_object(self._admitted, sendobj, dest, sendtag, Mode.STANDARD))
 
     # Probes (section 3.8).
 
@@ -314,8 +277,7 @@ class PointToPoint(Handle):
         Returns:
             True.
         """
-        check_running_loop("Comm.Probe", "await comm.probe(source, tag)")
-        envelope = self._finish(self._admitted.probe(source, tag))
+        envelope = self._finish(self._entered("probe(source, tag)").probe(source, tag))
         if status is not None:
             status.assign(envelope)
         return True
@@ -336,8 +298,8 @@ class PointToPoint(Handle):
 
     def Mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
         """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3)."""
-        check_running_loop("Comm.Mprobe", "await comm.mprobe(source, tag)")
-        return self._finish(self._admitted.mprobe(source, tag, lambda message: self._taken(message, status)))
+        core = self._entered("mprobe(source, tag)")
+        return self._finish(core.mprobe(source, tag, lambda message: self._taken(message, status)))
 
     def Improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
         """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3)."""
@@ -365,13 +327,11 @@ class PointToPoint(Handle):
 
     def Detach_buffer(self) -> Any:
         """Take the attached memory back when the messages in it have left (MPI_Comm_detach_buffer, MPI-4.1)."""
-        check_running_loop("Comm.Detach_buffer", "await comm.Detach_buffer()")
-        return self._finish(self._admitted.attachment.detach())
+        return self._finish(self._entered("Detach_buffer()").attachment.detach())
 
     def Flush_buffer(self) -> None:
         """Wait until the messages in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1)."""
-        check_running_loop("Comm.Flush_buffer", "await comm.Flush_buffer()")
-        self._finish(self._admitted.attachment.flush())
+        self._finish(self._entered("Flush_buffer()").attachment.flush())
 
     def Iflush_buffer(self) -> Request[None]:
         """Start to wait until the messages in the attached buffer have left (MPI_Comm_iflush_buffer, MPI-4.1)."""
@@ -386,11 +346,36 @@ def _begun(
     sendtag: int,
     source: int,
     recvtag: int,
-    status: Status | None,
+    status: Status | None = None,
 ) -> tuple[engine.Receive, Callable[[], EngineRequest[None]]]:
     """Start a receive, and return it with a function that starts the send; no frame keeps the buffers then."""
     receive = core.irecv(target, source, recvtag, None, status)
     return receive, functools.partial(core.send, (memory,), len(memory), dest, sendtag)
+
+
+def _start_buffer(core: Communicator, buf: BufSpec, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+    core.wake(dest)
+    memory = core.conversion.to_send(buf, dest)
+    return core.isend((memory,), len(memory), dest, tag, mode)
+
+
+def _start_object(core: Communicator, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+    core.wake(dest)
+    payload, nbytes = process.codec.dumps(obj)
+    return core.isend(payload, nbytes, dest, tag, mode)
+
+
+def _start_copy(core: Communicator, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+    """Start a send of an object that may be changed before it has been sent."""
+    core.wake(dest)
+    payload, nbytes = process.codec.dumps(obj)
+    own = len(payload) == 1 and type(payload[0]) is bytes
+    if not own and nbytes > core.engine.shm_eager_limit:
+        payload, own = [joined(payload, nbytes)], True  # from which the receiver may copy it later
+    request = core.isend(payload, nbytes, dest, tag, mode)
+    if not own and isinstance(request, Send) and not request.released and not request.done():
+        request.detach()
+    return request
 
 
 def _warn_of_buffer(name: str) -> None:

@@ -27,32 +27,32 @@ class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[Prequest
 
     def Neighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> None:
         """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1)."""
-        core = self._entered("Comm.Neighbor_allgather", "await comm.Neighbor_allgather(sendbuf, recvbuf)")
+        core = self._entered("Neighbor_allgather(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_allgather(core, sendbuf, recvbuf))
 
     def Neighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> None:
         """Do what `Neighbor_allgather` does, with a length of each neighbour's own (section 7.6.1 of MPI-3.1)."""
-        core = self._entered("Comm.Neighbor_allgatherv", "await comm.Neighbor_allgatherv(sendbuf, recvbuf)")
+        core = self._entered("Neighbor_allgatherv(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_allgatherv(core, sendbuf, recvbuf))
 
     def Neighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> None:
         """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1)."""
-        core = self._entered("Comm.Neighbor_alltoall", "await comm.Neighbor_alltoall(sendbuf, recvbuf)")
+        core = self._entered("Neighbor_alltoall(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_alltoall(core, sendbuf, recvbuf))
 
     def Neighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> None:
         """Do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1)."""
-        core = self._entered("Comm.Neighbor_alltoallv", "await comm.Neighbor_alltoallv(sendbuf, recvbuf)")
+        core = self._entered("Neighbor_alltoallv(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_alltoallv(core, sendbuf, recvbuf))
 
     def Neighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> None:
         """Do what `Neighbor_alltoallv` does, with a datatype for each neighbour (section 7.6.2 of MPI-3.1)."""
-        core = self._entered("Comm.Neighbor_alltoallw", "await comm.Neighbor_alltoallw(sendbuf, recvbuf)")
+        core = self._entered("Neighbor_alltoallw(sendbuf, recvbuf)")
         self._finish(neighborhood.neighbor_alltoallw(core, sendbuf, recvbuf))
 
     def neighbor_allgather(self, sendobj: object) -> list[Any]:
         """Collect the objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
-        core = self._entered("Comm.neighbor_allgather", "await comm.neighbor_allgather(sendobj)")
+        core = self._entered("neighbor_allgather(sendobj)")
         return self._finish(objects.neighbor_allgather(core, process.codec, sendobj))
 
     def neighbor_alltoall(self, sendobj: Sequence[Any] | None) -> list[Any]:
@@ -61,7 +61,7 @@ class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[Prequest
         Args:
             sendobj: `outdegree` items, or None instead of as many None.
         """
-        core = self._entered("Comm.neighbor_alltoall", "await comm.neighbor_alltoall(sendobj)")
+        core = self._entered("neighbor_alltoall(sendobj)")
         sequence = [None] * Neighborhood.of(core, "neighbor_alltoall").outdegree if sendobj is None else sendobj
         return self._finish(objects.neighbor_alltoall(core, process.codec, sequence))
 

@@ -21,8 +21,7 @@ class ObjectCollectives(Handle):
 
     def barrier(self) -> None:
         """Wait until every rank has called it (section 4.3)."""
-        core = self._entered("Comm.barrier", "await comm.barrier()")
-        self._finish(buffers.barrier(core))
+        self._finish(buffers.barrier(self._entered("barrier()")))
 
     @overload
     def bcast(self, obj: None, root: int = 0) -> Any: ...
@@ -30,8 +29,7 @@ class ObjectCollectives(Handle):
     def bcast(self, obj: T | None, root: int = 0) -> T: ...
     def bcast(self, obj: object, root: int = 0) -> Any:
         """Send the root's object to every rank (section 4.4)."""
-        core = self._entered("Comm.bcast", "await comm.bcast(obj, root)")
-        return self._finish(objects.bcast(core, process.codec, obj, root))
+        return self._finish(objects.bcast(self._entered("bcast(obj, root)"), process.codec, obj, root))
 
     @overload
     def scatter(self, sendobj: None, root: int = 0) -> Any: ...
@@ -43,19 +41,17 @@ class ObjectCollectives(Handle):
         Args:
             sendobj: `size` items at the root, or None instead of as many None.
         """
-        core = self._entered("Comm.scatter", "await comm.scatter(sendobj, root)")
+        core = self._entered("scatter(sendobj, root)")
         sequence = [None] * len(core.targets) if sendobj is None else sendobj
         return self._finish(objects.scatter(core, process.codec, sequence, root))
 
     def gather(self, sendobj: T, root: int = 0) -> list[T] | MaybeNone:
         """Collect the objects of all ranks at the root (section 4.5)."""
-        core = self._entered("Comm.gather", "await comm.gather(sendobj, root)")
-        return self._finish(objects.gather(core, process.codec, sendobj, root))
+        return self._finish(objects.gather(self._entered("gather(sendobj, root)"), process.codec, sendobj, root))
 
     def allgather(self, sendobj: T) -> list[T]:
         """Collect the objects of all ranks on every rank (section 4.7)."""
-        core = self._entered("Comm.allgather", "await comm.allgather(sendobj)")
-        return self._finish(objects.allgather(core, process.codec, sendobj))
+        return self._finish(objects.allgather(self._entered("allgather(sendobj)"), process.codec, sendobj))
 
     @overload
     def alltoall(self, sendobj: None) -> list[Any]: ...
@@ -67,28 +63,25 @@ class ObjectCollectives(Handle):
         Args:
             sendobj: `size` items, or None instead of as many None.
         """
-        core = self._entered("Comm.alltoall", "await comm.alltoall(sendobj)")
+        core = self._entered("alltoall(sendobj)")
         sequence = [None] * len(core.targets) if sendobj is None else sendobj
         return self._finish(objects.alltoall(core, process.codec, sequence))
 
     def reduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, root: int = 0) -> T | MaybeNone:
         """Combine the objects of all ranks in rank order, at the root (section 4.9)."""
-        core = self._entered("Comm.reduce", "await comm.reduce(sendobj, op, root)")
+        core = self._entered("reduce(sendobj, op, root)")
         return self._finish(objects.reduce(core, process.codec, sendobj, op, root))
 
     def allreduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T:
         """Combine the objects of all ranks in rank order, on every rank (section 4.9.6)."""
-        core = self._entered("Comm.allreduce", "await comm.allreduce(sendobj, op)")
-        result: T = self._finish(objects.allreduce(core, process.codec, sendobj, op))
+        result: T = self._finish(objects.allreduce(self._entered("allreduce(sendobj, op)"), process.codec, sendobj, op))
         return result
 
     def scan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T:
         """Combine the objects of the ranks up to and including this one in rank order (section 4.11)."""
-        core = self._entered("Comm.scan", "await comm.scan(sendobj, op)")
-        result: T = self._finish(objects.scan(core, process.codec, sendobj, op))
+        result: T = self._finish(objects.scan(self._entered("scan(sendobj, op)"), process.codec, sendobj, op))
         return result
 
     def exscan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T | MaybeNone:
         """Combine the objects of the ranks below this one in rank order (MPI-2)."""
-        core = self._entered("Comm.exscan", "await comm.exscan(sendobj, op)")
-        return self._finish(objects.exscan(core, process.codec, sendobj, op))
+        return self._finish(objects.exscan(self._entered("exscan(sendobj, op)"), process.codec, sendobj, op))
