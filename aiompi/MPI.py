@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket as _socket
 import sys as _sys
 import time as _time
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from aiompi import hooks as _hooks
@@ -27,7 +28,6 @@ from aiompi.datatype import Get_address as Get_address
 from aiompi.datatype.buffer.address import Bottom as BottomType
 from aiompi.datatype.buffer.address import BufferAutomatic as BufferAutomaticType
 from aiompi.datatype.buffer.address import InPlace as InPlaceType
-from aiompi.datatype.buffer.memory import *
 from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *
 from aiompi.errors import *
@@ -63,6 +63,9 @@ from aiompi.op.predefined import *
 from aiompi.status import Status as Status
 from aiompi.typing import BufSpec as _BufSpec
 from aiompi.unsupported_errors import *
+
+if _TYPE_CHECKING:
+    from aiompi.datatype.buffer.memory import *
 
 __all__ = [
     "AINT", "ANY_SOURCE", "ANY_TAG", "APPNUM", "BAND", "BFLOAT16_T", "BOOL", "BOR", "BOTTOM", "BSEND_OVERHEAD",
@@ -230,6 +233,19 @@ def Alloc_mem(size: int, info: object = None) -> buffer:
         return runtime.allocate(size)
 
 
+def Free_mem(mem: buffer) -> None:
+    """Free memory that `Alloc_mem` returned (MPI_Free_mem, MPI-2).
+
+    Raises:
+        TypeError: `mem` is not an `MPI.buffer`.
+    """
+    from aiompi.datatype.buffer.memory import buffer
+
+    if not isinstance(mem, buffer):
+        raise TypeError(f"mem is of type {type(mem).__name__}: expected the MPI.buffer that Alloc_mem returned")
+    mem.release()
+
+
 def Wtime() -> float:
     """Return the seconds since a moment in the past, the same for all processes of a machine (section 7.4)."""
     return _time.monotonic()
@@ -252,6 +268,21 @@ def Get_version() -> tuple[int, int]:
     NotImplementedError. Of MPI-4, persistent collectives and some other calls are there.
     """
     return VERSION, SUBVERSION
+
+
+if not _TYPE_CHECKING:  # type checkers would accept any name
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), "buffer", "memory"})
+
+    def __getattr__(name: str) -> _Any:
+        """Return `buffer` or `memory`, which is made of an array of NumPy; programs without arrays do not need it."""
+        if name not in ("buffer", "memory"):
+            raise AttributeError(f"module 'aiompi.MPI' has no attribute {name!r}")
+        from aiompi.datatype.buffer.memory import buffer
+
+        globals().update(buffer=buffer, memory=buffer)
+        return buffer
 
 
 _hooks.surface(_sys.modules[__name__])

@@ -16,7 +16,6 @@ from aiompi.coll import select
 from aiompi.comm import Communicator, Group, make_communicator
 from aiompi.comm.contexts import ContextIds
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
-from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver.spin import cores, throttled
 from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Request, Schedule, Timer
 from aiompi.engine.schedule import settled
@@ -34,6 +33,7 @@ from aiompi.wire import control
 from aiompi.wire.wait_report import WaitReport
 
 if TYPE_CHECKING:
+    from aiompi.datatype.buffer.memory import buffer
     from aiompi.hang_report import HangReporter
     from aiompi.impi.universe import Universe
     from aiompi.transport.impi_host import ImpiHost
@@ -420,6 +420,8 @@ class Runtime:
         nbytes = integer(nbytes, "size")
         if nbytes < 0:
             raise ValueError(f"size is {nbytes}: expected 0 or more")
+        from aiompi.datatype.buffer.memory import buffer
+
         return buffer.allocate(nbytes)
 
     @property

@@ -30,6 +30,7 @@ FLOORS: dict[str, float] = {
     "opaque": 0.15,
     "hooks": 0.2,
     "info": 0.3,
+    "lazy": 0,
     "program": 0.2,
     "typing": 1.2,
     "datatype": 1,

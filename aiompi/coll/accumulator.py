@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import Any, Final, Protocol
 
-import numpy as np
-
 from aiompi.coll.block import Block
 from aiompi.comm import Channel
 from aiompi.datatype.buffer.allocation import allocate, copied, joined
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.datatype import Datatype
 from aiompi.errors import InternalError
+from aiompi.lazy import np, numpy_is_loaded
 from aiompi.op import Op
 from aiompi.op.combine import Combine, combiner
 from aiompi.wire.frame import Payload
@@ -364,7 +363,7 @@ class ObjectAccumulator(Accumulator):
         self._block: Block | None = None  # the message of the partial result, once it is needed
         self._op = Op(op) if isinstance(op, Op) else op
         # The result of a predefined operation on numbers shares no memory with them, unlike a sum of lists.
-        plain = isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject
+        plain = numpy_is_loaded() and isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject
         self._pure = plain and isinstance(op, Op) and op.is_predefined
         self._codec = codec
         self._incoming = Block()

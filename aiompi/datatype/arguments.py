@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from aiompi.arguments import integer
 from aiompi.errors import InvalidArgumentError, InvalidCountError, InvalidTypeError
+from aiompi.lazy import np
 
-Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Integers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 # Sequences of integers that callers may pass.
-Numbers: TypeAlias = Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]
+Numbers: TypeAlias = "Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]"
 
 
 # mpi4py raises built-in Python exceptions in these cases, so these classes derive from them as well.

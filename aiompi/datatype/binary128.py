@@ -16,12 +16,12 @@ from __future__ import annotations
 import sys
 from typing import Any, Final, TypeAlias
 
-import numpy as np
+from aiompi.lazy import np
 
 __all__ = ["EXTERNAL", "NATIVE", "X87", "from_binary128", "to_binary128"]
 
-Bits: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+Bits: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Words: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 
 _LONG_DOUBLE: Final = np.dtype(np.longdouble)
 _FRACTION_BITS: Final = int(np.finfo(np.longdouble).nmant)

@@ -9,9 +9,6 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from numpy.lib.format import drop_metadata
-
 from aiompi.constants import ORDER_C
 from aiompi.datatype import predefined as mpi
 from aiompi.datatype.arguments import UnknownFormatError
@@ -19,6 +16,7 @@ from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.handle import CODES
 from aiompi.datatype.lookup import is_foreign, split_code
 from aiompi.errors import InvalidTypeError
+from aiompi.lazy import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -54,14 +52,20 @@ BY_CHAR: Final[dict[str, Datatype]] = {
     "B": mpi.UINT8_T,
 }
 
-# Types of arrays that a memoryview exports and whose memory is the message. No memoryview exports datetimes.
-SIMPLE: Final = frozenset(np.dtype(char) for char in BY_CHAR if char not in "cmM")
+# Types of arrays that a memoryview exports and whose memory is the message. No memoryview exports datetimes. The set is
+# empty until `add_simple_types` is called for the first array.
+SIMPLE: Final[set[np.dtype[Any]]] = set()
 
 # Formats of memory other than numpy arrays: bytes are numbers, and ctypes exports wchar_t as "u".
 _FORMATS: Final = CODES | {"B": mpi.UINT8_T, "b": mpi.INT8_T, "u": mpi.WCHAR}
 
 # Element types of strings and void memory, which have a fixed number of elements, by numpy's kind.
 _FLEXIBLE: Final = {"S": mpi.CHAR, "U": mpi.WCHAR, "V": mpi.BYTE}
+
+
+def add_simple_types() -> None:
+    """Fill SIMPLE, with the help of NumPy."""
+    SIMPLE.update(np.dtype(char) for char in BY_CHAR if char not in "cmM")
 
 
 def _layout(dtype: np.dtype[Any]) -> tuple[object, ...]:
@@ -76,15 +80,14 @@ def fields_of(dtype: np.dtype[Any]) -> Iterator[tuple[np.dtype[Any], int]]:
         yield dtype.fields[name][0], dtype.fields[name][1]
 
 
-# Pairs are recognised by layout; the names of the fields do not matter. 2INTEGER has the layout of 2INT.
-_PAIRS: Final[dict[tuple[object, ...], Datatype]] = {
-    _layout(pair.dtype): pair
-    for pair in (
-        mpi.FLOAT_INT, mpi.DOUBLE_INT, mpi.LONG_INT, mpi.TWOINT, mpi.SHORT_INT, mpi.LONG_DOUBLE_INT,
-        mpi.TWOREAL, mpi.TWODOUBLE_PRECISION,
-    )
-    if pair.dtype is not None
-}  # fmt: skip
+@functools.cache
+def _pairs() -> dict[tuple[object, ...], Datatype]:
+    """Return the pairs by layout; the names of the fields do not matter. 2INTEGER has the layout of 2INT."""
+    pairs = (
+        mpi.FLOAT_INT, mpi.DOUBLE_INT, mpi.LONG_INT, mpi.TWOINT, mpi.SHORT_INT, mpi.LONG_DOUBLE_INT, mpi.TWOREAL,
+        mpi.TWODOUBLE_PRECISION,
+    )  # fmt: skip
+    return {_layout(pair.dtype): pair for pair in pairs if pair.dtype is not None}
 
 
 def from_dtype(dtype: npt.DTypeLike) -> Datatype:
@@ -123,7 +126,7 @@ def _made(dtype: np.dtype[Any], aligned: bool) -> Datatype:
             f"numpy type {dtype.str} is not in native byte order; "
             "convert with array.astype(array.dtype.newbyteorder('='))"
         )
-    pair = _PAIRS.get(_layout(dtype))
+    pair = _pairs().get(_layout(dtype))
     if pair is not None:
         return pair
     if dtype.names is not None:
@@ -140,6 +143,8 @@ def _struct(dtype: np.dtype[Any]) -> Datatype:
     )
     if struct.Get_extent() != (0, dtype.itemsize):
         struct = struct.Create_resized(0, dtype.itemsize)
+    from numpy.lib.format import drop_metadata
+
     struct.dtype = drop_metadata(dtype)  # it describes memory, and an equal type may have other metadata
     return struct
 

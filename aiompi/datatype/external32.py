@@ -10,16 +10,15 @@ and WCHAR are sent, and LONG keeps its sign, so values that fit are preserved.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-
-from aiompi.datatype import binary128
 from aiompi.datatype.layout import move
 from aiompi.datatype.layout.layout import Layout
 from aiompi.datatype.layout.move import Memory
 from aiompi.errors import InvalidArgumentError, InvalidBufferError, InvalidTypeError
+from aiompi.lazy import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,7 +32,7 @@ __all__ = [
 
 DATAREP: Final = "external32"
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 #: indices that select the parts of an element in an array of elements
 Parts: TypeAlias = tuple[Any, ...]
 _WHOLE: Final[Parts] = (...,)
@@ -103,6 +102,8 @@ def _narrow(values: Array) -> Array:
 
 
 def _long_double(parts: Parts) -> Element:
+    from aiompi.datatype import binary128
+
     native = binary128.NATIVE
     if native is None:
         return Element(np.longdouble, binary128.EXTERNAL, parts, _no_long_double, _no_long_double)
@@ -118,35 +119,37 @@ def _no_long_double(_: Array) -> Array:
     )
 
 
-# Names in the standard -> elements (table 13.2 of MPI-3.1). Pairs are structs of these.
-ELEMENTS: Final[dict[str, Element]] = {
-    **dict.fromkeys(
-        ("MPI_CHAR", "MPI_UNSIGNED_CHAR", "MPI_SIGNED_CHAR", "MPI_BYTE", "MPI_PACKED", "MPI_CHARACTER", "MPI_INT8_T",
-         "MPI_UINT8_T", "MPI_INTEGER1", "MPI_LOGICAL1"), _same("1"),
-    ),
-    **dict.fromkeys(
-        ("MPI_SHORT", "MPI_UNSIGNED_SHORT", "MPI_INT16_T", "MPI_UINT16_T", "MPI_INTEGER2", "MPI_REAL2",
-         "MPI_LOGICAL2", "MPIX_C_FLOAT16"), _same("2")
-    ),
-    **dict.fromkeys(
-        ("MPI_INT", "MPI_UNSIGNED", "MPI_FLOAT", "MPI_INT32_T", "MPI_UINT32_T", "MPI_INTEGER", "MPI_INTEGER4",
-         "MPI_REAL", "MPI_REAL4", "MPI_LOGICAL4", "MPIX_C_FLOAT32"), _same("4"),
-    ),
-    **dict.fromkeys(
-        ("MPI_DOUBLE", "MPI_LONG_LONG_INT", "MPI_UNSIGNED_LONG_LONG", "MPI_INT64_T", "MPI_UINT64_T", "MPI_AINT",
-         "MPI_COUNT", "MPI_OFFSET", "MPI_DOUBLE_PRECISION", "MPI_INTEGER8", "MPI_REAL8", "MPI_LOGICAL8",
-         "MPIX_C_FLOAT64"), _same("8"),
-    ),
-    **dict.fromkeys(("MPI_C_FLOAT_COMPLEX", "MPI_COMPLEX", "MPI_COMPLEX8"), _same("4", _COMPLEX)),
-    **dict.fromkeys(("MPI_C_DOUBLE_COMPLEX", "MPI_DOUBLE_COMPLEX", "MPI_COMPLEX16"), _same("8", _COMPLEX)),
-    "MPI_LONG": Element("l", ">i4", encode=_narrow),
-    "MPI_UNSIGNED_LONG": Element("L", ">u4"),
-    "MPI_WCHAR": Element("=u4", ">u2"),
-    "MPI_C_BOOL": Element("u1", "u1", encode=_nonzero, decode=_nonzero),
-    "MPI_LOGICAL": Element("=u4", ">u4", encode=_nonzero, decode=_nonzero),
-    "MPI_LONG_DOUBLE": _long_double(_WHOLE),
-    "MPI_C_LONG_DOUBLE_COMPLEX": _long_double(_COMPLEX),
-}  # fmt: skip
+@functools.cache
+def elements() -> dict[str, Element]:
+    """Return the elements by their names in the standard (table 13.2 of MPI-3.1). Pairs are structs of these."""
+    return {
+        **dict.fromkeys(
+            ("MPI_CHAR", "MPI_UNSIGNED_CHAR", "MPI_SIGNED_CHAR", "MPI_BYTE", "MPI_PACKED", "MPI_CHARACTER",
+             "MPI_INT8_T", "MPI_UINT8_T", "MPI_INTEGER1", "MPI_LOGICAL1"), _same("1"),
+        ),
+        **dict.fromkeys(
+            ("MPI_SHORT", "MPI_UNSIGNED_SHORT", "MPI_INT16_T", "MPI_UINT16_T", "MPI_INTEGER2", "MPI_REAL2",
+             "MPI_LOGICAL2", "MPIX_C_FLOAT16"), _same("2")
+        ),
+        **dict.fromkeys(
+            ("MPI_INT", "MPI_UNSIGNED", "MPI_FLOAT", "MPI_INT32_T", "MPI_UINT32_T", "MPI_INTEGER", "MPI_INTEGER4",
+             "MPI_REAL", "MPI_REAL4", "MPI_LOGICAL4", "MPIX_C_FLOAT32"), _same("4"),
+        ),
+        **dict.fromkeys(
+            ("MPI_DOUBLE", "MPI_LONG_LONG_INT", "MPI_UNSIGNED_LONG_LONG", "MPI_INT64_T", "MPI_UINT64_T", "MPI_AINT",
+             "MPI_COUNT", "MPI_OFFSET", "MPI_DOUBLE_PRECISION", "MPI_INTEGER8", "MPI_REAL8", "MPI_LOGICAL8",
+             "MPIX_C_FLOAT64"), _same("8"),
+        ),
+        **dict.fromkeys(("MPI_C_FLOAT_COMPLEX", "MPI_COMPLEX", "MPI_COMPLEX8"), _same("4", _COMPLEX)),
+        **dict.fromkeys(("MPI_C_DOUBLE_COMPLEX", "MPI_DOUBLE_COMPLEX", "MPI_COMPLEX16"), _same("8", _COMPLEX)),
+        "MPI_LONG": Element("l", ">i4", encode=_narrow),
+        "MPI_UNSIGNED_LONG": Element("L", ">u4"),
+        "MPI_WCHAR": Element("=u4", ">u2"),
+        "MPI_C_BOOL": Element("u1", "u1", encode=_nonzero, decode=_nonzero),
+        "MPI_LOGICAL": Element("=u4", ">u4", encode=_nonzero, decode=_nonzero),
+        "MPI_LONG_DOUBLE": _long_double(_WHOLE),
+        "MPI_C_LONG_DOUBLE_COMPLEX": _long_double(_COMPLEX),
+    }  # fmt: skip
 
 
 def element_of(basic: object) -> Element:
@@ -155,7 +158,7 @@ def element_of(basic: object) -> Element:
     Raises:
         InvalidTypeError: the type is not basic.
     """
-    element = ELEMENTS.get(getattr(basic, "name", ""))
+    element = elements().get(getattr(basic, "name", ""))
     if element is None:
         raise InvalidTypeError(f"{basic} is not a basic type: external32 is defined for the elements of its signature")
     return element

@@ -60,16 +60,15 @@ class TypeHandle(Opaque, attribute.Caching):
         lb: lower bound: where an item starts, in bytes from its address.
         extent: bytes from one item to the next.
         dense: True if any number of items is contiguous; False if that depends on the type map.
-        dtype: numpy type of one item, `extent` bytes long; None when there is none.
     """
 
-    __slots__ = ("_map", "_null", "_several", "_state", "dense", "dtype", "extent", "lb", "size")
+    __slots__ = ("_dtype", "_map", "_null", "_several", "_state", "dense", "extent", "lb", "size")
 
     _map: TypeMap
     _state: TypeState
     _null: bool
     _several: tuple[int, Layout] | None
-    dtype: np.dtype[Any] | None
+    _dtype: np.dtype[Any] | None
     size: int
     lb: int
     extent: int
@@ -87,11 +86,20 @@ class TypeHandle(Opaque, attribute.Caching):
         self._state = state
         self._null = False
         self._several = None
-        self.dtype = typemap.dtype
+        self._dtype = None
         self.size = typemap.signature.size
         self.lb = typemap.bounds.lb
         self.extent = typemap.bounds.ub - self.lb
         self.dense = self.size == self.extent and not typemap.types  # no derived type, which may have its data anywhere
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """Numpy type of one item, `extent` bytes long; None if there is none."""
+        return self._map.dtype if self._dtype is None else self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype: np.dtype[Any]) -> None:
+        self._dtype = dtype
 
     _kind = TypeState
     _keyvals = DATATYPE_KEYVALS

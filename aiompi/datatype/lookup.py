@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from aiompi import constants as mpi
 from aiompi.arguments import integer, text
 from aiompi.datatype.arguments import InvalidCodeError
 from aiompi.datatype.handle import CODES, PREDEFINED, TypeHandle, TypeState
 from aiompi.datatype.typemap import F, TypeMap
 from aiompi.errors import InvalidArgumentError, InvalidTypeError
+from aiompi.lazy import np
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype

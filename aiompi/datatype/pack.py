@@ -23,8 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
-import numpy as np
-
 from aiompi.arguments import integer
 from aiompi.datatype import arguments, external32
 from aiompi.datatype.buffer.address import Bottom, Piece, array_of, registry
@@ -39,6 +37,7 @@ from aiompi.errors import (
     InvalidTypeError,
     TruncationError,
 )
+from aiompi.lazy import np
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXTERNAL32", "NATIVE", "REPRESENTATIONS", "Packing", "Representation", "representation_of"]
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 
 class Representation(NamedTuple):

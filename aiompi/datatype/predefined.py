@@ -1,19 +1,23 @@
 """The predefined datatypes (sections 3.2.2 and 4.9.3).
 
-Sizes and alignments are those of the C types of this machine, taken from numpy. Pairs have the layout of C structs.
+Sizes and alignments are those of the C types of this machine, as `struct` and ctypes know them. Pairs have the layout
+of C structs.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import ctypes
+import struct
+from collections.abc import Callable
+from typing import Any, Final
 
-import numpy as np
-
+from aiompi.constants import COMBINER_NAMED
 from aiompi.datatype.bounds import Bounds
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.handle import PREDEFINED, TypeState
 from aiompi.datatype.signature import Signature
-from aiompi.datatype.typemap import TypeMap
+from aiompi.datatype.typemap import F, TypeMap
+from aiompi.lazy import np
 
 __all__ = [
     "Datatype", "DATATYPE_NULL", "LB", "UB",
@@ -33,6 +37,15 @@ __all__ = [
 ]  # fmt: skip
 
 
+#: type code of NumPy -> letter of `struct` with the same size and alignment, if that is another one
+_LETTERS: Final = {
+    "S1": "c", "U1": "I", "i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q",
+    "f2": "e", "f4": "f", "f8": "d",
+}  # fmt: skip
+#: code of a complex type -> number of parts, and their code
+_COMPLEX: Final = {"F": (2, "f"), "D": (2, "d"), "G": (2, "g"), "c8": (2, "f"), "c16": (2, "d")}
+
+
 def _named(name: str, typemap: TypeMap, constant: Datatype | None = None) -> Datatype:
     """Define the constant of a name and a type map, which refer to each other."""
     if constant is None:
@@ -43,16 +56,32 @@ def _named(name: str, typemap: TypeMap, constant: Datatype | None = None) -> Dat
 
 
 def _basic(name: str, code: str) -> Datatype:
-    dtype = np.dtype(code)
+    """Define the constant of a name and of a type code of NumPy."""
+    parts, part = _COMPLEX.get(code, (1, code))
+    if part == "g":
+        nbytes, alignment = ctypes.sizeof(ctypes.c_longdouble), ctypes.alignment(ctypes.c_longdouble)
+    else:
+        letter = _LETTERS.get(part, part)
+        nbytes = struct.calcsize(letter)
+        alignment = struct.calcsize(f"b{letter}") - nbytes
     constant = Datatype()
-    return _named(name, TypeMap.basic(Signature.of(constant, name, dtype.itemsize), dtype), constant)
+    signature = Signature.of(constant, name, parts * nbytes)
+    return _named(name, TypeMap.basic(signature, alignment, lambda: np.dtype(code)), constant)
 
 
 def _pair(name: str, value: Datatype, index: Datatype) -> Datatype:
-    dtype = np.dtype([("value", value.dtype), ("index", index.dtype)], align=True)
-    assert dtype.fields is not None
-    struct = Datatype.Create_struct([1, 1], [0, dtype.fields["index"][1]], [value, index])
-    return _named(name, TypeMap.named(struct._map, dtype))
+    """Define the constant of a name and of the C struct of two types."""
+    offset = -(-value.extent // index.alignment) * index.alignment
+
+    def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
+        joined: F = kind.concat((form(value._map), form(index._map).shift(offset)))
+        return joined
+
+    def dtype() -> np.dtype[Any]:
+        return np.dtype([("value", value.dtype), ("index", index.dtype)], align=True)
+
+    parts = (value._map, index._map)
+    return _named(name, TypeMap.derived(COMBINER_NAMED, {}, (), compose, components=parts, dtype=dtype))
 
 
 def _null() -> Datatype:

@@ -11,13 +11,12 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-import numpy as np
-
 from aiompi.constants import COMBINER_NAMED
 from aiompi.datatype.arguments import Integers
 from aiompi.datatype.bounds import Bounds
 from aiompi.datatype.layout.layout import Layout
 from aiompi.datatype.signature import Signature
+from aiompi.lazy import np
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
@@ -57,11 +56,10 @@ class TypeMap:
         bounds: bounds and alignment.
         signature: basic types in order.
         constant: the predefined datatype to which it belongs, or None.
-        dtype: numpy type of an item, or None.
     """
 
     __slots__ = (
-        "_components", "_compose", "_external", "_layout", "arguments", "bounds", "combiner", "constant", "dtype",
+        "_components", "_compose", "_dtype", "_external", "_layout", "arguments", "bounds", "combiner", "constant",
         "signature", "types",
     )  # fmt: skip
 
@@ -71,17 +69,17 @@ class TypeMap:
     bounds: Bounds
     signature: Signature
     constant: Datatype | None
-    dtype: np.dtype[Any] | None
+    _dtype: np.dtype[Any] | Callable[[], np.dtype[Any]] | None
     _components: tuple[TypeMap, ...]
     _compose: Compose | None
     _layout: Layout | None
     _external: Layout | None
 
     @classmethod
-    def basic(cls, signature: Signature, dtype: np.dtype[Any]) -> TypeMap:
+    def basic(cls, signature: Signature, alignment: int, dtype: Callable[[], np.dtype[Any]]) -> TypeMap:
         """Return the type map of a basic type: {(type, 0)}."""
-        self = cls._leaf(Bounds(0, signature.size, dtype.alignment), signature)
-        self.dtype = dtype
+        self = cls._leaf(Bounds(0, signature.size, alignment), signature)
+        self._dtype = dtype
         self._layout = Layout.run(signature.size)
         return self
 
@@ -96,7 +94,7 @@ class TypeMap:
     def _leaf(cls, bounds: Bounds, signature: Signature) -> TypeMap:
         self = cls.__new__(cls)
         self.combiner, self.arguments, self.types, self.constant = COMBINER_NAMED, {}, (), None
-        self.bounds, self.signature, self.dtype = bounds, signature, None
+        self.bounds, self.signature, self._dtype = bounds, signature, None
         self._components, self._compose, self._layout, self._external = (), None, None, None
         return self
 
@@ -110,17 +108,17 @@ class TypeMap:
         *,
         markers: tuple[int, int] | None = None,
         components: Iterable[TypeMap] | None = None,
-        dtype: np.dtype[Any] | None = None,
+        dtype: np.dtype[Any] | Callable[[], np.dtype[Any]] | None = None,
     ) -> TypeMap:
         """Return the type map that a constructor makes.
 
         Args:
             markers: lower and upper bound, in place of those that follow from the components.
             components: type maps of which it is composed; `types` by default.
-            dtype: numpy type of an item.
+            dtype: numpy type of an item, or a function that returns it.
         """
         self = cls.__new__(cls)
-        self.dtype = dtype
+        self._dtype = dtype
         self.combiner, self.arguments, self.types, self.constant = combiner, arguments, types, None
         self._components = tuple(dict.fromkeys(types if components is None else components))
         self._compose, self._layout, self._external = compose, None, None
@@ -129,11 +127,12 @@ class TypeMap:
         self.bounds = bounds if markers is None else bounds.marked(*markers)
         return self
 
-    @classmethod
-    def named(cls, made: TypeMap, dtype: np.dtype[Any]) -> TypeMap:
-        """Return a predefined type map with the entries of a derived one."""
-        assert made._compose is not None
-        return cls.derived(COMBINER_NAMED, {}, (), made._compose, components=made.types, dtype=dtype)
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """Numpy type of an item, or None; that of a predefined type is made at the first use."""
+        if callable(self._dtype):
+            self._dtype = self._dtype()
+        return self._dtype
 
     @property
     def size(self) -> int:

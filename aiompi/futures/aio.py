@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
-import numpy as np
-
 from aiompi.driver.threads import call_in_thread
 from aiompi.errors import InvalidRootError
 from aiompi.face.native import Intracomm
@@ -18,6 +16,7 @@ from aiompi.futures.setup import Setup
 from aiompi.futures.task import Task, apply_to_all
 from aiompi.futures.worker import Worker, serve_async
 from aiompi.futures.workers import Queue, Workers
+from aiompi.lazy import is_array
 
 T = TypeVar("T")
 
@@ -121,7 +120,7 @@ class TaskPool:
         unordered: bool = False,
     ) -> AsyncIterator[Any]:
         """Make calls like the built-in `map`, by the workers; see `starmap`."""
-        source = _Source(self, zip(*iterables, strict=False), all(type(each) in _QUICK for each in iterables))
+        source = _Source(self, zip(*iterables, strict=False), all(map(_is_quick, iterables)))
         async for result in self._results(fn, source, chunksize, buffersize, unordered):
             yield result
 
@@ -151,7 +150,7 @@ class TaskPool:
         Raises:
             ValueError: chunksize or buffersize is not positive.
         """
-        source = _Source(self, iterable, type(iterable) in _QUICK)
+        source = _Source(self, iterable, _is_quick(iterable))
         async for result in self._results(fn, source, chunksize, buffersize, unordered):
             yield result
 
@@ -191,10 +190,14 @@ class TaskPool:
         await self._workers.dismiss()
 
 
-#: types of iterables from which the event loop draws itself, because that takes no time
+#: types of iterables from which the event loop draws itself, because that takes no time; arrays are others
 _QUICK: Final = frozenset(
-    {list, tuple, range, str, bytes, dict, set, frozenset, deque, np.ndarray, itertools.count, itertools.repeat}
+    {list, tuple, range, str, bytes, dict, set, frozenset, deque, itertools.count, itertools.repeat}
 )
+
+
+def _is_quick(iterable: object) -> bool:
+    return type(iterable) in _QUICK or is_array(iterable)
 
 
 class _Source:

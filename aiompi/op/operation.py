@@ -6,15 +6,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias
 
-import numpy as np
-
 from aiompi.datatype import Buffer, Datatype, bytes_of, check_disjoint, resolve_recv, resolve_send
-from aiompi.datatype.buffer.memory import buffer
 from aiompi.errors import InvalidCountError, InvalidOpError, InvalidTypeError
+from aiompi.lazy import np
 from aiompi.op.combine import combiner
 from aiompi.opaque import Reference
 
-Vector: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Vector: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 # Combines vectors: inoutvec[i] = invec[i] o inoutvec[i], in place, for each invec.
 Kernel: TypeAlias = Callable[[Iterable[Vector], Vector, Datatype], None]
@@ -232,6 +230,8 @@ def vector_kernel(function: Callable[..., Any]) -> Kernel:
     """Return a kernel that calls a user function of `Op.Create` for numpy vectors."""
 
     def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
+        from aiompi.datatype.buffer.memory import buffer
+
         if inoutvec.size:
             for invec in invecs:
                 function(buffer(bytes_of(invec)), buffer(bytes_of(inoutvec)), datatype)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import Any, Final
 
-import numpy as np
-
 from aiompi.datatype import Datatype
 from aiompi.datatype import predefined as mpi
 from aiompi.errors import InvalidOpError
+from aiompi.lazy import np
 from aiompi.op.operation import PREDEFINED, Kernel, Op, Operation, Vector
 
 __all__ = [
@@ -51,24 +51,29 @@ _BITWISE: Final = ("C integer", "Fortran integer", "byte")
 _PAIRS: Final = ("pair",)
 
 
-# In copies of this context numpy reports no floating-point exceptions. A copy takes a tenth of the time of np.errstate.
-_SILENT: Final = Context()
-_SILENT.run(np.seterr, all="ignore")
+@functools.cache
+def _silent() -> Context:
+    """Return a context in which NumPy reports no floating-point exceptions; copies are faster than errstate."""
+    context = Context()
+    context.run(np.seterr, all="ignore")
+    return context
 
 
-def _elementwise(ufunc: np.ufunc) -> Kernel:
+def _elementwise(name: str) -> Kernel:
     def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
-        silently = _SILENT.copy().run  # only one thread at a time can enter a context
+        ufunc = getattr(np, name)
+        silently = _silent().copy().run  # only one thread at a time can enter a context
         for invec in invecs:
             silently(ufunc, invec, inoutvec, out=inoutvec)
 
     return kernel
 
 
-def _extreme_with_index(beats: np.ufunc) -> Kernel:
+def _extreme_with_index(name: str) -> Kernel:
     """Return a kernel that takes the pair of `invec` if it beats the other, or ties with a lower index (4.9.3)."""
 
     def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
+        beats = getattr(np, name)
         other = inoutvec["value"]
         with np.errstate(all="ignore"):
             for invec in invecs:
@@ -105,18 +110,18 @@ def _define(
     return op
 
 
-MAX: Final = _define("MPI_MAX", lambda a, b: b if b > a else a, _elementwise(np.maximum), _ORDERED)
-MIN: Final = _define("MPI_MIN", lambda a, b: b if b < a else a, _elementwise(np.minimum), _ORDERED)
-SUM: Final = _define("MPI_SUM", operator.add, _elementwise(np.add), _ARITHMETIC)
-PROD: Final = _define("MPI_PROD", operator.mul, _elementwise(np.multiply), _ARITHMETIC)
-LAND: Final = _define("MPI_LAND", lambda a, b: bool(a) and bool(b), _elementwise(np.logical_and), _LOGICAL)
-LOR: Final = _define("MPI_LOR", lambda a, b: bool(a) or bool(b), _elementwise(np.logical_or), _LOGICAL)
-LXOR: Final = _define("MPI_LXOR", lambda a, b: bool(a) != bool(b), _elementwise(np.logical_xor), _LOGICAL)
-BAND: Final = _define("MPI_BAND", operator.and_, _elementwise(np.bitwise_and), _BITWISE)
-BOR: Final = _define("MPI_BOR", operator.or_, _elementwise(np.bitwise_or), _BITWISE)
-BXOR: Final = _define("MPI_BXOR", operator.xor, _elementwise(np.bitwise_xor), _BITWISE)
-MAXLOC: Final = _define("MPI_MAXLOC", _maxloc, _extreme_with_index(np.greater), _PAIRS)
-MINLOC: Final = _define("MPI_MINLOC", _minloc, _extreme_with_index(np.less), _PAIRS)
+MAX: Final = _define("MPI_MAX", lambda a, b: b if b > a else a, _elementwise("maximum"), _ORDERED)
+MIN: Final = _define("MPI_MIN", lambda a, b: b if b < a else a, _elementwise("minimum"), _ORDERED)
+SUM: Final = _define("MPI_SUM", operator.add, _elementwise("add"), _ARITHMETIC)
+PROD: Final = _define("MPI_PROD", operator.mul, _elementwise("multiply"), _ARITHMETIC)
+LAND: Final = _define("MPI_LAND", lambda a, b: bool(a) and bool(b), _elementwise("logical_and"), _LOGICAL)
+LOR: Final = _define("MPI_LOR", lambda a, b: bool(a) or bool(b), _elementwise("logical_or"), _LOGICAL)
+LXOR: Final = _define("MPI_LXOR", lambda a, b: bool(a) != bool(b), _elementwise("logical_xor"), _LOGICAL)
+BAND: Final = _define("MPI_BAND", operator.and_, _elementwise("bitwise_and"), _BITWISE)
+BOR: Final = _define("MPI_BOR", operator.or_, _elementwise("bitwise_or"), _BITWISE)
+BXOR: Final = _define("MPI_BXOR", operator.xor, _elementwise("bitwise_xor"), _BITWISE)
+MAXLOC: Final = _define("MPI_MAXLOC", _maxloc, _extreme_with_index("greater"), _PAIRS)
+MINLOC: Final = _define("MPI_MINLOC", _minloc, _extreme_with_index("less"), _PAIRS)
 
 # These are not reductions. mpi4py offers them for objects; for vectors the standard has them in one-sided calls only.
 REPLACE: Final = _define("MPI_REPLACE", lambda a, b: b, _undefined_kernel, (), commute=False)

@@ -226,7 +226,7 @@ def test_long_double_of_every_kind() -> None:
 
 def test_a_long_double_of_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binary128, "NATIVE", None)
-    monkeypatch.setitem(external32.ELEMENTS, "MPI_LONG_DOUBLE", external32._long_double(external32._WHOLE))
+    monkeypatch.setitem(external32.elements(), "MPI_LONG_DOUBLE", external32._long_double(external32._WHOLE))
     assert element_of(predefined.LONG_DOUBLE).nbytes == 16
     with pytest.raises(InvalidTypeError, match="long double of this machine"):
         encoded(predefined.LONG_DOUBLE, np.ones(1, np.longdouble))

@@ -15,14 +15,13 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Self, SupportsIndex, TypeAlias
 
-import numpy as np
-
 from aiompi.arguments import integer
 from aiompi.datatype.buffer.exporters import exported
 from aiompi.datatype.layout import arrange
 from aiompi.datatype.layout.layout import Layout, Part, StridedBlock
 from aiompi.datatype.layout.layout import span_of as bounds_of
 from aiompi.errors import InvalidBufferError, InvalidTypeError
+from aiompi.lazy import is_array, np
 
 __all__ = [
     "BOTTOM", "BUFFER_AUTOMATIC", "IN_PLACE", "Aint_add", "Aint_diff", "Bottom", "BufferAutomatic", "Constant",
@@ -30,8 +29,8 @@ __all__ = [
     "registry", "span_of",
 ]  # fmt: skip
 
-Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
-Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
+Offsets: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 #: positions of runs in memory, positions in the message, and lengths
 Runs: TypeAlias = tuple[Offsets, Offsets, Offsets]
 
@@ -100,12 +99,10 @@ def owner_of(location: object) -> Any:
 
 def _parent(location: object) -> object:
     """Return the object whose memory `location` uses; None if it uses its own memory or that of an unknown object."""
-    if isinstance(location, np.ndarray):
+    if is_array(location):
         base = location.base
         # The base of a view made by numpy's stride_tricks is a helper object, whose base is the array.
-        return next(
-            (it for it in (base, getattr(base, "base", None)) if isinstance(it, np.ndarray) or _exports(it)), None
-        )
+        return next((it for it in (base, getattr(base, "base", None)) if is_array(it) or _exports(it)), None)
     if isinstance(location, memoryview):
         return location.obj
     return getattr(location, "_b_base_", None)  # set for a member of a ctypes structure or array
@@ -134,9 +131,9 @@ class _Span:
 
 def span_of(owner: object) -> Bytes:
     """Return all memory of an owner in address order; the result keeps the owner alive and in place."""
-    if not isinstance(owner, np.ndarray):
+    if not is_array(owner):
         memory: Any = exported(owner)
-        return span_of(memory) if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
+        return span_of(memory) if is_array(memory) else np.frombuffer(memory, np.uint8)
     if owner.size == 0:
         return np.empty(0, np.uint8)
     reach = [(n - 1) * stride for n, stride in zip(owner.shape, owner.strides, strict=True)]
@@ -393,9 +390,9 @@ def array_of(buffer: object, name: str) -> np.ndarray[Any, Any]:
         TypeError: the object has no buffer protocol.
     """
     array: np.ndarray[Any, Any]
-    if isinstance(buffer, np.ndarray):
+    if is_array(buffer):
         array = np.asarray(buffer)  # a masked array or another subclass may behave differently
-    elif isinstance(view := exported(buffer), np.ndarray):
+    elif is_array(view := exported(buffer)):
         array = view
     elif view is None:
         raise TypeError(

@@ -4,7 +4,8 @@ The first use of new memory costs a page fault for every 4 KiB, which takes many
 into it. The C library returns large blocks to the system when they are freed, unless larger ones were freed before.
 This module therefore keeps the last few blocks and reuses those without references. Other blocks are mapped separately,
 with all pages in one call, and returned to the system when they are no longer kept. A block begins at a page boundary,
-so data that are aligned in a message are aligned in memory.
+so data that are aligned in a message are aligned in memory. Blocks are reused once NumPy has been imported, since only
+an array can tell when the last view of its memory is gone.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import mmap
 import sys
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
-import numpy as np
+from aiompi.lazy import np, numpy_is_loaded
 
+#: largest memory that is cleared, because that takes no time, bytes
+_SMALL: Final = 1024
 #: smallest block that is reused, bytes
 LARGE: Final = 128 * 2**10
 #: largest block that is reused, bytes, and number of blocks kept: 64 MiB at most
@@ -34,29 +38,25 @@ _UNUSED: Final = 2
 _kept: Final[deque[mmap.mmap]] = deque(maxlen=KEPT)
 
 
-class _Lease(np.ndarray[Any, np.dtype[np.uint8]]):
-    """Owns a block while anything refers to it, directly or through views; afterwards the block is kept for reuse.
-
-    An array over its memory refers to the lease and not to the block: NumPy replaces a base array only by a base of the
-    same class, and the block is not an array.
-    """
-
-    def __del__(self, kept: deque[mmap.mmap] = _kept, kind: type[mmap.mmap] = mmap.mmap) -> None:
-        base: Any = self.base
-        if type(base) is kind:  # otherwise this is a view of a lease
-            kept.append(base)
-
-
 def allocate(nbytes: int) -> memoryview:
     """Return memory of `nbytes` unsigned bytes, not cleared.
 
     Raises:
         MemoryError: there is not enough memory.
     """
+    if nbytes < _SMALL:
+        return memoryview(bytearray(nbytes))
+    if not numpy_is_loaded():
+        return memoryview(bytearray(nbytes) if nbytes < LARGE else _fresh(nbytes))
     if not LARGE <= nbytes <= LARGEST:
-        return np.empty(nbytes, np.uint8).data if nbytes else memoryview(bytearray())
+        return np.empty(nbytes, np.uint8).data
+    from aiompi.datatype.buffer.watched import Watched
+
     size = -(-nbytes // GRAIN) * GRAIN
-    return _Lease(size, np.uint8, _again(size) or _fresh(size)).data[:nbytes]
+    block = _again(size) or _fresh(size)
+    lease = Watched(size, np.uint8, block)
+    lease.on_end = partial(_kept.append, block)
+    return lease.data[:nbytes]
 
 
 def copied(data: bytes | memoryview) -> memoryview:

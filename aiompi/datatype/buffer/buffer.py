@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from aiompi.datatype import external32
 from aiompi.datatype.buffer.address import Piece, registry
 from aiompi.datatype.buffer.allocation import allocate
@@ -14,6 +12,7 @@ from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout import move
 from aiompi.datatype.layout.layout import Layout
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
+from aiompi.lazy import np
 
 
 class Buffer:

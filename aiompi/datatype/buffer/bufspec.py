@@ -24,10 +24,9 @@ A buffer keeps the exporting object alive.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from numpy import ndarray  # looked up once per message
+from array import array
+from types import NoneType
+from typing import Any, Final
 
 from aiompi.datatype import arguments
 from aiompi.datatype.buffer.address import IN_PLACE, InPlace
@@ -40,12 +39,16 @@ from aiompi.datatype.codes import BY_CHAR, SIMPLE
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.predefined import BYTE, UINT8_T
 from aiompi.errors import InvalidBufferError
+from aiompi.lazy import np
 
 __all__ = [
     "IN_PLACE", "Buffer", "InPlace", "allocate", "blocks", "bytes_of", "check_disjoint", "memory_to_exchange",
     "memory_to_receive", "memory_to_replace", "memory_to_send", "resolve_recv", "resolve_send", "resolve_type",
     "shares_memory",
 ]  # fmt: skip
+
+#: frequent types that are not arrays of NumPy, which need not be imported for them
+_OTHERS: Final = frozenset({bytes, bytearray, memoryview, array, list, tuple, NoneType})
 
 
 def resolve_send(spec: object, name: str = "sendbuf", nblocks: int = 1) -> Buffer:
@@ -68,13 +71,13 @@ def resolve_send(spec: object, name: str = "sendbuf", nblocks: int = 1) -> Buffe
         TypeError: `spec` is not a buffer specification.
     """
     kind = type(spec)
-    if kind is ndarray:
+    if kind is bytes or kind is bytearray:
+        view = memoryview(spec)  # type: ignore[arg-type]
+        return Buffer(view, view.nbytes, UINT8_T)
+    if kind not in _OTHERS and kind is np.ndarray:
         buffer = _fast_array(spec)  # type: ignore[arg-type]
         if buffer is not None:
             return buffer
-    elif kind is bytes or kind is bytearray:
-        view = memoryview(spec)  # type: ignore[arg-type]
-        return Buffer(view, view.nbytes, UINT8_T)
     return _resolve(spec, name, nblocks, False)
 
 
@@ -88,13 +91,13 @@ def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffe
         InvalidTypeError: items of the datatype, or entries of one, overlap (section 3.12.5).
     """
     kind = type(spec)
-    if kind is ndarray:
+    if kind is bytearray:
+        view = memoryview(spec)  # type: ignore[arg-type]
+        return Buffer(view, view.nbytes, UINT8_T)
+    if kind not in _OTHERS and kind is np.ndarray:
         buffer = _fast_array(spec)  # type: ignore[arg-type]
         if buffer is not None and not buffer.memory.readonly:
             return buffer
-    elif kind is bytearray:
-        view = memoryview(spec)  # type: ignore[arg-type]
-        return Buffer(view, view.nbytes, UINT8_T)
     buffer = _resolve(spec, name, nblocks, True)
     refuse_overlap(buffer, name)
     return buffer
@@ -111,13 +114,13 @@ def memory_to_send(spec: object, dest: int = 0) -> memoryview:
         InvalidBufferError, InvalidCountError, InvalidTypeError, TypeError: see `resolve_send`.
     """
     kind = type(spec)
-    if kind is ndarray and spec.dtype in SIMPLE:  # type: ignore[attr-defined]
+    if kind is bytes or kind is bytearray:
+        return memoryview(spec)  # type: ignore[arg-type]
+    if kind not in _OTHERS and kind is np.ndarray and spec.dtype in SIMPLE:  # type: ignore[attr-defined]
         try:
             return spec.data.cast("B")  # type: ignore[attr-defined,no-any-return]
         except (TypeError, ValueError):  # empty, or not C-contiguous
             pass
-    elif kind is bytes or kind is bytearray:
-        return memoryview(spec)  # type: ignore[arg-type]
     return resolve_send(spec, "buf").packed()
 
 
@@ -128,7 +131,9 @@ def memory_to_receive(spec: object) -> memoryview | Buffer:
         InvalidBufferError, InvalidCountError, InvalidTypeError, TypeError: see `resolve_recv`.
     """
     kind = type(spec)
-    if kind is ndarray and spec.dtype in SIMPLE:  # type: ignore[attr-defined]
+    if kind is bytearray:
+        return memoryview(spec)  # type: ignore[arg-type]
+    if kind not in _OTHERS and kind is np.ndarray and spec.dtype in SIMPLE:  # type: ignore[attr-defined]
         try:
             view: memoryview = spec.data.cast("B")  # type: ignore[attr-defined]
         except (TypeError, ValueError):
@@ -136,8 +141,6 @@ def memory_to_receive(spec: object) -> memoryview | Buffer:
         else:
             if not view.readonly:
                 return view
-    elif kind is bytearray:
-        return memoryview(spec)  # type: ignore[arg-type]
     buffer = resolve_recv(spec, "buf")
     return buffer.view if buffer.contiguous else buffer
 
@@ -159,7 +162,9 @@ def memory_to_exchange(sendspec: object, recvspec: object, dest: int = 0) -> tup
         InvalidBufferError: the buffers share memory (sections 2.2 and 3.10).
         InvalidCountError, InvalidTypeError, TypeError: see `resolve_send` and `resolve_recv`.
     """
-    if type(sendspec) is type(recvspec) is ndarray and sendspec.flags.c_contiguous and recvspec.flags.c_contiguous:
+    kind = type(sendspec)
+    arrays = kind not in _OTHERS and kind is type(recvspec) is np.ndarray
+    if arrays and sendspec.flags.c_contiguous and recvspec.flags.c_contiguous:  # type: ignore[attr-defined]
         if np.may_share_memory(sendspec, recvspec):  # exact, as both are contiguous
             raise _shared("sendbuf", "recvbuf")
         return memory_to_send(sendspec), memory_to_receive(recvspec)

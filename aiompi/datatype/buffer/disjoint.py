@@ -10,18 +10,16 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-from numpy import ndarray  # looked up once per call
-
 from aiompi.datatype.buffer.address import Piece
 from aiompi.datatype.buffer.arrays import ArrayBuffer
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.layout.layout import Layout, ScatteredRuns
 from aiompi.datatype.layout.overlap import number_of_runs
 from aiompi.errors import InvalidBufferError, InvalidTypeError
+from aiompi.lazy import np
 
-Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
-Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
+Offsets: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 # Larger numbers of irregular runs are not compared, because that would take longer than the copy itself.
 MOST_RUNS: Final = 64 * 2**10
@@ -33,6 +31,9 @@ MOST_WORK: Final = 1000
 # Up to this number, pairs of buffers from two groups are compared one by one; larger groups are sorted by their bounds.
 FEW_PAIRS: Final = 9
 
+#: types of objects that share their memory with no other object
+_OWNERS: Final = frozenset({bytes, bytearray})
+
 
 def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
     """Return True if a byte belongs to both of two buffers or memoryviews.
@@ -43,14 +44,24 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
     if type(one) is Buffer and type(other) is Buffer:  # other classes may have several memories
         some: object = one.memory.obj
         others: object = other.memory.obj
-        if type(some) is ndarray and type(others) is ndarray and not np.may_share_memory(some, others):
+        if type(some) in _OWNERS and type(others) in _OWNERS:  # decided without NumPy
+            if some is not others:
+                return False
+        elif type(some) is type(others) is np.ndarray and not np.may_share_memory(some, others):
             return False  # the usual case, decided in a quarter of the time that memoryviews take
     one, other = _plain(one), _plain(other)
     if isinstance(one, memoryview) and isinstance(other, memoryview):
-        return np.may_share_memory(one, other)  # compares bounds
+        return _may_share_memory(one, other)
     if not (one.nbytes and other.nbytes):
         return False
     return any(_meet(a, b) for a in _pieces(one) for b in _pieces(other))
+
+
+def _may_share_memory(one: memoryview, other: memoryview) -> bool:
+    """Compare the bounds of two memories."""
+    if one.obj is not other.obj and type(one.obj) in _OWNERS and type(other.obj) in _OWNERS:
+        return False
+    return np.may_share_memory(one, other)
 
 
 def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
@@ -84,7 +95,7 @@ def _far_apart(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
             known[id(buffer.memory)] = buffer.memory
     first, second = (known.values() for known in memories)
     return len(first) * len(second) <= FEW_PAIRS and not any(
-        np.may_share_memory(one, other) for one in first for other in second
+        _may_share_memory(one, other) for one in first for other in second
     )
 
 

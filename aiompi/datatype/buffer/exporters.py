@@ -10,12 +10,11 @@ import os
 import warnings
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from aiompi.datatype.buffer import dlpack, process
 from aiompi.errors import InvalidBufferError
+from aiompi.lazy import np
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Foreign: TypeAlias = "Array | memoryview"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from aiompi.datatype.buffer.arrays import bytes_of
 from aiompi.datatype.buffer.exporters import Description, exported
 
-__all__ = ["Free_mem", "buffer", "memory"]
+__all__ = ["buffer", "memory"]
 
 
 class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name in mpi4py
@@ -175,14 +175,3 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name in m
 
 #: name in earlier versions of mpi4py
 memory = buffer
-
-
-def Free_mem(mem: buffer) -> None:
-    """Free memory that `Alloc_mem` returned (MPI_Free_mem, MPI-2).
-
-    Raises:
-        TypeError: `mem` is not an `MPI.buffer`.
-    """
-    if not isinstance(mem, buffer):
-        raise TypeError(f"mem is of type {type(mem).__name__}: expected the MPI.buffer that Alloc_mem returned")
-    mem.release()

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-import numpy as np
+from aiompi.lazy import np
 
 #: function that copies between memory of this process and an address of another process
 Copy: TypeAlias = Callable[[int, int, memoryview], None]

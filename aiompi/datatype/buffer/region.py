@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 
-import numpy as np
-
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.datatype.buffer.arrays import Array, ArrayBuffer, bytes_of, cells_of, span
 from aiompi.datatype.buffer.buffer import AbsoluteBuffer, Buffer
 from aiompi.datatype.buffer.exporters import exported
-from aiompi.datatype.codes import SIMPLE, from_dtype, from_format
+from aiompi.datatype.codes import SIMPLE, add_simple_types, from_dtype, from_format
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.predefined import BYTE
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
+from aiompi.lazy import is_array, np
 
 
 class Region(ABC):
@@ -211,7 +210,7 @@ def region(memory: object, name: str, writable: bool) -> Region:
         InvalidTypeError: the memory holds references to Python objects.
         TypeError: the object has no buffer protocol.
     """
-    if isinstance(memory, np.ndarray):
+    if is_array(memory):
         found = _of_array(memory, memory, name)
     elif isinstance(memory, Bottom):
         return Absolute(name, writable)
@@ -228,6 +227,8 @@ def region(memory: object, name: str, writable: bool) -> Region:
 
 def _of_array(array: Array, exporter: Array | memoryview, name: str) -> Flat | Strided:
     array = np.asarray(array)  # a masked array or another subclass may behave differently
+    if not SIMPLE:
+        add_simple_types()
     if array.dtype in SIMPLE and array.flags.c_contiguous and array.size:
         return Flat(name, array.data.cast("B"), exporter)
     if array.flags.forc or array.dtype.hasobject:
@@ -242,7 +243,7 @@ def _of_exporter(memory: object, name: str) -> Flat | Strided:
             f"{name} is of type {type(memory).__name__}, which has no buffer protocol; pass bytes, a bytearray or "
             "a numpy array, or use the methods for objects (lower-case names)"
         )
-    if isinstance(view, np.ndarray):
+    if is_array(view):
         return _of_array(view, view, name)
     if "O" in view.format or not view.c_contiguous:
         return _of_array(np.asarray(view), view, name)
@@ -252,4 +253,4 @@ def _of_exporter(memory: object, name: str) -> Flat | Strided:
 
 
 def _type_of(exporter: Array | memoryview) -> Datatype:
-    return from_dtype(exporter.dtype) if isinstance(exporter, np.ndarray) else from_format(exporter)
+    return from_dtype(exporter.dtype) if is_array(exporter) else from_format(exporter)

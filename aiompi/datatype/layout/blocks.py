@@ -6,12 +6,14 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+from aiompi.lazy import np
 
-IntArray: TypeAlias = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+IntArray: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class Dim(NamedTuple):

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import numpy as np
-
 from aiompi.datatype.layout.blocks import (
     LONGEST_ELEMENT,
     Grid,
@@ -22,8 +20,9 @@ from aiompi.datatype.layout.blocks import (
     element_dtype,
     positions,
 )
+from aiompi.lazy import np
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 #: contiguous bytes
 Memory: TypeAlias = "memoryview | np.ndarray[Any, np.dtype[np.uint8]]"
 

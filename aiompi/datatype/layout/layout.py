@@ -14,15 +14,16 @@ single run, and an indexed type with regular displacements is a vector.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Final
 
 from aiompi.datatype.layout import arrange
 from aiompi.datatype.layout.blocks import Dim, IntArray, Part, ScatteredRuns, Span, StridedBlock
 from aiompi.datatype.layout.overlap import overlapping
 from aiompi.errors import InvalidArgumentError
+from aiompi.lazy import np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["EMPTY", "StridedBlock", "Dim", "Layout", "Part", "ScatteredRuns", "Span", "span_of"]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from aiompi.datatype.layout import copies
 from aiompi.datatype.layout.blocks import Part, StridedBlock
 from aiompi.datatype.layout.copies import Array, Memory
 from aiompi.datatype.layout.layout import Layout
 from aiompi.errors import InvalidBufferError
+from aiompi.lazy import np
 
 __all__ = ["Memory", "check", "pack", "unpack", "views"]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle as _pickle
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from aiompi.datatype.buffer.memory import buffer
 from aiompi.face.blocking.process import process
 from aiompi.objects.codec import Codec, Segment, is_pickle
 from aiompi.typing import Buffer, SupportsBuffer
+
+if TYPE_CHECKING:
+    from aiompi.datatype.buffer.memory import buffer
 
 __all__ = ["Pickle", "pickle"]
 
@@ -70,6 +72,8 @@ class Pickle:
 
     def dumps_oob(self, obj: object) -> tuple[bytes, list[buffer]]:
         """The bytes of an object without its large buffers, and these."""
+        from aiompi.datatype.buffer.memory import buffer
+
         buffers: list[buffer] = []
 
         def in_band(part: _pickle.PickleBuffer) -> bool:

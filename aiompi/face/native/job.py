@@ -10,9 +10,8 @@ import sys
 import weakref
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from aiompi.datatype.buffer.memory import buffer
 from aiompi.driver import aio
 from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Request
@@ -24,6 +23,9 @@ from aiompi.settings import Settings, rc
 from aiompi.transport.agent import Contact
 from aiompi.wire.control import ENV_KEY, ENV_KEY_FILE
 from aiompi.wire.hello import MIN_KEY_BYTES, RANK_ANY, parse_key
+
+if TYPE_CHECKING:
+    from aiompi.datatype.buffer.memory import buffer
 
 T = TypeVar("T")
 

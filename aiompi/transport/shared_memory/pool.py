@@ -24,6 +24,7 @@ from typing import Final
 
 from aiompi.datatype.buffer.allocation import LARGE
 from aiompi.errors import RemoteProtocolError
+from aiompi.lazy import numpy_is_loaded
 from aiompi.transport.shared_memory.export import POOL, Export, Import, Importer
 from aiompi.transport.shared_memory.ring import YieldCore
 from aiompi.transport.shared_memory.zero_copy_recv import KEPT, PREFACE, THERE, keep_in_place
@@ -200,8 +201,8 @@ class PoolStream:
         self.memory: memoryview | None = None
 
     def keep(self) -> memoryview | None:
-        """Keep the message in the pool, if the writer allows it; return its memory, to be used as own, or None."""
-        if self._keepable and not self._place % _GRAIN:
+        """Keep the message in the pool if the writer allows it and NumPy is there; return its memory or None."""
+        if self._keepable and not self._place % _GRAIN and numpy_is_loaded():
             self.memory = keep_in_place(self._imported.memory[self._place : self._place + PREFACE + self._nbytes])
         return self.memory
 

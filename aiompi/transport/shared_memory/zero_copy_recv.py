@@ -21,11 +21,14 @@ import mmap
 import os
 import threading
 import weakref
-from typing import Any, Final
-
-import numpy as np
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from aiompi.datatype.buffer import process
+from aiompi.lazy import np
+
+if TYPE_CHECKING:
+    from aiompi.datatype.buffer.watched import Watched
 
 #: the words in front of a message in a pool: how many of its bytes are there, and whether it stays
 THERE: Final = 0
@@ -33,23 +36,15 @@ KEPT: Final = 1
 #: bytes in front of a message, for these words
 PREFACE: Final = 64
 
-#: messages that stay, by id, since arrays have no hash
-_kept: Final[dict[int, weakref.ref[_KeptMessage]]] = {}
+#: messages that stay, by id, since arrays have no hash, each with the words in front of it
+_kept: Final[dict[int, tuple[weakref.ref[Watched], memoryview]]] = {}
 
 
-class _KeptMessage(np.ndarray[Any, np.dtype[np.uint8]]):
-    """A message that stays; arrays that are made of its memory refer to it.
-
-    Attributes:
-        words: the words in front of the message; None in a view.
-    """
-
-    words: memoryview | None = None
-
-    def __del__(self, stays: dict[int, weakref.ref[_KeptMessage]] = _kept, word: int = KEPT) -> None:
-        # In the child of a fork the message is no longer among those that stay.
-        if self.words is not None and stays.pop(id(self), None) is not None:
-            self.words[word] = 0
+def _release(number: int, kept: dict[int, tuple[weakref.ref[Watched], memoryview]] = _kept, word: int = KEPT) -> None:
+    """Give the message of an id back to its writer."""
+    # In the child of a fork the message is no longer among those that stay.
+    if (found := kept.pop(number, None)) is not None:
+        found[1][word] = 0
 
 
 def keep_in_place(memory: memoryview) -> memoryview:
@@ -61,10 +56,13 @@ def keep_in_place(memory: memoryview) -> memoryview:
     Returns:
         The bytes of the message.
     """
-    message = _KeptMessage(len(memory) - PREFACE, np.uint8, memory, PREFACE)
-    message.words = memory[:PREFACE].cast("Q")
-    _kept[id(message)] = weakref.ref(message)
-    message.words[KEPT] = 1
+    from aiompi.datatype.buffer.watched import Watched
+
+    words = memory[:PREFACE].cast("Q")
+    message = Watched(len(memory) - PREFACE, np.uint8, memory, PREFACE)
+    message.on_end = partial(_release, id(message))
+    _kept[id(message)] = weakref.ref(message), words
+    words[KEPT] = 1
     # Through a plain array, into which the garbage collector does not look: in a cycle that refers to the message it
     # would call `__del__` first, and then a finalizer that may still use or save the message.
     return message.view(np.ndarray).data
@@ -74,25 +72,25 @@ class _Fork(threading.local):
     """The copies of messages that a fork of this thread needs, by id, each with its message, which it keeps."""
 
     def __init__(self) -> None:
-        self.copies: dict[int, tuple[_KeptMessage, mmap.mmap | None]] = {}
+        self.copies: dict[int, tuple[Watched, mmap.mmap | None]] = {}
 
 
 _fork: Final = _Fork()
 
 
-def _whole() -> list[_KeptMessage]:
-    """Return the messages that have arrived as a whole: the program has no others yet."""
-    found = [message for reference in [*_kept.values()] if (message := reference()) is not None]
-    return [message for message in found if message.words is not None and message.words[THERE] == len(message)]
+def _whole() -> list[tuple[Watched, memoryview]]:
+    """Return the messages that have arrived as a whole, with their words: the program has no others yet."""
+    found = [(message, words) for reference, words in [*_kept.values()] if (message := reference()) is not None]
+    return [(message, words) for message, words in found if words[THERE] == len(message)]
 
 
 def _before() -> None:
     copies = _fork.copies = {}
-    for message in _whole():
+    for message, _ in _whole():
         copies[id(message)] = message, _copy(message)
 
 
-def _copy(message: _KeptMessage) -> mmap.mmap | None:
+def _copy(message: Watched) -> mmap.mmap | None:
     """Return a copy of a message, None if there is no memory."""
     with contextlib.suppress(OSError):
         copy = mmap.mmap(-1, len(message))
@@ -110,9 +108,8 @@ def _in_child() -> None:
     _fork.copies = {}
     _kept.clear()
     lost = 0
-    for message in messages:
-        assert message.words is not None
-        address = process.address_of(message.words.cast("B"))
+    for message, words in messages:
+        address = process.address_of(words.cast("B"))
         nbytes = -(-(PREFACE + len(message)) // mmap.PAGESIZE) * mmap.PAGESIZE
         # A message may have become whole after the others were copied, or there was no memory then.
         copy = copies.get(id(message), (message, None))[1] or _copy(message)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiompi.datatype.buffer.memory import Free_mem, buffer
+from aiompi.datatype.buffer.memory import buffer
+from aiompi.MPI import Free_mem
 
 
 def test_no_memory() -> None:

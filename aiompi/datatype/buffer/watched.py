@@ -1,0 +1,25 @@
+"""`Watched`, memory that tells when nothing refers to it any more. Imported when needed, as it needs NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class Watched(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Bytes in memory of another object, which is not an array.
+
+    An array or a memoryview over the memory refers to this array: NumPy replaces a base array only by a base of the
+    same class.
+
+    Attributes:
+        on_end: called when nothing refers to the memory any more; None in a view.
+    """
+
+    on_end: Callable[[], object] | None = None
+
+    def __del__(self) -> None:
+        if self.on_end is not None:
+            self.on_end()

@@ -1,0 +1,34 @@
+"""NumPy, imported when one of its names is first used: a program that sends objects and bytes does not need it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from typing_extensions import TypeIs
+else:
+
+    class _NumPy:
+        """Stands for the module, and keeps the names that were used as attributes."""
+
+        def __getattr__(self, name: str) -> Any:
+            import numpy
+
+            value = self.__dict__[name] = getattr(numpy, name)
+            return value
+
+    np = _NumPy()
+
+__all__ = ["is_array", "np", "numpy_is_loaded"]
+
+
+def numpy_is_loaded() -> bool:
+    """Return True if NumPy has been imported. Otherwise no object is of one of its types."""
+    return "numpy" in sys.modules
+
+
+def is_array(obj: object) -> TypeIs[np.ndarray[Any, Any]]:
+    """Return True for an array of NumPy, without importing NumPy."""
+    return "numpy" in sys.modules and isinstance(obj, np.ndarray)
