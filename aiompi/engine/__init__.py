@@ -9,11 +9,12 @@ from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.engine import Engine
 from aiompi.engine.generalized import GeneralizedRequest
 from aiompi.engine.message import Message
+from aiompi.engine.owned import Owned, OwnedReceive
 from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
 from aiompi.engine.probe import MessageListener
 from aiompi.engine.receive import NotedReceive, Receive
-from aiompi.engine.request import Owned, OwnedReceive, Request
+from aiompi.engine.request import Request
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import ChainedRequest, Schedule
 from aiompi.engine.seams import Driver, Link, Poller, Timer, Waiter

@@ -33,7 +33,6 @@ class ImpiSend(Send):
 
     __slots__ = ("outgoing",)
 
-    peer: ImpiPeer
     outgoing: Outgoing | None
 
     def _finish(self) -> None:

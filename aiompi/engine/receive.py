@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
@@ -54,8 +54,6 @@ class Receive(Request[Any]):
         "want_source",
         "want_tag",
     )
-
-    _engine: Engine
 
     def __init__(
         self,
@@ -247,7 +245,7 @@ class Receive(Request[Any]):
 
     def _message_again(self, landing: Landing | None) -> Message:
         """Make the matched message again as it was before, with what has arrived of it."""
-        engine = self._engine
+        engine = cast("Engine", self._engine)
         peer = engine.peer(engine.rank) if landing is None else landing.peer
         message = Message(peer, self.matcher, self.source, self.tag, self.length, 0, rts=False, sync=False)
         self._rest_on(message, landing)

@@ -1,11 +1,8 @@
-"""Requests: operations that have been started (section 3.7), and `Owned`, by which the asyncio face awaits them."""
+"""Requests: operations that have been started (section 3.7)."""
 
 from __future__ import annotations
 
-import functools
-import sys
-import warnings
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -16,11 +13,6 @@ if TYPE_CHECKING:
     from aiompi.engine.progress import Progress
     from aiompi.engine.seams import Waiter
 
-#: names of an object that asyncio and inspect read, and of a coroutine, beside what a generator calls them
-_NAMES: Final = frozenset({"__name__", "__qualname__"})
-_OF_COROUTINE: Final = {"cr_await": "gi_yieldfrom"} | {
-    f"cr_{name}": f"gi_{name}" for name in ("code", "frame", "running", "suspended")
-}
 #: seconds between two checks of whether an operation can be withdrawn
 _PAUSE: Final = 1e-3
 
@@ -255,16 +247,10 @@ class Request(Generic[T_co]):
             yield
         return self.result()
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return the name that tools show for an awaitable; attributes of other names do not exist."""
-            if name in _NAMES:
-                return self._label()
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def _label(self) -> str:
-        return type(self).__name__
+    @property
+    def __name__(self) -> str:
+        """The name by which tools show an awaitable."""
+        return str(type(self).__name__)  # mypy takes it for this property
 
     def __repr__(self) -> str:
         state = "pending"
@@ -284,156 +270,3 @@ class _Soon:
 
     def __call__(self, request: Request[Any]) -> None:
         request._engine.driver.call_soon(self.context.run, self.callback, request)
-
-
-class Owned(Coroutine[Any, None, T_co]):
-    """An operation that belongs to the code that awaits it, as in `await comm.send(obj, dest)`.
-
-    If the await is cancelled or times out, the operation is withdrawn as far as that is still possible, once no other
-    process is writing into its memory. If a message is lost all the same, there is a warning. For asyncio this is a
-    coroutine: `create_task` takes it as it is, and a cancellation before its first step reaches it. For tools that show
-    coroutines it has the attributes of one, and the name of the call.
-
-    Args:
-        request: the operation.
-        name: of the call that has started it, for tools.
-    """
-
-    __slots__ = ("_name", "_request", "_steps")
-
-    def __init__(self, request: Request[T_co], name: str = "operation") -> None:
-        self._request: Request[T_co] | None = request
-        self._steps: Generator[Any, None, T_co] | None = None
-        self._name = name
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return what asyncio and inspect ask a coroutine for."""
-            if name in _NAMES:
-                return self._name
-            if name == "cr_origin":
-                return None
-            if name not in _OF_COROUTINE:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return getattr(self._begun(), _OF_COROUTINE[name])
-
-    def _begun(self) -> Generator[Any, None, T_co]:
-        if self._steps is None:
-            self._steps = self.__await__()
-        return self._steps
-
-    def __await__(self) -> Generator[Any, None, T_co]:
-        request, self._request = self._request, None
-        if request is None:
-            raise RuntimeError("this operation has been awaited already; use its i-form to await it twice")
-        done = request._done
-        if not done or request._engine.turn_due():
-            try:
-                if done:
-                    yield
-                else:
-                    yield from request.suspend()
-            except BaseException as error:
-                yield from _undone(request, error)
-        return request.result()
-
-    def send(self, value: None) -> Any:
-        """Run the first or the next step, like a coroutine."""
-        return self._begun().send(value)
-
-    def throw(self, *error: Any) -> Any:
-        """Raise an error where the coroutine waits, or in place of its first step."""
-        request, self._request = self._request, None
-        if request is not None:  # the first step has not been made
-            raised = error[1] if len(error) > 1 and error[1] is not None else error[0]
-            self._steps = _undone(request, raised if isinstance(raised, BaseException) else raised())
-            return self._steps.send(None)
-        return self._begun().throw(*error)
-
-    def close(self) -> None:
-        """End the coroutine."""
-        self._withdraw()  # if the first step has not been made
-        if self._steps is not None:
-            self._steps.close()
-
-    def _withdraw(self) -> None:
-        """Undo an operation that is not awaited any more."""
-        request, self._request = self._request, None
-        if request is not None:
-            _abandon(request)
-
-    def __del__(self) -> None:
-        request = self._request
-        if request is not None and not sys.is_finalizing():
-            error = request.unseen_error()
-            warnings.warn(
-                "an operation was never awaited: it was started, and nothing reports how it ends. Await it, or use its "
-                f"i-form (isend, Isend), which gives a request{'' if error is None else f'. It has failed: {error}'}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-
-
-def _abandon(request: Request[Any]) -> None:
-    """Withdraw an operation whose end no call reports any more."""
-    request.withdraw()
-    error = request.lost_message_error()
-    if error is not None:
-        warn_unraisable(f"a receive that was withdrawn has lost its message: {error}")
-
-
-def _undone(request: Request[Any], error: BaseException) -> Generator[Any, None, Any]:
-    """Withdraw an operation as soon as possible, and raise the error that has ended its await.
-
-    If a message is lost, there is a warning. Its error is not raised in place of a cancellation, because a task that
-    catches errors and goes on would then not be cancelled.
-    """
-    if not request._engine.driver.in_own_thread:
-        request._engine.finalizers.defer(functools.partial(_abandon, request))
-        try:
-            raise error
-        finally:
-            del error, request
-    try:
-        if not isinstance(error, GeneratorExit):  # a coroutine that is being closed cannot wait any more
-            yield from request.settle()
-    finally:
-        _abandon(request)
-    try:
-        raise error
-    finally:
-        # An error refers to its frames. This frame must refer neither to it nor to the memory of the operation.
-        del error, request
-
-
-class OwnedReceive(Owned[T_co]):
-    """A receive that belongs to the code that awaits it, as in `await comm.recv()`.
-
-    When it is withdrawn, a message that it has already matched goes back to the front of the unexpected messages. A
-    receive that is dropped without having been awaited is withdrawn as well, with a warning.
-    """
-
-    __slots__ = ()
-
-    def __del__(self) -> None:
-        request = self._request
-        if request is not None:
-            request._engine.finalizers.defer(functools.partial(_abandon, request), sys._getframe().f_back)
-            if not sys.is_finalizing():
-                warnings.warn("a receive was never awaited, and is withdrawn", RuntimeWarning, stacklevel=2)
-
-
-class _UnraisableWarning:
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __del__(self) -> None:
-        warnings.warn(self._text, RuntimeWarning, stacklevel=3)
-
-
-def warn_unraisable(text: str) -> None:
-    """Issue a RuntimeWarning that raises in no call, even where warnings are errors: a finalizer issues it."""
-    _UnraisableWarning(text)

@@ -102,14 +102,14 @@ class ScatteredReceive(Receive):
         return super()._kept() if self._target is None else self._target.packed()[: self.length]
 
 
-class ReturnsMessage:
-    """Mixed into receives of one certain message (MPI_Mrecv, MPI-3).
+class MatchedReceive(Receive):
+    """A receive of a message that a matched probe has taken (MPI_Mrecv, MPI-3).
 
     Attributes:
         keep: gets the message back when the receive is withdrawn.
     """
 
-    __slots__ = ()
+    __slots__ = ("keep",)
 
     keep: Callable[[Message], object]
 
@@ -117,13 +117,12 @@ class ReturnsMessage:
         self.keep(message)
 
 
-class MatchedReceive(ReturnsMessage, Receive):
-    """A receive of a message that a matched probe has taken."""
+class MatchedScatteredReceive(ScatteredReceive):
+    """A receive of such a message into memory with gaps; see `MatchedReceive`."""
 
     __slots__ = ("keep",)
 
+    keep: Callable[[Message], object]
 
-class MatchedScatteredReceive(ReturnsMessage, ScatteredReceive):
-    """A receive of such a message into memory with gaps."""
-
-    __slots__ = ("keep",)
+    def _give_back(self, message: Message) -> None:
+        self.keep(message)

@@ -99,7 +99,8 @@ class Schedule(ChainedRequest[T_co]):
             self._error_seen = True
             raise error
 
-    def _label(self) -> str:
+    @property
+    def __name__(self) -> str:
         return str(getattr(self._coroutine, "__qualname__", type(self).__name__))
 
     def cancel(self) -> bool:

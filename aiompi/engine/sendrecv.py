@@ -30,7 +30,8 @@ class SendrecvRequest(Request[Any]):
         self._send = send
         self._receive = receive
         self._pending = 2
-        for part in (send, receive):
+        parts: tuple[Request[Any], ...] = send, receive
+        for part in parts:
             if part.done():
                 self._part_done(part)
             else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from aiompi.engine.impi_peer import ImpiMessage
 from aiompi.engine.message import Message
 from aiompi.engine.receive import Decode
-from aiompi.engine.scattered import ReturnsMessage, Scattered, ScatteredReceive
+from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.status import Status
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class _External:
         return memoryview(bytearray(self._typed.to_external32()))
 
 
-class SpanningReceive(ReturnsMessage, ScatteredReceive):
+class SpanningReceive(ScatteredReceive):
     """A receive that takes messages in both forms.
 
     Args:
@@ -108,6 +108,9 @@ class SpanningReceive(ReturnsMessage, ScatteredReceive):
     def _let_go(self) -> None:
         super()._let_go()
         self._typed = None
+
+    def _give_back(self, message: Message) -> None:
+        self.keep(message)
 
     def _message_again(self, landing: Landing | None) -> Message:
         if self._sender is None:

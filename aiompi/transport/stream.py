@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from aiompi import errors
 from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Timer
-from aiompi.engine.request import warn_unraisable
+from aiompi.engine.owned import warn_unraisable
 from aiompi.engine.seams import BufferOwner
 from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
