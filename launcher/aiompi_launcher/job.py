@@ -169,6 +169,7 @@ class Rank:
         status: exit status of its process, negative for a signal, None while it runs.
         card: its business card.
         error: why the launcher has closed its connection.
+        last_line: of its standard error, "" while it runs.
     """
 
     def __init__(self, number: int) -> None:
@@ -180,6 +181,7 @@ class Rank:
         self.status: int | None = None
         self.card: control.BusinessCard = {}
         self.error = ""
+        self.last_line = ""
 
 
 class Job:
@@ -282,10 +284,10 @@ class Job:
             self._transit(rank, event)
         self._check_over()
 
-    def exited(self, number: int, status: int) -> None:
-        """The process of a rank has ended: exit status, or minus the signal that killed it."""
+    def exited(self, number: int, status: int, last_line: str = "") -> None:
+        """The process of a rank has ended: exit status, or minus the signal that killed it; last line of its stderr."""
         rank = self._rank(number)
-        rank.status = status
+        rank.status, rank.last_line = status, last_line
         if status or rank.state is RankState.LOST:
             self._suspect(rank)
         elif rank.connected:
@@ -485,7 +487,10 @@ class Job:
         code = EXIT_FAILURE
         if rank.status:
             code = rank.status if rank.status > 0 else EXIT_SIGNAL - rank.status
-        self._end(rank, f"rank {rank.number} {describe(rank)}", code)
+        reason = f"rank {rank.number} {describe(rank)}"
+        if code == rank.status and rank.state is RankState.EXPECTED and any(other.joiner for other in self.ranks):
+            reason += f" before it had joined the job: {rank.last_line}".removesuffix(": ")
+        self._end(rank, reason, code)
 
     def _end(self, rank: Rank | None, reason: str, code: int) -> None:
         self.phase = JobPhase.ENDING

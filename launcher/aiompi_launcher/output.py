@@ -60,6 +60,14 @@ class Outputs:
             self.say(f"the last lines of stderr of rank {rank}:")
             self._stderr.write(self, "".join(f"    {line}\n" for line in lines).encode())
 
+    def last_line(self, rank: int) -> str:
+        """Return the last line that an ended rank has written on stderr, "" if there is none."""
+        errors = self._errors.get(rank, "")
+        if isinstance(errors, Source):
+            errors.catch_up()
+        lines = errors.tail() if isinstance(errors, Source) else _tail_of(errors)
+        return lines[-1] if lines else ""
+
     def _last_lines(self, rank: int) -> list[str]:
         errors = self._errors.get(rank, "")
         if isinstance(errors, Source):

@@ -283,7 +283,7 @@ class Supervisor:
         for status, rank in sorted(ended):
             self._running.discard(rank)
             self.chat(f"rank {rank} has ended with status {status}")
-            self._inform(self._job.exited, rank, status)
+            self._inform(self._job.exited, rank, status, self.outputs.last_line(rank) if status else "")
 
     def _on_broken_output(self, reason: str) -> None:
         self._output_code = EXIT_FAILURE if reason else EXIT_BROKEN_PIPE

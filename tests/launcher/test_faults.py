@@ -70,6 +70,15 @@ def test_a_rank_that_dies_before_it_joins(launch, rank):
     assert "rank 1 was killed by signal 11 (SIGSEGV)" in result.stderr
 
 
+def test_the_verdict_on_a_rank_that_cannot_join_names_the_cause(launch, rank, tmp_path: Path):
+    script = f"sleep 0.3; AIOMPI_CONTROL=unix:/nowhere exec {sys.executable} {rank} join"
+    for words in ([], ["--output-dir", str(tmp_path)]):
+        result = launch(*words, "-n", "1", rank, "join", "aborted", ":", "-n", "1", "sh", "-c", script)
+        assert result.returncode == 1
+        verdict = "aiompi-launch: rank 1 exited with status 1 before it had joined the job: FileNotFoundError: "
+        assert verdict in result.stderr
+
+
 def test_abort(launch, rank):
     result = launch("-n", "3", rank, *UP, "1:abort=7,rank 1 has had enough", "1:pause", "aborted")
     assert result.returncode == 7

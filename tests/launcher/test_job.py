@@ -488,7 +488,7 @@ def test_ranks_have_their_numbers_in_the_world(part: Fixture):
             part.job.place(absent, 1)
     part.exit(3, 7)
     part.receive(3, Closed())
-    assert part.verdict == "rank 3 exited with status 7"
+    assert part.verdict == "rank 3 exited with status 7 before it had joined the job"
 
 
 def test_cards_and_the_fence_are_those_of_the_world(part: Fixture):
