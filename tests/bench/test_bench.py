@@ -28,6 +28,7 @@ FIGURES = {
     "impi": 6,
     "collective": 64,
     "responsive": 9,
+    "streams": 8,
     "mpich": 31,
     "asynchronous": 15,
 }

@@ -22,6 +22,7 @@ from distributed.protocol import Serialize
 import aiompi
 from aiompi.bench.measure import (
     bare_socket,
+    bare_streams,
     bare_uvloop,
     blocking,
     channels,
@@ -59,6 +60,7 @@ WORKS: list[turns.Work] = [
     {"work": "idle", "seconds": 0.01},
     {"work": "memory", "nbytes": 1000},
 ]
+NATIVE_ONLY = {"latency_requests", "responsiveness", "pipeline", "large_object", "producers"}
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -94,6 +96,32 @@ def test_native(work: turns.Work, run: Run) -> None:
         return await asyncio.gather(*(measure(comm, **arguments(work)) for comm in aiompi.local_world(2)))
 
     check(work, run(main()))
+
+
+async def everywhere(ranks: int, work: str, **arguments: Any) -> list[Any]:
+    return await asyncio.gather(*(native.WORKS[work](comm, **arguments) for comm in aiompi.local_world(ranks)))
+
+
+@pytest.mark.asyncio
+async def test_pipeline() -> None:
+    ours = await everywhere(4, "pipeline", messages=50)
+    floor = bare_streams.pipeline(50, sorted(os.sched_getaffinity(0)))
+    assert len(ours) == len(floor) == 4
+    assert min(min(rank) for rank in (*ours, *floor)) > 0
+
+
+@pytest.mark.asyncio
+async def test_large_object() -> None:
+    for rank in await everywhere(2, "large_object", items=5000):
+        assert rank["late"]
+        assert min(rank["seconds"], rank["at_once"]) > 0
+
+
+@pytest.mark.asyncio
+async def test_producers() -> None:
+    counts, *_ = await everywhere(3, "producers", messages=100)
+    assert counts[0] == 0
+    assert sum(counts) == 50
 
 
 @works_of(bare_socket.WORKS)
@@ -273,7 +301,7 @@ def in_threads(measure: Callable[..., Any], work: turns.Work) -> None:
 
 
 def test_the_faces_can_do_the_same() -> None:
-    assert native.WORKS.keys() - {"latency_requests", "responsiveness"} == blocking.WORKS.keys() - {"steps", "exchange"}
+    assert native.WORKS.keys() - NATIVE_ONLY == blocking.WORKS.keys() - {"steps", "exchange"}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from aiompi.bench.measure.calls import CALLS, WARM_UP, object_call
 from aiompi.bench.measure.payloads import TAG
 from aiompi.bench.measure.point_to_point import Buffers, leads, peer_of
 from aiompi.bench.measure.responsive import responsiveness
+from aiompi.bench.measure.streams import large_object, pipeline, producers
 from aiompi.bench.measure.turns import timed_async
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype import DOUBLE
@@ -234,6 +235,9 @@ WORKS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
         collective,
         collective_objects,
         responsiveness,
+        pipeline,
+        large_object,
+        producers,
     )
 }
 

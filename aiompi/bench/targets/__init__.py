@@ -9,7 +9,8 @@ from aiompi.bench.targets.family import Family
 
 #: families that are measured by default
 FAMILIES: Final = (
-    "latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "responsive", "datatype", "impi",
+    "latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "responsive", "streams",
+    "datatype", "impi",
 )  # fmt: skip
 #: families that are measured only if named, because they need packages of the extra `bench`
 COMPARISONS: Final = ("collective", "mpich", "asynchronous")
