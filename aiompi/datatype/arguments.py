@@ -71,6 +71,33 @@ def integers(values: object, name: str) -> Integers:
     return array
 
 
+def few_integers(values: object, name: str) -> tuple[int, ...]:
+    """Return a sequence of integers that is usually short, as a tuple, shape (n,).
+
+    Raises:
+        InvalidArgumentError, TypeError: see `integers`.
+    """
+    # NumPy would need several times as long for a list of a few numbers.
+    if type(values) in (list, tuple) and set(map(type, values)) == {int}:  # type: ignore[call-overload]
+        numbers: tuple[int, ...] = tuple(values)  # type: ignore[arg-type]
+        if max(numbers) <= _LARGEST and min(numbers) >= -_LARGEST:
+            return numbers
+    return tuple(integers(values, name).tolist())
+
+
+def few_counts(values: object, name: str) -> tuple[int, ...]:
+    """Return a sequence of numbers of copies that is usually short, as a tuple, shape (n,).
+
+    Raises:
+        InvalidCountError: a number is negative.
+        InvalidArgumentError, TypeError: see `integers`.
+    """
+    numbers = few_integers(values, name)
+    if min(numbers, default=0) < 0:
+        raise _negative(numbers, name)
+    return numbers
+
+
 def counts(values: object, name: str) -> Integers:
     """Return a read-only copy of a sequence of numbers of copies, shape (n,).
 
@@ -79,10 +106,14 @@ def counts(values: object, name: str) -> Integers:
         InvalidArgumentError, TypeError: see `integers`.
     """
     array = integers(values, name)
-    if array.size and array.min() < 0:
-        at = int(array.argmin())
-        raise InvalidCountError(f"{name}[{at}] is {array[at]}: expected 0 or more")
+    if array.min(initial=0) < 0:
+        raise _negative(array, name)
     return array
+
+
+def _negative(numbers: tuple[int, ...] | Integers, name: str) -> InvalidCountError:
+    at = int(np.argmin(numbers))
+    return InvalidCountError(f"{name}[{at}] is {numbers[at]}: expected 0 or more")
 
 
 def same_length(**sequences: Any) -> None:
@@ -91,9 +122,8 @@ def same_length(**sequences: Any) -> None:
     Raises:
         InvalidArgumentError: the lengths differ.
     """
-    lengths = {name: len(sequence) for name, sequence in sequences.items()}
-    if len(set(lengths.values())) > 1:
-        given = ", ".join(f"{name} has {n}" for name, n in lengths.items())
+    if len(set(map(len, sequences.values()))) > 1:
+        given = ", ".join(f"{name} has {len(sequence)}" for name, sequence in sequences.items())
         raise InvalidArgumentError(f"sequences of equal length are expected, one entry per block, but {given}")
 
 

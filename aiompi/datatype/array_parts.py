@@ -15,21 +15,20 @@ from typing import NamedTuple
 from aiompi import constants as mpi
 from aiompi.arguments import integer
 from aiompi.datatype import arguments as check
-from aiompi.datatype.arguments import Integers
-from aiompi.datatype.typemap import F, TypeMap
+from aiompi.datatype.typemap import Arguments, F, TypeMap
 from aiompi.errors import InvalidArgumentError
 
 
 def subarray(old: TypeMap, sizes: object, subsizes: object, starts: object, order: object) -> TypeMap:
     """Return the type map of a block of an array; see `Datatype.Create_subarray`."""
     given = {
-        "sizes": check.integers(sizes, "sizes"),
-        "subsizes": check.integers(subsizes, "subsizes"),
-        "starts": check.integers(starts, "starts"),
+        "sizes": check.few_integers(sizes, "sizes"),
+        "subsizes": check.few_integers(subsizes, "subsizes"),
+        "starts": check.few_integers(starts, "starts"),
     }
     check.same_length(**given)
-    check_dimensions(given["sizes"].size)
-    dims = list(zip(*(values.tolist() for values in given.values()), strict=True))
+    check_dimensions(len(given["sizes"]))
+    dims = list(zip(*given.values(), strict=True))
     for axis, (size, subsize, start) in enumerate(dims):
         _check_block(axis, size, subsize, start)
     fastest_first = dims[:: direction(order)]
@@ -125,16 +124,16 @@ def distributed(
 ) -> TypeMap:
     """Return the type map of the elements that one process owns; see `Datatype.Create_darray`."""
     grid = {
-        "gsizes": check.integers(gsizes, "gsizes"),
-        "distribs": check.integers(distribs, "distribs"),
-        "dargs": check.integers(dargs, "dargs"),
-        "psizes": check.integers(psizes, "psizes"),
+        "gsizes": check.few_integers(gsizes, "gsizes"),
+        "distribs": check.few_integers(distribs, "distribs"),
+        "dargs": check.few_integers(dargs, "dargs"),
+        "psizes": check.few_integers(psizes, "psizes"),
     }
     check.same_length(**grid)
-    check_dimensions(grid["gsizes"].size)
+    check_dimensions(len(grid["gsizes"]))
     place = {"size": integer(size, "size"), "rank": integer(rank, "rank")}
-    position = _position(place["size"], place["rank"], grid["psizes"].tolist())
-    dims = list(zip(*(values.tolist() for values in grid.values()), strict=True))
+    position = _position(place["size"], place["rank"], grid["psizes"])
+    dims = list(zip(*grid.values(), strict=True))
     owned = [
         Cyclic.of(gsize, _block(axis, gsize, distrib, darg, psize), position[axis], psize)
         for axis, (gsize, distrib, darg, psize) in enumerate(dims)
@@ -147,18 +146,18 @@ def distributed(
             stride *= dimension.size
         return part
 
-    given: dict[str, int | Integers] = {**place, **grid, "order": integer(order, "order")}
+    given: Arguments = {**place, **grid, "order": integer(order, "order")}
     whole = math.prod(dimension.size for dimension in owned) * old.extent
     return TypeMap.derived(mpi.COMBINER_DARRAY, given, (old,), compose, markers=(0, whole))
 
 
-def _position(size: int, rank: int, psizes: list[int]) -> list[int]:
+def _position(size: int, rank: int, psizes: tuple[int, ...]) -> list[int]:
     """Return the coordinates of a process in the grid, which is row-major for both orders."""
     for axis, psize in enumerate(psizes):
         if psize < 1:
             raise InvalidArgumentError(f"psizes[{axis}] is {psize}: expected 1 or more")
     if math.prod(psizes) != size:
-        raise InvalidArgumentError(f"size is {size}, but a grid of {psizes} has {math.prod(psizes)} processes")
+        raise InvalidArgumentError(f"size is {size}, but a grid of {list(psizes)} has {math.prod(psizes)} processes")
     if not 0 <= rank < size:
         raise InvalidArgumentError(f"rank is {rank}: expected 0 to {size - 1}")
     position = []

@@ -100,7 +100,9 @@ class Decoding(TypeHandle):
         name = COMBINERS[typemap.combiner]
         if typemap.combiner == mpi.COMBINER_NAMED:
             return cast("Datatype", self), name, {}
-        given: dict[str, Any] = {key: _plain(value) for key, value in typemap.arguments.items()}
+        given: dict[str, Any] = {
+            key: value if isinstance(value, int) else _listed(value) for key, value in typemap.arguments.items()
+        }
         old = PREDEFINED["MPI_DATATYPE_NULL"]
         if typemap.combiner == mpi.COMBINER_STRUCT:
             given["datatypes"] = [self._handle_of(part) for part in typemap.types]
@@ -140,8 +142,8 @@ def _values(typemap: TypeMap, name: str) -> list[int]:
     if name == "n":
         return [next(len(value) for value in typemap.arguments.values() if not isinstance(value, int))]
     value = typemap.arguments[name]
-    return [value] if isinstance(value, int) else value.tolist()
+    return [value] if isinstance(value, int) else _listed(value)
 
 
-def _plain(value: int | Integers) -> int | list[int]:
-    return value if isinstance(value, int) else value.tolist()
+def _listed(values: tuple[int, ...] | Integers) -> list[int]:
+    return list(values) if isinstance(values, tuple) else values.tolist()

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 from aiompi import constants
 from aiompi.arguments import integer
 from aiompi.datatype import arguments as check
-from aiompi.datatype.arguments import Integers, Numbers
+from aiompi.datatype.arguments import Numbers
 from aiompi.datatype.array_parts import distributed, subarray
 from aiompi.datatype.handle import TypeHandle, TypeState
 from aiompi.datatype.typemap import F, TypeMap
+from aiompi.lazy import np
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
@@ -128,19 +129,16 @@ class Constructors(TypeHandle):
             displacements: shape (count,), where each block begins, in bytes.
             datatypes: (count) types; LB and UB set the bounds of the struct.
         """
-        lengths = check.counts(blocklengths, "blocklengths")
-        starts = check.integers(displacements, "displacements")
+        lengths = check.few_counts(blocklengths, "blocklengths")
+        starts = check.few_integers(displacements, "displacements")
         maps = _components(datatypes)
         check.same_length(blocklengths=lengths, displacements=starts, datatypes=maps)
-        extents = {old: old.extent for old in set(maps)}
-        blocks = [(old, extents[old], *block) for old, *block in _same_types(maps, starts, lengths)]
-        for _, extent, start, length in blocks:
-            if not isinstance(start, int):
-                check.check_reach(start, length, 1, extent)
+        blocks: list[tuple[TypeMap, Any, Any]] = []
 
         def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
-            parts = (_block(form(old), extent, start, length) for old, extent, start, length in blocks)
-            joined: F = kind.concat(parts)
+            if not blocks:  # the type map is new
+                blocks.extend(_same_types(maps, starts, lengths))
+            joined: F = kind.concat([_block(form(old), old.extent, start, length) for old, start, length in blocks])
             return joined
 
         given = {"blocklengths": lengths, "displacements": starts}
@@ -253,29 +251,34 @@ class Constructors(TypeHandle):
         return self._derive(combiner, {"blocklength": blocklength, "displacements": starts}, old, compose)
 
 
-def _components(datatypes: Iterable[object]) -> list[TypeMap]:
+def _components(datatypes: Iterable[object]) -> tuple[TypeMap, ...]:
     """Return the type maps of the types of a struct; markers are allowed."""
-    if not isinstance(datatypes, Iterable):
+    if not isinstance(datatypes, list | tuple | Iterable):
         raise TypeError(f"datatypes is {datatypes!r}: expected a sequence of Datatypes")
-    handles: list[Any] = list(datatypes)
-    for i, datatype in enumerate(handles):
+    maps = []
+    for i, datatype in enumerate(datatypes):
         if not isinstance(datatype, TypeHandle):
             raise TypeError(f"datatypes[{i}] is {datatype!r}: expected a Datatype")
         if datatype._null:
             datatype._component(f"datatypes[{i}]")
-    return [datatype._map for datatype in handles]
+        maps.append(datatype._map)
+    return tuple(maps)
 
 
-def _same_types(maps: list[TypeMap], starts: Integers, lengths: Integers) -> Iterator[tuple[TypeMap, Any, Any]]:
+def _same_types(
+    maps: tuple[TypeMap, ...], starts: tuple[int, ...], lengths: tuple[int, ...]
+) -> Iterator[tuple[TypeMap, Any, Any]]:
     """Yield (type, displacements, lengths) for each run of blocks of one type; integers for a single block."""
     first = 0
     for last, old in enumerate(maps):
         if last + 1 < len(maps) and maps[last + 1] is old:
             continue
         if first == last:
-            yield old, int(starts[first]), int(lengths[first])
+            yield old, starts[first], lengths[first]
         else:
-            yield old, starts[first : last + 1], lengths[first : last + 1]
+            there, each = (np.array(numbers[first : last + 1], np.int64) for numbers in (starts, lengths))
+            check.check_reach(there, each, 1, old.extent)
+            yield old, there, each
         first = last + 1
 
 

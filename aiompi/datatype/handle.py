@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from aiompi import attribute, constants
 from aiompi.attribute import Attributes, Keyvals
 from aiompi.datatype.arguments import Integers
-from aiompi.datatype.typemap import Compose, TypeMap
+from aiompi.datatype.typemap import Arguments, Compose, TypeMap
 from aiompi.errors import InvalidTypeError
 from aiompi.opaque import Opaque
 
@@ -88,8 +87,8 @@ class TypeHandle(Opaque, attribute.Caching):
         self._several = None
         self._dtype = None
         self.size = typemap.signature.size
-        self.lb = typemap.bounds.lb
-        self.extent = typemap.bounds.ub - self.lb
+        self.lb = typemap.lb
+        self.extent = typemap.extent
         self.dense = self.size == self.extent and not typemap.types  # no derived type, which may have its data anywhere
 
     @property
@@ -120,7 +119,7 @@ class TypeHandle(Opaque, attribute.Caching):
     def _derive(
         self,
         combiner: int,
-        arguments: Mapping[str, int | Integers],
+        arguments: Arguments,
         old: TypeMap,
         compose: Compose,
         markers: tuple[int, int] | None = None,
@@ -209,8 +208,8 @@ def described(typemap: TypeMap) -> str:
     return f"{call} of {typemap.types[0].constant or 'a derived type'}"
 
 
-def _short(value: int | Integers) -> str:
+def _short(value: int | tuple[int, ...] | Integers) -> str:
     if isinstance(value, int):
         return str(value)
-    head = ", ".join(map(str, value[:6].tolist()))
+    head = ", ".join(map(str, value[:6]))
     return f"[{head}]" if len(value) <= 6 else f"[{head}, ... {len(value)} in all]"

@@ -36,11 +36,11 @@ class Signature:
         count: number of basic elements.
     """
 
-    __slots__ = ("_basic", "_fingerprint", "_parts", "count", "size")
+    __slots__ = ("_basic", "_known", "_parts", "count", "size")
 
     _basic: Datatype | None
     _parts: tuple[tuple[Signature, int], ...]
-    _fingerprint: int
+    _known: int | None
     size: int
     count: int
 
@@ -50,7 +50,7 @@ class Signature:
         self = cls.__new__(cls)
         digest = hashlib.blake2b(name.encode(), digest_size=15).digest()
         self._basic, self._parts, self.size, self.count = basic, (), size, 1
-        self._fingerprint = int.from_bytes(digest)
+        self._known = int.from_bytes(digest)
         return self
 
     @classmethod
@@ -61,11 +61,20 @@ class Signature:
         self._basic, self._parts = None, parts
         self.size = sum(part.size * n for part, n in parts)
         self.count = sum(part.count * n for part, n in parts)
-        self._fingerprint = 0
-        for part, n in parts:
-            repeated = part._fingerprint * _series(part.count, n)
-            self._fingerprint = (self._fingerprint * _power(part.count * n) + repeated) % _MODULUS
+        self._known = None
+        if len(parts) > 1:  # now, because signatures may be nested too deeply for recursion later
+            self._known = self._fingerprint
         return self
+
+    @property
+    def _fingerprint(self) -> int:
+        """Number that represents the sequence; computed at the first use for repetitions of one part."""
+        if self._known is None:
+            self._known = 0
+            for part, n in self._parts:
+                repeated = part._fingerprint * _series(part.count, n)
+                self._known = (self._known * _power(part.count * n) + repeated) % _MODULUS
+        return self._known
 
     def repeat(self, count: int, stride: int = 0) -> Signature:
         """Return the sequence `count` times; `stride` has no effect."""
@@ -187,7 +196,7 @@ class Signature:
         if not isinstance(other, Signature):
             return NotImplemented
         return self is other or (
-            (self._fingerprint, self.count, self.size) == (other._fingerprint, other.count, other.size)
+            (self.count, self.size) == (other.count, other.size) and self._fingerprint == other._fingerprint
         )
 
     def __hash__(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from aiompi.constants import COMBINER_NAMED
 from aiompi.datatype.arguments import Integers
@@ -20,6 +20,13 @@ from aiompi.lazy import np
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype
+
+Arguments: TypeAlias = "Mapping[str, int | tuple[int, ...] | Integers]"
+
+#: type maps by the calls that made them, for programs that repeat their constructors; only calls with a few arguments
+_recent: Final[dict[tuple[object, ...], TypeMap]] = {}
+_RECENT: Final = 1024
+_FEW: Final = 16
 
 
 class Form(Protocol):
@@ -51,22 +58,26 @@ class TypeMap:
 
     Attributes:
         combiner: the call that made it, one of the COMBINER_ constants.
-        arguments: arguments of the call by name: integers and arrays of integers.
+        arguments: arguments of the call by name: integers, and tuples or arrays of integers.
         types: the types that were passed to the call, in order.
         bounds: bounds and alignment.
+        lb: lower bound, bytes.
+        extent: bytes from the lower to the upper bound.
         signature: basic types in order.
         constant: the predefined datatype to which it belongs, or None.
     """
 
     __slots__ = (
         "_components", "_compose", "_dtype", "_external", "_layout", "arguments", "bounds", "combiner", "constant",
-        "signature", "types",
+        "extent", "lb", "signature", "types",
     )  # fmt: skip
 
     combiner: int
-    arguments: Mapping[str, int | Integers]
+    arguments: Arguments
     types: Sequence[TypeMap]
     bounds: Bounds
+    lb: int
+    extent: int
     signature: Signature
     constant: Datatype | None
     _dtype: np.dtype[Any] | Callable[[], np.dtype[Any]] | None
@@ -94,7 +105,8 @@ class TypeMap:
     def _leaf(cls, bounds: Bounds, signature: Signature) -> TypeMap:
         self = cls.__new__(cls)
         self.combiner, self.arguments, self.types, self.constant = COMBINER_NAMED, {}, (), None
-        self.bounds, self.signature, self._dtype = bounds, signature, None
+        self._set_bounds(bounds)
+        self.signature, self._dtype = signature, None
         self._components, self._compose, self._layout, self._external = (), None, None, None
         return self
 
@@ -102,7 +114,7 @@ class TypeMap:
     def derived(
         cls,
         combiner: int,
-        arguments: Mapping[str, int | Integers],
+        arguments: Arguments,
         types: Sequence[TypeMap],
         compose: Compose,
         *,
@@ -110,13 +122,17 @@ class TypeMap:
         components: Iterable[TypeMap] | None = None,
         dtype: np.dtype[Any] | Callable[[], np.dtype[Any]] | None = None,
     ) -> TypeMap:
-        """Return the type map that a constructor makes.
+        """Return the type map that a constructor makes, or that it made before with equal arguments.
 
         Args:
             markers: lower and upper bound, in place of those that follow from the components.
             components: type maps of which it is composed; `types` by default.
             dtype: numpy type of an item, or a function that returns it.
         """
+        call = (combiner, *types, *arguments.values())
+        repeatable = components is None and len(call) <= _FEW and {TypeMap, int, tuple}.issuperset(map(type, call))
+        if repeatable and (known := _recent.get(call)) is not None:
+            return known
         self = cls.__new__(cls)
         self._dtype = dtype
         self.combiner, self.arguments, self.types, self.constant = combiner, arguments, types, None
@@ -124,8 +140,16 @@ class TypeMap:
         self._compose, self._layout, self._external = compose, None, None
         self.signature = compose(Signature, operator.attrgetter("signature"))
         bounds = compose(Bounds, operator.attrgetter("bounds"))
-        self.bounds = bounds if markers is None else bounds.marked(*markers)
+        self._set_bounds(bounds if markers is None else bounds.marked(*markers))
+        if repeatable:
+            if len(_recent) >= _RECENT:
+                _recent.clear()
+            _recent[call] = self
         return self
+
+    def _set_bounds(self, bounds: Bounds) -> None:
+        self.bounds, self.lb = bounds, bounds.lb
+        self.extent = bounds.ub - self.lb
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
@@ -138,11 +162,6 @@ class TypeMap:
     def size(self) -> int:
         """Bytes of all entries."""
         return self.signature.size
-
-    @property
-    def extent(self) -> int:
-        """Bytes from the lower to the upper bound."""
-        return self.bounds.ub - self.bounds.lb
 
     @property
     def is_marker(self) -> bool:

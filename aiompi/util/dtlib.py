@@ -33,7 +33,8 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> Datatype:
     if not given.itemsize:
         raise ValueError(f"no datatype corresponds to numpy type {given!r}, which has no length")
     try:
-        return _made(given).Commit()
+        made = _made(given)
+        return made.Commit() if given.subdtype or given.names else made.Dup()
     except InvalidTypeError as error:
         raise ValueError(str(error)) from error
 
@@ -58,7 +59,7 @@ def _made(dtype: np.dtype[Any]) -> Datatype:
             return element.Create_contiguous(shape[0])
         return element.Create_subarray(shape, shape, [0] * len(shape))
     if not dtype.names:
-        return codes.from_dtype(dtype).Dup()
+        return codes.from_dtype(dtype)
     fields = list(codes.fields_of(dtype))
     struct = Datatype.Create_struct(
         [1] * len(fields), [offset for _, offset in fields], [_made(field) for field, _ in fields]

@@ -17,6 +17,7 @@ import pytest
 from datatype_model import addresses
 
 from aiompi import errors
+from aiompi.constants import ORDER_FORTRAN
 from aiompi.datatype import CHAR, DATATYPE_NULL, DOUBLE, DOUBLE_INT, FLOAT, INT, LB, SHORT, UB, Datatype, arguments
 
 MIXED = Datatype.Create_struct([1, 1], [0, 8], [DOUBLE, CHAR])
@@ -282,3 +283,40 @@ def test_memory_is_in_proportion_to_the_blocks() -> None:
     assert made.size > MANY
     assert held < 64 * MANY
     assert peak < 160 * MANY
+
+
+def test_equal_constructors() -> None:
+    """Types of equal calls share what follows from the call, and nothing else."""
+    one, other = (INT.Create_subarray([4, 4], [2, 2], [1, 1]) for _ in range(2))
+    assert one.layout is other.layout
+    assert one != other
+    one.Commit().Set_name("one")
+    assert (other.is_committed, other.Get_name()) == (False, "")
+    one.Free()
+    assert (other.Get_size(), other.Get_extent()) == (16, (0, 64))
+    with pytest.raises(TypeError, match="subsizes"):
+        INT.Create_subarray([4, 4], [2.0, 2.0], [1, 1])  # type: ignore[list-item]
+
+
+def test_unequal_constructors() -> None:
+    types = [
+        INT.Create_contiguous(3), INT.Create_dup(), SHORT.Create_contiguous(3), INT.Create_vector(3, 1, 1),
+        INT.Create_hvector(3, 1, 1), INT.Create_subarray([3], [3], [0]),
+        Datatype.Create_struct([3], [0], [INT]), Datatype.Create_struct([3, 3], [0, 12], [INT, SHORT]),
+        Datatype.Create_struct([3, 3], [0, 12], [INT, INT]), INT.Create_resized(0, 12), INT.Create_resized(12, 0),
+        INT.Create_subarray([3], [3], [0], ORDER_FORTRAN), INT.Create_indexed([3], [0]),
+        INT.Create_indexed_block(3, [0]),
+    ]  # fmt: skip
+    assert len({id(each._map) for each in types}) == len(types)
+
+
+def test_memory_of_many_constructors() -> None:
+    """Only so many calls are remembered."""
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            for n in range(3000):
+                INT.Create_vector(n, 1, 3).Commit().Free()
+        assert tracemalloc.get_traced_memory()[0] < 4 * 2**20
+    finally:
+        tracemalloc.stop()

@@ -92,9 +92,9 @@ class Grid(NamedTuple):
         return cls(element_dtype(run), shape, memory, packed)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass  # not frozen, which would triple the time to make one
 class StridedBlock:
-    """A run of bytes, repeated in regular strides.
+    """A run of bytes, repeated in regular strides; immutable.
 
     Attributes:
         memory: position of the first run in memory, bytes.
@@ -114,32 +114,33 @@ class StridedBlock:
 
     def __post_init__(self) -> None:
         if self.packed_run < 0:
-            object.__setattr__(self, "packed_run", self.run)
+            self.packed_run = self.run
 
     def normal(self) -> StridedBlock:
         """Return the same copies with as few dims as possible; dims that continue each other are merged."""
-        run, packed_run = self.run, self.packed_run
-        dims: list[Dim] = []
+        block = StridedBlock(self.memory, self.packed, (), self.run, self.kind, self.packed_run)
         for dim in reversed(self.dims):
-            if dim.count == 1:
-                continue
-            if not dims:
-                if self.kind is None and dim.memory == dim.packed == run:
-                    run = packed_run = run * dim.count
-                    continue
-            elif dim.memory == dims[-1].memory * dims[-1].count and dim.packed == dims[-1].packed * dims[-1].count:
-                dims[-1] = dims[-1]._replace(count=dims[-1].count * dim.count)
-                continue
-            dims.append(dim)
-        return StridedBlock(self.memory, self.packed, tuple(reversed(dims)), run, self.kind, packed_run)
+            block = block.repeated(dim)
+        return block
 
     def shifted(self, memory: int, packed: int) -> StridedBlock:
         """Return the same copies at another place, at these distances in bytes."""
         return StridedBlock(self.memory + memory, self.packed + packed, self.dims, self.run, self.kind, self.packed_run)
 
     def repeated(self, dim: Dim) -> StridedBlock:
-        """Return the repeated copies, in normal form."""
-        return dataclasses.replace(self, dims=(dim, *self.dims)).normal()
+        """Return the repeated copies of a block in normal form, in normal form."""
+        dims, run, packed_run = (dim, *self.dims), self.run, self.packed_run
+        if dim.count == 1:
+            return self
+        if not self.dims:
+            if self.kind is None and dim.memory == dim.packed == run:
+                dims, run = (), run * dim.count
+                packed_run = run
+        else:
+            count, memory, packed = self.dims[0]
+            if dim.memory == memory * count and dim.packed == packed * count:
+                dims = (Dim(count * dim.count, memory, packed), *self.dims[1:])
+        return StridedBlock(self.memory, self.packed, dims, run, self.kind, packed_run)
 
     def span(self) -> Span:
         """Return the span of its bytes in memory."""
