@@ -40,8 +40,10 @@ class Buffer:
         self.datatype = datatype
         self.base = base
         self.nbytes = count * datatype.size
+        if layout is None and not datatype.dense:
+            layout = datatype.layout_of(count)
         self._layout = layout
-        self.contiguous: bool = (layout is None and datatype.dense) or self.layout.contiguous
+        self.contiguous = layout is None or layout.contiguous
 
     @property
     def layout(self) -> Layout:
@@ -53,9 +55,8 @@ class Buffer:
     @property
     def bounds(self) -> tuple[int, int]:
         """Positions of the first byte of the items in memory and after the last; equal if there is none."""
-        if self._layout is None:
-            return self.base, self.base + self.nbytes
-        return self.base + self.layout.lb, self.base + self.layout.ub
+        base, layout = self.base, self._layout
+        return (base, base + self.nbytes) if layout is None else (base + layout.lb, base + layout.ub)
 
     @property
     def pieces(self) -> Sequence[Piece]:

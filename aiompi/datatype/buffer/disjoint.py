@@ -6,6 +6,7 @@ compared by their strides, or run by run.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
@@ -87,13 +88,9 @@ def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> boo
 
 def _far_apart(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
     """Return True if the memories of two groups are disjoint; the blocks of one buffer have the same memory."""
-    memories: list[dict[int, memoryview]] = [{}, {}]
-    for known, group in zip(memories, (some, others), strict=True):
-        for buffer in group:
-            if type(buffer) is not Buffer:  # other classes may have several memories
-                return False
-            known[id(buffer.memory)] = buffer.memory
-    first, second = (known.values() for known in memories)
+    if {*map(type, some), *map(type, others)} != {Buffer}:  # other classes may have several memories
+        return False
+    first, second = ({id(buffer.memory): buffer.memory for buffer in group}.values() for group in (some, others))
     return len(first) * len(second) <= FEW_PAIRS and not any(
         _may_share_memory(one, other) for one in first for other in second
     )
@@ -140,16 +137,24 @@ def refuse_common(buffers: Sequence[Buffer], name: str) -> None:
     Raises:
         InvalidBufferError: two blocks share memory.
     """
-    pieces = _all(buffers)
-    intervals = sorted(_interval(piece) for piece in pieces)
+    memory = buffers[0].memory
+    if all(type(buffer) is Buffer and buffer.memory is memory for buffer in buffers):
+        found = [(buffer.base, buffer.layout) for buffer in buffers if buffer.nbytes]
+    else:
+        found = [(_address(piece), piece.layout) for piece in _all(buffers)]
+    intervals = sorted([(place + layout.lb, place + layout.ub) for place, layout in found])
     if all(left[1] <= right[0] for left, right in itertools.pairwise(intervals)):
         return
-    together = Layout.concat([piece.layout.shift(_address(piece)) for piece in pieces])
-    if together.overlapping():
+    if _overlapping(tuple([(place - found[0][0], layout) for place, layout in found])):
         raise InvalidBufferError(
             f"blocks of {name} overlap, so that two ranks would be received into the same memory; pass other "
             "counts or displacements"
         )
+
+
+@functools.lru_cache(maxsize=16)  # Alltoallw of subarrays would spend half of its time here
+def _overlapping(layouts: tuple[tuple[int, Layout], ...]) -> bool:
+    return Layout.concat([layout.shift(place) for place, layout in layouts]).overlapping()
 
 
 def _address(piece: Piece) -> int:

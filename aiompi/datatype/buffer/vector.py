@@ -130,16 +130,16 @@ def _resolve_typed(spec: object, name: str, nblocks: int, writable: bool) -> lis
     where = region(memory, name, writable)
     numbers = _one_each(1 if counts is None else _counts(counts, name, nblocks), nblocks)
     offsets = _one_each(0 if displs is None else _numbers(displs, f"displs in {name}", nblocks), nblocks)
-    types = [resolve_type(each, name, not count) for each, count in zip(given, numbers, strict=True)]
-    return [_at(where, *block, name) for block in zip(types, numbers, offsets, strict=True)]
+    return [_at(where, *block, name) for block in zip(given, numbers, offsets, strict=True)]
 
 
 def _one_each(numbers: Numbers, nblocks: int) -> list[int]:
     return numbers if isinstance(numbers, list) else [numbers or 0] * nblocks
 
 
-def _at(where: Region, datatype: Datatype | None, count: int, displ: int, name: str) -> Buffer:
-    """Return the items from byte `displ` on."""
+def _at(where: Region, given: object, count: int, displ: int, name: str) -> Buffer:
+    """Return the items of the given type from byte `displ` on."""
+    datatype = resolve_type(given, name, not count)
     if datatype is None:
         raise TypeError(f"types in {name} has None: expected a Datatype or a type code such as 'd'")
     item, rest = divmod(displ, datatype.extent) if datatype.extent > 0 else (0, displ)
@@ -183,9 +183,12 @@ def _numbers(value: Any, what: str, nblocks: int) -> Numbers:
     """Return one number for all ranks, or one for each; None if nothing is given."""
     if value is None:
         return None
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+    if type(value) is list and set(map(type, value)) == {int}:  # the usual case
+        numbers = value
+    elif isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         return integer(value, what)
-    numbers = [integer(number, what) for number in value]
+    else:
+        numbers = [integer(number, what) for number in value]
     if len(numbers) != nblocks:
         raise InvalidArgumentError(f"{what} has {len(numbers)} entries: expected {nblocks}, one for each rank")
     return numbers
