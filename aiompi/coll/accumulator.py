@@ -7,7 +7,7 @@ same on all ranks to the last bit, and the same whenever the same algorithm runs
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import NoneType
 from typing import Any, Final, Protocol
 
@@ -136,6 +136,26 @@ async def exchange(channel: Channel, given: Accumulator, kept: Accumulator, part
     kept.absorb(lower=partner < channel.rank)
 
 
+async def scatter_segments(
+    channel: Channel,
+    accumulator: Accumulator,
+    counts: Sequence[int],
+    scatter: Callable[[Channel, Sequence[Block] | None, Block, int], Coroutine[Any, Any, None]],
+) -> None:
+    """Give each rank its segment of what rank 0 has.
+
+    Args:
+        counts: items of the segment of each rank.
+        scatter: algorithm by which the segments travel.
+    """
+    assert isinstance(accumulator, Vector)
+    lengths = [count * accumulator.item_nbytes for count in counts]
+    blocks = None if channel.rank else accumulator.block().cut(lengths)
+    own = Block.of(lengths[channel.rank])
+    await scatter(channel, blocks, own, 0)
+    accumulator.become(own, counts[channel.rank])
+
+
 class Pool(list[memoryview]):
     """Memory for partial results that is used again; mostly there is none."""
 
@@ -198,6 +218,16 @@ class Vector(Accumulator):
     @property
     def memory(self) -> memoryview:
         return self._value
+
+    @property
+    def item_nbytes(self) -> int:
+        """Bytes of an item in a message."""
+        return self._datatype.size
+
+    def become(self, block: Block, count: int) -> None:
+        """Take over a block with `count` items, which need not be as many as before."""
+        self._value, self._own = block.data, True
+        self._place, self._vacant = None, False
 
     def block(self) -> Block:
         return Block(self._value)

@@ -58,7 +58,6 @@ class ExternalAccumulator(VectorAccumulator):
 
     @property
     def item_nbytes(self) -> int:
-        """Bytes of an item in a message."""
         return self._datatype.external.size
 
     def block(self) -> Block:
@@ -86,12 +85,6 @@ class ExternalAccumulator(VectorAccumulator):
         external32.unpack(self._form, arrived, room)
 
     def become(self, block: Block, count: int) -> None:
-        """Become the first, or other, items of the whole.
-
-        Args:
-            block: they, as they came.
-            count: how many there are.
-        """
-        self._value = allocate(count * self._datatype.size)
-        external32.unpack(external32.packed_layout(self._datatype, count), block.data, self._value)
-        self._own, self._place, self._vacant = True, None, False
+        native = Block.of(count * self._datatype.size)
+        external32.unpack(external32.packed_layout(self._datatype, count), block.data, native.data)
+        super().become(native, count)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiompi.arguments import integer
-from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.accumulator import Accumulator, scatter_segments
 from aiompi.coll.barrier.dissemination import dissemination
 from aiompi.coll.bcast.binomial import binomial as bcast_binomial
 from aiompi.coll.block import Block
@@ -46,7 +46,9 @@ async def barrier(channel: Channel) -> None:
     local, nothing = channel.local, Block(memoryview(bytearray()))
     await dissemination(local)
     if local.rank == 0:
-        await swap(channel, nothing, nothing)
+        arrival, send = nothing.irecv(channel, 0), nothing.isend(channel, 0)
+        await arrival
+        await send
     await bcast_binomial(local, nothing, 0)
 
 
@@ -66,23 +68,23 @@ async def bcast(channel: Channel, block: Block, root: int) -> None:
         await bcast_binomial(local, block, 0)
 
 
-async def gather(channel: Channel, own: Block | None, blocks: Sequence[Block] | None, root: int) -> None:
+async def gather(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
     """From all ranks of the remote group straight to the root.
 
     Args:
-        own: what this rank contributes; None in the group of the root.
+        own: contribution of this rank; not used in the group of the root.
         blocks: at the root one for each rank of the remote group; None elsewhere.
         root: ROOT, PROC_NULL or its rank.
     """
-    if own is not None:
+    if root >= 0:
         await own.isend(channel, root)
     for arrival in [block.irecv(channel, source) for source, block in enumerate(blocks or ())]:
         await arrival
 
 
-async def scatter(channel: Channel, blocks: Sequence[Block] | None, own: Block | None, root: int) -> None:
+async def scatter(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
     """From the root straight to all ranks of the remote group; see `gather`."""
-    if own is not None:
+    if root >= 0:
         await own.irecv(channel, root)
     for send in [block.isend(channel, target) for target, block in enumerate(blocks or ())]:
         await send
@@ -98,52 +100,49 @@ async def exchange(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
         await send
 
 
-async def swap(channel: Channel, outgoing: Block, incoming: Block) -> None:
-    """Between the leaders."""
-    arrival, send = incoming.irecv(channel, 0), outgoing.isend(channel, 0)
-    await arrival
-    await send
-
-
-async def reduce(channel: Channel, accumulator: Accumulator | None, result: Block | None, root: int) -> None:
+async def reduce(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Within the group that contributes, to its leader, and from there to the root.
 
     Args:
-        accumulator: contribution; None in the group of the root.
-        result: for it at the root; None elsewhere.
+        accumulator: contribution; at the root it becomes the result; not used by the others of its group.
         root: ROOT, PROC_NULL or its rank.
     """
-    if accumulator is not None:
+    if root >= 0:
         local = channel.local
         await reduce_binomial(local, accumulator, 0)
         if local.rank == 0:
             await accumulator.block().isend(channel, root)
-    if result is not None:
-        await result.irecv(channel, 0)
+    elif root == ROOT:
+        await accumulator.incoming().irecv(channel, 0)
+        accumulator.adopt()
 
 
-async def allreduce(channel: Channel, accumulator: Accumulator, result: Block) -> None:
+async def allreduce(channel: Channel, accumulator: Accumulator) -> None:
     """Within each group to its leader; the leaders swap the results and spread them. All get the same bits."""
     local = channel.local
-    await reduce_binomial(local, accumulator, 0)
+    await _swap_results(channel, accumulator)
     if local.rank == 0:
-        await swap(channel, accumulator.block(), result)
-    await bcast_binomial(local, result, 0)
+        await bcast_binomial(local, accumulator.block(), 0)
+    else:
+        await bcast_binomial(local, accumulator.incoming(), 0)
+        accumulator.adopt()
 
 
-async def reduce_scatter(
-    channel: Channel, accumulator: Accumulator, whole: Block, stops: Sequence[int], own: Block
-) -> None:
+async def reduce_scatter(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
     """Within each group to its leader; the leaders swap the results and scatter them.
 
     Args:
-        whole: room for the result of the remote group.
-        stops: where the segments of the own group end in it, in bytes.
-        own: for the segment of this rank.
+        counts: items of the segment of each rank of the own group.
     """
-    local, blocks = channel.local, None
-    await reduce_binomial(local, accumulator, 0)
-    if local.rank == 0:
-        await swap(channel, accumulator.block(), whole)
-        blocks = [whole.part(start, stop) for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
-    await scatter_linear(local, blocks, own, 0)
+    await _swap_results(channel, accumulator)
+    await scatter_segments(channel.local, accumulator, counts, scatter_linear)
+
+
+async def _swap_results(channel: Channel, accumulator: Accumulator) -> None:
+    """Combine what each group contributes at its leader, and exchange the results of the leaders."""
+    await reduce_binomial(channel.local, accumulator, 0)
+    if channel.rank == 0:
+        arrival, send = accumulator.incoming().irecv(channel, 0), accumulator.block().isend(channel, 0)
+        await arrival
+        await send
+        accumulator.adopt()

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Final, Generic, ParamSpec
 
+from aiompi.coll import intercomm
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.allgather.bruck import bruck as allgather_bruck
 from aiompi.coll.allgather.linear import linear as allgather_linear
@@ -98,11 +99,14 @@ class Collective(Generic[P]):
         algorithms: by name.
         over_clients: those of IMPI 0.0, for buffers on communicators that span clients; the first that can serve a call
             does. Without any it is a collective that IMPI 0.0 has not.
+        between_groups: algorithm of intercommunicators; None if the collective is not defined there, and for Allgather,
+            which uses that of Alltoall.
     """
 
     name: str
     algorithms: Mapping[str, Algorithm[P]]
     over_clients: tuple[Algorithm[P], ...] = ()
+    between_groups: Callable[Concatenate[Channel, P], Coroutine[Any, Any, None]] | None = None
 
     def algorithm(self, name: str) -> Algorithm[P]:
         """The algorithm of a name.
@@ -122,6 +126,7 @@ BARRIER: Final[Collective[[]]] = Collective(
     "barrier",
     {"shm": Algorithm(barrier_shm), "dissemination": Algorithm(barrier_dissemination)},
     (Algorithm(impi_barrier),),
+    intercomm.barrier,
 )
 BCAST: Final[Collective[[Block, int]]] = Collective(
     "bcast",
@@ -133,6 +138,7 @@ BCAST: Final[Collective[[Block, int]]] = Collective(
         "pipelined_chain": Algorithm(bcast_pipelined_chain, any_form=False),
     },
     (Algorithm(impi_bcast),),
+    intercomm.bcast,
 )
 GATHER: Final[Collective[[Block, Sequence[Block] | None, int]]] = Collective(
     "gather",
@@ -141,6 +147,7 @@ GATHER: Final[Collective[[Block, Sequence[Block] | None, int]]] = Collective(
         "linear": Algorithm(gather_linear),
     },
     (Algorithm(impi_gather, any_lengths=False), Algorithm(impi_gatherv)),
+    intercomm.gather,
 )
 SCATTER: Final[Collective[[Sequence[Block] | None, Block, int]]] = Collective(
     "scatter",
@@ -149,6 +156,7 @@ SCATTER: Final[Collective[[Sequence[Block] | None, Block, int]]] = Collective(
         "linear": Algorithm(scatter_linear),
     },
     (Algorithm(impi_scatter, any_lengths=False), Algorithm(impi_scatterv)),
+    intercomm.scatter,
 )
 ALLGATHER: Final[Collective[[Sequence[Block]]]] = Collective(
     "allgather",
@@ -170,6 +178,7 @@ ALLTOALL: Final[Collective[[Sequence[Block], Sequence[Block]]]] = Collective(
         "pairwise": Algorithm(alltoall_pairwise),
     },
     (Algorithm(impi_alltoall, any_lengths=False), Algorithm(impi_alltoallv)),
+    intercomm.exchange,
 )
 REDUCE: Final[Collective[[Accumulator, int]]] = Collective(
     "reduce",
@@ -180,6 +189,7 @@ REDUCE: Final[Collective[[Accumulator, int]]] = Collective(
         "rabenseifner": Algorithm(reduce_rabenseifner, any_form=False),
     },
     (Algorithm(impi_reduce.commutative, order_safe=False), Algorithm(impi_reduce.ordered)),
+    intercomm.reduce,
 )
 ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
     "allreduce",
@@ -192,6 +202,7 @@ ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
         "shm_segments": Algorithm(allreduce_shm_segments, any_form=False),
     },
     (Algorithm(impi_allreduce.commutative, order_safe=False), Algorithm(impi_allreduce.ordered)),
+    intercomm.allreduce,
 )
 REDUCE_SCATTER: Final[Collective[[Accumulator, Sequence[int]]]] = Collective(
     "reduce_scatter",
@@ -201,6 +212,7 @@ REDUCE_SCATTER: Final[Collective[[Accumulator, Sequence[int]]]] = Collective(
         "shm": Algorithm(reduce_scatter_shm, any_form=False),
     },
     (Algorithm(impi_reduce_scatter.commutative, order_safe=False), Algorithm(impi_reduce_scatter.ordered)),
+    intercomm.reduce_scatter,
 )
 SCAN: Final[Collective[[Accumulator]]] = Collective(
     "scan",

@@ -26,7 +26,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 from aiompi.coll.registry import COLLECTIVES, Algorithm, Collective
 from aiompi.comm import Channel, Communicator
-from aiompi.errors import InternalError, InvalidArgumentError
+from aiompi.errors import InternalError, InvalidArgumentError, InvalidCommError
 
 P = ParamSpec("P")
 
@@ -97,7 +97,7 @@ def select(
     algorithm: str | None = None,
     equal: bool = True,
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
-    """Choose the algorithm for a call.
+    """Choose the algorithm for a call; on an intercommunicator the one between groups, whatever the arguments are.
 
     Args:
         nbytes: length of one rank's block, or of the vector; of blocks that differ, their mean. None for objects, and
@@ -109,7 +109,14 @@ def select(
     Raises:
         InvalidArgumentError: the call or the setting `coll` names an unknown collective or algorithm, or the call one
             that cannot serve it.
+        InvalidCommError: the collective is not defined on an intercommunicator.
     """
+    if comm.remote is not None:
+        if collective.between_groups is None:
+            raise InvalidCommError(
+                f"{comm.where(collective.name)}: not defined on an intercommunicator; merge it, or use its local group"
+            )
+        return collective.between_groups
     if algorithm is not None:
         return _named(collective, algorithm, _Call(nbytes, commute, equal)).run
     forced = comm.engine.settings.coll
@@ -136,7 +143,7 @@ def select_for_buffers(
     Raises:
         InvalidArgumentError: as `select`; or the communicator spans IMPI clients, and the call names an algorithm.
     """
-    if comm.native or not collective.over_clients:
+    if comm.native or comm.remote is not None or not collective.over_clients:
         return select(comm, collective, nbytes, commute, algorithm, equal)
     if algorithm is not None:
         raise InvalidArgumentError(

@@ -25,10 +25,9 @@ and when the request is awaited TruncationError or InvalidCountError, if another
 expected here (section 4.1).
 
 On an intercommunicator those that MPI-2 has there run between its groups. `movement` has the collectives that move
-data, `reduction` those that combine them, `intercomm` both between groups, `neighborhood` those between neighbours.
+data, `reduction` those that combine them, `neighborhood` those between neighbours.
 """
 
-from aiompi.coll.buffers import intercomm as intercomm
 from aiompi.coll.buffers import neighborhood as neighborhood
 from aiompi.coll.buffers.movement import (
     allgather,

@@ -14,6 +14,7 @@ from aiompi.coll.registry import Collective
 from aiompi.coll.select import preferred, select_for_buffers
 from aiompi.coll.signature import BY_USER, LENGTHS, digest, note_of
 from aiompi.comm import Channel, Communicator
+from aiompi.constants import ROOT
 from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
 from aiompi.datatype.buffer.disjoint import groups_share_memory, shares_memory
@@ -75,21 +76,26 @@ class Call:
         return len(self.comm.targets)
 
     def is_root(self, root: int) -> bool:
-        """Return True if this rank is the root, which must be a rank of the communicator."""
-        self.comm.check_root(root, self.name)
+        """Return True if this rank is the root: of the communicator, or of an intercommunicator, see `remote_root`."""
+        comm = self.comm
+        if comm.remote is not None:
+            self._root = remote_root(comm, root, self.name)
+            return root == ROOT
+        comm.check_root(root, self.name)
         self._root = root
-        return self.comm.rank == root
+        return comm.rank == root
 
-    def check_remote_root(self, root: int) -> None:
-        """Check the root of a collective between groups: ROOT, PROC_NULL, or a rank of the remote group."""
-        self._root = remote_root(self.comm, root, self.name)
+    def is_in_place(self, spec: object) -> bool:
+        """Return True if the contribution is in the receive buffer; on an intercommunicator it never is."""
+        return (spec is IN_PLACE or spec is None) and self.comm.remote is None
 
     def select(
         self, collective: Collective[P], nbytes: int | None, commute: bool = True, *, equal: bool = True
     ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
         """The algorithm for this call; see `aiompi.coll.select`."""
         comm = self.comm
-        if comm.native and self._algorithm is None and not comm.engine.settings.coll:  # the usual case
+        usual = comm.native and comm.remote is None and self._algorithm is None and not comm.engine.settings.coll
+        if usual:  # without another call
             chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory)
             return collective.algorithms[chosen].run
         return self.checked(select_for_buffers, self.comm, collective, nbytes, commute, self._algorithm, equal)
@@ -165,7 +171,7 @@ class Call:
         if places is None:
             return self.send(spec)
         own = places[self.comm.rank]
-        if spec is IN_PLACE or spec is None:
+        if self.is_in_place(spec):
             return own
         sendbuf = self.send(spec)
         self.check_blocks(sendbuf.nbytes, own.nbytes)
@@ -175,7 +181,7 @@ class Call:
     def vectors(self, sendspec: object, recvspec: object) -> tuple[Buffer, Buffer]:
         """Contribution to a reduction, and where its result goes; under IN_PLACE, or None, they are one object."""
         recvbuf = self.receive(recvspec)
-        if sendspec is IN_PLACE or sendspec is None:
+        if self.is_in_place(sendspec):
             return recvbuf, recvbuf
         sendbuf = self.send(sendspec)
         self.check_pair(sendbuf, recvbuf)

@@ -1,15 +1,21 @@
-"""Collectives that move the contents of buffers (sections 4.3 to 4.8)."""
+"""Collectives that move the contents of buffers (sections 4.3 to 4.8).
+
+On an intercommunicator there is one block for each rank of the remote group, and nothing is IN_PLACE (MPI-2, section
+5.2.2 of MPI-3.1). The root passes ROOT; it receives nothing in a scatter, and contributes nothing to a gather. The rest
+of its group passes PROC_NULL and takes no part, so that its other arguments are ignored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from aiompi.coll import registry
+from aiompi.coll.block import Block
 from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.buffers.prepared import Prepared
 from aiompi.comm import Channel
 from aiompi.datatype.buffer.buffer import Buffer
-from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
+from aiompi.datatype.buffer.bufspec import resolve_recv, resolve_send
 from aiompi.datatype.buffer.vector import (
     resolve_typed_recv,
     resolve_typed_send,
@@ -33,12 +39,17 @@ def bcast(call: Call, spec: object, root: int) -> Run:
         root: rank.
     """
     is_root = call.is_root(root)
-    buffer = call.checked(resolve_send if is_root else resolve_recv, spec, "buffer")
-    algorithm = call.select(registry.BCAST, buffer.nbytes)
+    buffer = None
+    if is_root or root >= 0:
+        buffer = call.checked(resolve_send if is_root else resolve_recv, spec, "buffer")
+    algorithm = call.select(registry.BCAST, None if buffer is None else buffer.nbytes)
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
-        await algorithm(channel, stage.outgoing(buffer) if is_root else stage.incoming(buffer), root)
+        if buffer is None:
+            await algorithm(channel, Block(), root)
+        else:
+            await algorithm(channel, stage.outgoing(buffer) if is_root else stage.incoming(buffer), root)
         stage.finish()
 
     return run
@@ -73,17 +84,22 @@ def scatterv(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
 
 
 def _scatter(call: Call, sources: list[Buffer] | None, recvspec: object, root: int, *, equal: bool = True) -> Run:
-    in_place = sources is not None and (recvspec is IN_PLACE or recvspec is None)
-    own = sources[root] if sources is not None and in_place else call.receive(recvspec)
-    if sources is not None and not in_place:
-        call.check_blocks(sources[root].nbytes, own.nbytes)
-        call.check_apart(sources, [own])
-    algorithm = call.select(registry.SCATTER, own.nbytes if equal else None, equal=equal)
+    in_place = sources is not None and call.is_in_place(recvspec)
+    own = None
+    if root >= 0:
+        own = sources[root] if sources is not None and in_place else call.receive(recvspec)
+        if sources is not None and not in_place:
+            call.check_blocks(sources[root].nbytes, own.nbytes)
+            call.check_apart(sources, [own])
+    algorithm = call.select(registry.SCATTER, own.nbytes if equal and own is not None else None, equal=equal)
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
         blocks = None if sources is None else [stage.outgoing(source) for source in sources]
-        block = blocks[root] if blocks is not None and in_place else stage.incoming(own)
+        if blocks is not None and in_place:
+            block = blocks[root]
+        else:
+            block = Block() if own is None else stage.incoming(own)
         await algorithm(channel, blocks, block, root)
         stage.finish()
 
@@ -118,13 +134,13 @@ def gatherv(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
 
 
 def _gather(call: Call, sendspec: object, places: list[Buffer] | None, root: int, *, equal: bool = True) -> Run:
-    own = call.contribution(sendspec, places)
-    algorithm = call.select(registry.GATHER, own.nbytes if equal else None, equal=equal)
+    own = call.contribution(sendspec, places) if root >= 0 else None
+    algorithm = call.select(registry.GATHER, own.nbytes if equal and own is not None else None, equal=equal)
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
         if places is None:
-            await algorithm(channel, stage.outgoing(own), None, root)
+            await algorithm(channel, Block() if own is None else stage.outgoing(own), None, root)
         else:
             await algorithm(channel, *stage.contribution(own, places), root)
             stage.finish()
@@ -156,6 +172,8 @@ def allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
 
 
 def _allgather(call: Call, sendspec: object, places: list[Buffer], *, equal: bool = True) -> Run:
+    if call.comm.remote is not None:
+        return _alltoall(call, [call.send(sendspec)], places, equal=equal, copies=call.reach)
     own = call.contribution(sendspec, places)
     mean = sum(place.nbytes for place in places) // len(places)
     algorithm = call.select(registry.ALLGATHER, mean, equal=equal)
@@ -180,8 +198,9 @@ def alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
         recvspec: (size, count) items, C order.
     """
     places = call.receive_blocks(recvspec)
-    sources = places if sendspec is IN_PLACE or sendspec is None else call.send_blocks(sendspec)
-    call.check_blocks(sources[0].nbytes, places[0].nbytes)
+    sources = places if call.is_in_place(sendspec) else call.send_blocks(sendspec)
+    if call.comm.remote is None:
+        call.check_blocks(sources[0].nbytes, places[0].nbytes)
     return _alltoall(call, sources, places)
 
 
@@ -217,12 +236,16 @@ def _alltoall_any(
 ) -> Run:
     rank = call.comm.rank
     places = call.vector(resolve_places, recvspec, "recvbuf")
-    sources = places if sendspec is IN_PLACE or sendspec is None else call.vector(resolve_sources, sendspec, "sendbuf")
-    call.check_blocks(sources[rank].nbytes, places[rank].nbytes)
+    sources = places if call.is_in_place(sendspec) else call.vector(resolve_sources, sendspec, "sendbuf")
+    if call.comm.remote is None:
+        call.check_blocks(sources[rank].nbytes, places[rank].nbytes)
     return _alltoall(call, sources, places, equal=False)
 
 
-def _alltoall(call: Call, sources: Sequence[Buffer], places: Sequence[Buffer], *, equal: bool = True) -> Run:
+def _alltoall(
+    call: Call, sources: Sequence[Buffer], places: Sequence[Buffer], *, equal: bool = True, copies: int = 1
+) -> Run:
+    """Exchange between all ranks; `copies` of them get the same sources."""
     in_place = sources is places
     if not in_place:
         call.check_apart(sources, places)
@@ -230,7 +253,7 @@ def _alltoall(call: Call, sources: Sequence[Buffer], places: Sequence[Buffer], *
 
     async def run(channel: Channel) -> None:
         stage = call.stage()
-        outgoing = [stage.copied(source) if in_place else stage.outgoing(source) for source in sources]
+        outgoing = [stage.copied(source) if in_place else stage.outgoing(source) for source in sources] * copies
         await algorithm(channel, outgoing, [stage.incoming(place) for place in places])
         stage.finish()
 

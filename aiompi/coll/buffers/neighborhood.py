@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aiompi.coll.buffers.call import Call, Run
-from aiompi.coll.buffers.prepared import Prepared
+from aiompi.coll.buffers.prepared import within_group
 from aiompi.coll.neighborhood import Neighborhood, exchange
 from aiompi.comm import Channel
 from aiompi.datatype.buffer.buffer import Buffer
@@ -26,7 +26,7 @@ from aiompi.datatype.buffer.vector import (
 __all__ = ["neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw"]
 
 
-@Prepared
+@within_group
 def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
     """Send the same to all neighbours (MPI_Neighbor_allgather, section 7.6.1).
 
@@ -42,7 +42,7 @@ def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
     return _exchange(call, near, [own], places, near.outdegree)
 
 
-@Prepared
+@within_group
 def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
     """Send the same to all neighbours, of a length of one's own (MPI_Neighbor_allgatherv, section 7.6.1).
 
@@ -55,7 +55,7 @@ def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
     return _exchange(call, near, [call.send(sendspec)], places, near.outdegree)
 
 
-@Prepared
+@within_group
 def neighbor_alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
     """Send each neighbour its block (MPI_Neighbor_alltoall, section 7.6.2).
 
@@ -71,7 +71,7 @@ def neighbor_alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
     return _exchange(call, near, sources, places)
 
 
-@Prepared
+@within_group
 def neighbor_alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
     """Send each neighbour its block, of any length (MPI_Neighbor_alltoallv, section 7.6.2).
 
@@ -82,7 +82,7 @@ def neighbor_alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
     return _alltoall_any(call, sendspec, recvspec, resolve_vector_send, resolve_vector_recv)
 
 
-@Prepared
+@within_group
 def neighbor_alltoallw(call: Call, sendspec: object, recvspec: object) -> Run:
     """As `neighbor_alltoallv`, with a datatype for each neighbour (MPI_Neighbor_alltoallw, section 7.6.2).
 

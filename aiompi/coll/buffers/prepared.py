@@ -21,19 +21,17 @@ class Prepared(Generic[P]):
         check: checks the arguments and returns what runs with them, any number of times; its name is the one of the
             collective.
         algorithm: to be used, by name; None: whatever the settings and the tuning data say.
+        between_groups: True if the collective is defined on an intercommunicator.
     """
 
-    def __init__(self, check: Callable[Concatenate[Call, P], Run], algorithm: str | None = None) -> None:
+    def __init__(
+        self, check: Callable[Concatenate[Call, P], Run], algorithm: str | None = None, *, between_groups: bool = True
+    ) -> None:
         functools.update_wrapper(self, check)
         self.name = check.__name__.capitalize()
         self._check = check
-        self._between: Callable[Concatenate[Call, P], Run] | None = None
         self._algorithm = algorithm
-
-    def between_groups(self, check: Callable[Concatenate[Call, P], Run]) -> Callable[Concatenate[Call, P], Run]:
-        """Give it another check for intercommunicators (a decorator); without one it is not defined there."""
-        self._between = check
-        return check
+        self._between_groups = between_groups
 
     def __call__(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> Request[None]:
         """Start the collective on a communicator."""
@@ -56,12 +54,11 @@ class Prepared(Generic[P]):
         if engine.stepping:
             engine.refuse_nested()
         call = Call(comm, self.name, self._algorithm)
-        check = self._check if comm.remote is None else self._between
-        if check is None:
+        if comm.remote is not None and not self._between_groups:
             raise InvalidCommError(
                 f"{call.where}: not defined on an intercommunicator; merge it, or use its local group"
             )
-        run = check(call, *args, **kwargs)
+        run = self._check(call, *args, **kwargs)
         return run, call.note
 
     def using(self, algorithm: str | None) -> Prepared[P]:
@@ -72,6 +69,9 @@ class Prepared(Generic[P]):
         """
         if algorithm is None:
             return self
-        same = Prepared(self._check, algorithm)
-        same._between = self._between
-        return same
+        return Prepared(self._check, algorithm, between_groups=self._between_groups)
+
+
+def within_group(check: Callable[Concatenate[Call, P], Run]) -> Prepared[P]:
+    """Make a collective that is not defined on an intercommunicator (a decorator)."""
+    return Prepared(check, between_groups=False)

@@ -1,4 +1,8 @@
-"""Collectives that combine the contents of buffers element by element (sections 4.9 to 4.11)."""
+"""Collectives that combine the contents of buffers element by element (sections 4.9 to 4.11).
+
+On an intercommunicator each group gets what the other one contributes, and nothing is IN_PLACE (MPI-2, section 5.2.2 of
+MPI-3.1); `recvcounts` is for the own group. For roots see `movement`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,11 @@ from aiompi.coll import registry
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.block import Block
 from aiompi.coll.buffers.call import Call, Run
-from aiompi.coll.buffers.prepared import Prepared
+from aiompi.coll.buffers.prepared import Prepared, within_group
 from aiompi.coll.select import select_for_buffers
 from aiompi.coll.shm_sync import hold_turn
 from aiompi.comm import Channel
+from aiompi.constants import ROOT
 from aiompi.datatype import arguments
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.buffer.bufspec import IN_PLACE
@@ -31,11 +36,17 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
         op: operation, defined for the datatype.
         root: rank.
     """
+    sendbuf: Buffer | None = None
     recvbuf: Buffer | None = None
     if call.is_root(root):
-        sendbuf, recvbuf = call.vectors(sendspec, recvspec)
-    else:
+        if root == ROOT:  # which contributes nothing
+            sendbuf = recvbuf = call.receive(recvspec)
+        else:
+            sendbuf, recvbuf = call.vectors(sendspec, recvspec)
+    elif root >= 0:
         sendbuf = call.send(sendspec)
+    if sendbuf is None:
+        return _take_no_part
     op = call.check_op(op, sendbuf)
     algorithm = call.select(registry.REDUCE, sendbuf.nbytes, op.commute)
 
@@ -59,7 +70,7 @@ def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
     return _rootless(call, registry.ALLREDUCE, *call.vectors(sendspec, recvspec), op)
 
 
-@Prepared
+@within_group
 def scan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
     """Combine the vectors of the ranks up to this one, it included (MPI_Scan, section 4.11).
 
@@ -71,7 +82,7 @@ def scan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
     return _rootless(call, registry.SCAN, *call.vectors(sendspec, recvspec), op)
 
 
-@Prepared
+@within_group
 def exscan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
     """Combine the vectors of the ranks below this one (MPI_Exscan, MPI-2).
 
@@ -85,6 +96,10 @@ def exscan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
     else:
         sendbuf = recvbuf = call.send(sendspec)
     return _rootless(call, registry.EXSCAN, sendbuf, recvbuf if call.comm.rank else None, op)
+
+
+async def _take_no_part(channel: Channel) -> None:
+    """Do nothing, in the group of the root of an intercommunicator."""
 
 
 def _rootless(
@@ -114,7 +129,7 @@ def reduce_scatter_block(call: Call, sendspec: object, recvspec: object, op: Op)
     A count in either is `count`.
     """
     size = call.comm.size
-    if sendspec is IN_PLACE:
+    if call.is_in_place(sendspec):
         recvbuf = call.receive(recvspec, size)
         count, rest = divmod(recvbuf.count, size)
         if rest:
@@ -141,16 +156,20 @@ def reduce_scatter(call: Call, sendspec: object, recvspec: object, recvcounts: S
     """
     recvbuf = call.receive(recvspec)
     if recvcounts is not None:
-        counts = call.checked(numbers, recvcounts, call.comm.size)
-        call.agree_on(counts)
-        sendbuf = recvbuf if sendspec is IN_PLACE else call.send(sendspec)
+        counts = call.checked(_numbers, recvcounts, call.comm.size)
+        if call.comm.remote is None:
+            call.agree_on(counts)
+        sendbuf = recvbuf if call.is_in_place(sendspec) else call.send(sendspec)
         return _reduce_scatter(call, sendbuf, recvbuf, counts, op)
-    if sendspec is IN_PLACE:
-        raise InvalidArgumentError(f"{call.where}: recvcounts is None; with IN_PLACE pass one number for each rank")
+    if call.is_in_place(sendspec) or call.comm.remote is not None:
+        raise InvalidArgumentError(
+            f"{call.where}: recvcounts is None; pass one number for each rank of the own group with IN_PLACE and on an "
+            "intercommunicator"
+        )
     return _asking_for_counts(call, call.send(sendspec), recvbuf, op)
 
 
-def numbers(recvcounts: Sequence[int], size: int) -> list[int]:
+def _numbers(recvcounts: Sequence[int], size: int) -> list[int]:
     """The numbers of items for `size` ranks."""
     counts = [arguments.count(number, "a number in recvcounts") for number in recvcounts]
     if len(counts) != size:
@@ -166,7 +185,7 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
         # Where the segment is everything, it is the same object, so that no other memory is taken for the result.
         recvbuf = recvbuf if own == total else recvbuf.part(0, own)
     else:
-        check_segment(call, sendbuf, recvbuf, own)
+        _check_segment(call, sendbuf, recvbuf, own)
     op = call.check_op(op, sendbuf)
     algorithm = call.select(registry.REDUCE_SCATTER, sendbuf.nbytes, op.commute, equal=len(set(counts)) == 1)
 
@@ -178,7 +197,7 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
     return run
 
 
-def check_segment(call: Call, sendbuf: Buffer, recvbuf: Buffer, count: int) -> None:
+def _check_segment(call: Call, sendbuf: Buffer, recvbuf: Buffer, count: int) -> None:
     """Check that the receive buffer is one for a segment of so many items."""
     call.check_types(sendbuf, recvbuf)
     call.check_apart([sendbuf], [recvbuf])
@@ -191,7 +210,7 @@ def check_segment(call: Call, sendbuf: Buffer, recvbuf: Buffer, count: int) -> N
 
 def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> Run:
     """Exchange the counts first; both steps use the channel, in which messages do not overtake each other."""
-    check_segment(call, sendbuf, recvbuf, recvbuf.count)
+    _check_segment(call, sendbuf, recvbuf, recvbuf.count)
     op = call.check_op(op, sendbuf)
     exchange = call.checked(select_for_buffers, call.comm, registry.ALLGATHER, COUNT_BYTES)
 

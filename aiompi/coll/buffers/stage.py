@@ -36,9 +36,12 @@ class Stage:
         self._received.append((buffer, block))
         return block
 
-    def contribution(self, own: Buffer, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
-        """Blocks of `Call.contribution`: own block, and the blocks of all ranks, of which it may be one."""
-        block = self.outgoing(own)
+    def contribution(self, own: Buffer | None, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
+        """Blocks of `Call.contribution`: own block, empty without a contribution, and the blocks of all ranks.
+
+        The own block may be one of the others.
+        """
+        block = Block() if own is None else self.outgoing(own)
         return block, [block if place is own else self.incoming(place) for place in places]
 
     def finish(self) -> None:

@@ -1,0 +1,320 @@
+"""Collectives on Python objects: mpi4py's lower-case methods (chapter 4), and those between neighbours.
+
+Each function checks its arguments, serialises what is to be sent, starts the collective and returns its request.
+Objects are passed on in serialised form, and no two ranks share what they get. They must not be changed before the
+request is complete. Arguments that matter only at the root are ignored elsewhere.
+
+On an intercommunicator results are those of what the remote group contributes (MPI-2, section 5.2.2 of MPI-3.1). Roots
+are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result; of bcast and
+scatter it has none. `algorithm` names the algorithm on a communicator of one group, the same on all ranks; by default
+settings and tuning data decide.
+
+They raise, at the call, InvalidRootError, InvalidCommError where a collective is not defined on an intercommunicator,
+InvalidArgumentError for an unknown algorithm, and what serialising raises. For partial results of reductions, and for
+all that `reduce` serialises, the await raises that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from aiompi import errors
+from aiompi.coll import registry
+from aiompi.coll.accumulator import Accumulator, Codec, ObjectAccumulator
+from aiompi.coll.block import Block
+from aiompi.coll.intercomm import remote_root
+from aiompi.coll.neighborhood import Neighborhood, exchange
+from aiompi.coll.select import select
+from aiompi.coll.signature import Signature
+from aiompi.comm import Channel, Communicator
+from aiompi.constants import ROOT
+from aiompi.engine import Request
+from aiompi.errors import InvalidArgumentError, InvalidOpError
+from aiompi.op import Op
+
+T = TypeVar("T")
+Operation: TypeAlias = Op | Callable[[Any, Any], Any]
+
+
+def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None) -> Request[Any]:
+    """The root's object, on every rank (section 4.4).
+
+    Args:
+        obj: ignored except at the root, which gets it back as its result.
+        root: rank.
+    """
+    rank, is_root = _root(comm, root, "bcast")
+    block = Block.holding(*codec.dumps(obj)) if is_root else Block()
+    spread = select(comm, registry.BCAST, algorithm=algorithm)
+
+    async def run(channel: Channel) -> Any:
+        await spread(channel, block, root)
+        if root < 0:
+            return None
+        return obj if is_root else codec.loads(block.data)
+
+    return _start(comm, run, Signature.of("bcast", rank))
+
+
+def scatter(
+    comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, root: int, algorithm: str | None = None
+) -> Request[Any]:
+    """Item i of the root's sequence, on rank i (section 4.6).
+
+    Args:
+        sequence: `size` objects at the root; ignored elsewhere.
+        root: rank.
+
+    Raises:
+        InvalidArgumentError: the root's sequence has another length.
+    """
+    rank, is_root = _root(comm, root, "scatter")
+    distribute = select(comm, registry.SCATTER, algorithm=algorithm)
+    blocks = _filled(comm, codec, sequence, "scatter") if is_root else None
+    own = Block()
+
+    async def run(channel: Channel) -> Any:
+        await distribute(channel, blocks, own, root)
+        return codec.loads(own.data) if root >= 0 else None
+
+    return _start(comm, run, Signature.of("scatter", rank))
+
+
+def gather(
+    comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None
+) -> Request[list[Any] | None]:
+    """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
+    rank, is_root = _root(comm, root, "gather")
+    own = Block.holding(*codec.dumps(obj)) if root >= 0 else Block()
+    blocks = _empty(comm) if is_root else None
+    collect = select(comm, registry.GATHER, algorithm=algorithm)
+
+    async def run(channel: Channel) -> list[Any] | None:
+        await collect(channel, own, blocks, root)
+        return None if blocks is None else [codec.loads(block.data) for block in blocks]
+
+    return _start(comm, run, Signature.of("gather", rank))
+
+
+def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None = None) -> Request[list[Any]]:
+    """The objects of all ranks in rank order (section 4.7)."""
+    own = Block.holding(*codec.dumps(obj))
+    if comm.remote is not None:
+        return _exchange(comm, codec, [own] * len(comm.targets), "allgather")
+    blocks = _empty(comm)
+    blocks[comm.rank] = own
+    collect = select(comm, registry.ALLGATHER, algorithm=algorithm)
+
+    async def run(channel: Channel) -> list[Any]:
+        await collect(channel, blocks)
+        blocks[channel.rank] = copy = Block()
+        copy.copy(own)
+        return [codec.loads(block.data) for block in blocks]
+
+    return _start(comm, run, Signature.of("allgather"))
+
+
+def alltoall(
+    comm: Communicator, codec: Codec, sequence: Sequence[Any], algorithm: str | None = None
+) -> Request[list[Any]]:
+    """Item r of every rank's sequence, on rank r, in rank order (section 4.8).
+
+    Args:
+        sequence: `size` objects.
+
+    Raises:
+        InvalidArgumentError: the sequence has another length.
+    """
+    return _exchange(comm, codec, _filled(comm, codec, sequence, "alltoall"), "alltoall", algorithm)
+
+
+def _exchange(
+    comm: Communicator, codec: Codec, outgoing: Sequence[Block], operation: str, algorithm: str | None = None
+) -> Request[list[Any]]:
+    """Start an exchange between all ranks: an alltoall, or an allgather on an intercommunicator."""
+    swap = select(comm, registry.ALLTOALL, algorithm=algorithm)
+    incoming = _empty(comm)
+
+    async def run(channel: Channel) -> list[Any]:
+        await swap(channel, outgoing, incoming)
+        return [codec.loads(block.data) for block in incoming]
+
+    return _start(comm, run, Signature.of(operation))
+
+
+def reduce(
+    comm: Communicator,
+    codec: Codec,
+    obj: Any,
+    op: Operation,
+    root: int,
+    algorithm: str | None = None,
+) -> Request[Any]:
+    """The objects of all ranks combined in rank order at the root, None elsewhere (section 4.9.1).
+
+    Args:
+        op: operation, or a function of two objects, the one of lower ranks first. It may change them, but
+            not the objects of the callers, of which it gets copies.
+        root: rank.
+
+    Raises:
+        InvalidOpError: `op` is OP_NULL, or cannot be called.
+    """
+    rank, is_root = _root(comm, root, "reduce")
+    combine = select(comm, registry.REDUCE, commute=_commutes(comm, op, "reduce"), algorithm=algorithm)
+
+    async def run(channel: Channel) -> Any:
+        accumulator = ObjectAccumulator(obj, op, codec)
+        await combine(channel, accumulator, root)
+        return accumulator.own if is_root else None
+
+    return _start(comm, run, Signature.of("reduce", rank, op))
+
+
+def allreduce(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
+    """The objects of all ranks combined in rank order, on every rank (section 4.9.6).
+
+    Args:
+        op: operation, or a function of two objects, the one of lower ranks first. It may change them, but
+            not the objects of the callers, of which it gets copies.
+
+    Raises:
+        InvalidOpError: `op` is OP_NULL, or cannot be called.
+    """
+    return _rootless(comm, codec, obj, op, "allreduce", registry.ALLREDUCE, algorithm)
+
+
+def scan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
+    """The objects of the ranks up to this one, it included, combined in rank order (section 4.11).
+
+    Args and Raises are those of `allreduce`.
+    """
+    return _rootless(comm, codec, obj, op, "scan", registry.SCAN, algorithm)
+
+
+def exscan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
+    """The objects of the ranks below this one combined in rank order, None on rank 0 (MPI_Exscan, MPI-2).
+
+    Args and Raises are those of `allreduce`.
+    """
+    return _rootless(comm, codec, obj, op, "exscan", registry.EXSCAN, algorithm)
+
+
+def _rootless(
+    comm: Communicator,
+    codec: Codec,
+    obj: Any,
+    op: Operation,
+    operation: str,
+    collective: registry.Collective[[Accumulator]],
+    algorithm: str | None,
+) -> Request[Any]:
+    """Start a reduction without a root."""
+    combine = select(comm, collective, commute=_commutes(comm, op, operation), algorithm=algorithm)
+    accumulator = ObjectAccumulator(obj, op, codec)
+    if collective is registry.ALLREDUCE or comm.rank < comm.size - 1:
+        accumulator.block()  # which will be needed; what that raises it raises before others count this call
+
+    async def run(channel: Channel) -> Any:
+        await combine(channel, accumulator)
+        return None if operation == "exscan" and channel.rank == 0 else accumulator.own
+
+    return _start(comm, run, Signature.of(operation, None, op))
+
+
+def neighbor_allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[list[Any]]:
+    """The objects of all neighbours, in the order of edges that lead here; None for PROC_NULL.
+
+    Raises:
+        InvalidTopologyError: the communicator has no topology, or a graph with more edges one way than back.
+    """
+    near = Neighborhood.of(comm, "neighbor_allgather")
+    return _exchange_with_neighbors(
+        comm, codec, near, [Block.holding(*codec.dumps(obj))] * near.outdegree, "neighbor_allgather"
+    )
+
+
+def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any]) -> Request[list[Any]]:
+    """What each neighbour has for this rank, in the order of edges that lead here; None for PROC_NULL.
+
+    Args:
+        sequence: an object for each edge that leads from here; those for PROC_NULL are ignored.
+
+    Raises:
+        InvalidArgumentError: the sequence has another length.
+        InvalidTopologyError: as of `neighbor_allgather`.
+    """
+    near = Neighborhood.of(comm, "neighbor_alltoall")
+    items = list(sequence)
+    if len(items) != near.outdegree:
+        raise InvalidArgumentError(
+            f"{comm.where('neighbor_alltoall')}: expected {near.outdegree} objects, one for each neighbour that edges "
+            f"lead to, got {len(items)}"
+        )
+    outgoing = [Block() for _ in items]
+    for block, _ in near.departures:
+        outgoing[block] = Block.holding(*codec.dumps(items[block]))
+    return _exchange_with_neighbors(comm, codec, near, outgoing, "neighbor_alltoall")
+
+
+def _exchange_with_neighbors(
+    comm: Communicator, codec: Codec, near: Neighborhood, outgoing: Sequence[Block], operation: str
+) -> Request[list[Any]]:
+    async def run(channel: Channel) -> list[Any]:
+        incoming = {block: Block() for block, _ in near.arrivals}
+        await exchange(channel, near, outgoing, incoming)
+        return [codec.loads(incoming[block].data) if block in incoming else None for block in range(near.indegree)]
+
+    return _start(comm, run, Signature.of(operation))
+
+
+def _start(comm: Communicator, run: Callable[[Channel], Coroutine[Any, None, T]], signature: Signature) -> Request[T]:
+    """Start a collective whose messages carry its signature."""
+    comm.engine.refuse_nested()
+    return comm.start_on(comm.channel(signature.name, signature.note), run)
+
+
+def _root(comm: Communicator, root: int, operation: str) -> tuple[int | None, bool]:
+    """Check the root. Return its rank, None in the rest of its group on an intercommunicator; True at the root."""
+    if comm.remote is not None:
+        return remote_root(comm, root, operation), root == ROOT
+    comm.check_root(root, operation)
+    return root, comm.rank == root
+
+
+def _empty(comm: Communicator) -> list[Block]:
+    """A block for what comes from each rank: of the communicator, or of the remote group."""
+    return [Block() for _ in comm.targets]
+
+
+def _filled(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, operation: str) -> list[Block]:
+    """A block for each rank, of the communicator or of the remote group, with the object that is for it.
+
+    Raises:
+        InvalidArgumentError: there are more objects, or fewer.
+    """
+    items, size = [] if sequence is None else list(sequence), len(comm.targets)
+    if len(items) != size:
+        given = "None" if sequence is None else f"{len(items)} objects"
+        raise InvalidArgumentError(f"{comm.where(operation)}: expected {size} objects, one per rank, got {given}")
+    return [Block.holding(*codec.dumps(item)) for item in items]
+
+
+def _commutes(comm: Communicator, op: object, operation: str) -> bool:
+    """Return True if an operation on objects commutes.
+
+    Raises:
+        InvalidOpError: it is OP_NULL, or cannot be called.
+    """
+    if not isinstance(op, Op):
+        if not callable(op):
+            raise InvalidOpError(
+                f"{comm.where(operation)}: {op!r} is no operation; pass one such as SUM, or a function"
+            )
+        return False
+    try:
+        op.check()
+    except errors.Exception as error:
+        raise type(error)(f"{comm.where(operation)}: {error}") from None
+    return op.commute
