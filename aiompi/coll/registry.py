@@ -39,20 +39,17 @@ from aiompi.coll.exscan.recursive_doubling import recursive_doubling as exscan_r
 from aiompi.coll.exscan.shm import shm as exscan_shm
 from aiompi.coll.gather.binomial import binomial as gather_binomial
 from aiompi.coll.gather.linear import linear as gather_linear
-from aiompi.coll.impi import allreduce as impi_allreduce
 from aiompi.coll.impi import reduce as impi_reduce
-from aiompi.coll.impi import reduce_scatter as impi_reduce_scatter
-from aiompi.coll.impi.allgather import allgather as impi_allgather
-from aiompi.coll.impi.allgather import allgatherv as impi_allgatherv
 from aiompi.coll.impi.alltoall import alltoall as impi_alltoall
-from aiompi.coll.impi.alltoallv import alltoallv as impi_alltoallv
+from aiompi.coll.impi.alltoall import alltoallv as impi_alltoallv
 from aiompi.coll.impi.barrier import barrier as impi_barrier
 from aiompi.coll.impi.bcast import bcast as impi_bcast
+from aiompi.coll.impi.gather import allgather as impi_allgather
+from aiompi.coll.impi.gather import allgatherv as impi_allgatherv
 from aiompi.coll.impi.gather import gather as impi_gather
-from aiompi.coll.impi.gatherv import gatherv as impi_gatherv
-from aiompi.coll.impi.scan import scan as impi_scan
+from aiompi.coll.impi.gather import gatherv as impi_gatherv
 from aiompi.coll.impi.scatter import scatter as impi_scatter
-from aiompi.coll.impi.scatterv import scatterv as impi_scatterv
+from aiompi.coll.impi.scatter import scatterv as impi_scatterv
 from aiompi.coll.reduce.binomial import binomial as reduce_binomial
 from aiompi.coll.reduce.linear import linear as reduce_linear
 from aiompi.coll.reduce.rabenseifner import rabenseifner as reduce_rabenseifner
@@ -188,7 +185,7 @@ REDUCE: Final[Collective[[Accumulator, int]]] = Collective(
         "linear": Algorithm(reduce_linear, any_form=False),
         "rabenseifner": Algorithm(reduce_rabenseifner, any_form=False),
     },
-    (Algorithm(impi_reduce.commutative, order_safe=False), Algorithm(impi_reduce.ordered)),
+    (Algorithm(impi_reduce.reduce_commutative, order_safe=False), Algorithm(impi_reduce.reduce_ordered)),
     intercomm.reduce,
 )
 ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
@@ -201,7 +198,7 @@ ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
         "ring": Algorithm(allreduce_ring, order_safe=False, any_form=False),
         "shm_segments": Algorithm(allreduce_shm_segments, any_form=False),
     },
-    (Algorithm(impi_allreduce.commutative, order_safe=False), Algorithm(impi_allreduce.ordered)),
+    (Algorithm(impi_reduce.allreduce_commutative, order_safe=False), Algorithm(impi_reduce.allreduce_ordered)),
     intercomm.allreduce,
 )
 REDUCE_SCATTER: Final[Collective[[Accumulator, Sequence[int]]]] = Collective(
@@ -211,7 +208,10 @@ REDUCE_SCATTER: Final[Collective[[Accumulator, Sequence[int]]]] = Collective(
         "pairwise": Algorithm(reduce_scatter_pairwise, any_form=False),
         "shm": Algorithm(reduce_scatter_shm, any_form=False),
     },
-    (Algorithm(impi_reduce_scatter.commutative, order_safe=False), Algorithm(impi_reduce_scatter.ordered)),
+    (
+        Algorithm(impi_reduce.reduce_scatter_commutative, order_safe=False),
+        Algorithm(impi_reduce.reduce_scatter_ordered),
+    ),
     intercomm.reduce_scatter,
 )
 SCAN: Final[Collective[[Accumulator]]] = Collective(
@@ -221,7 +221,7 @@ SCAN: Final[Collective[[Accumulator]]] = Collective(
         "linear": Algorithm(scan_linear),
         "recursive_doubling": Algorithm(scan_recursive_doubling),
     },
-    (Algorithm(impi_scan),),
+    (Algorithm(impi_reduce.scan),),
 )
 EXSCAN: Final[Collective[[Accumulator]]] = Collective(
     "exscan",

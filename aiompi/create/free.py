@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiompi.coll.impi.barrier import barrier
-from aiompi.coll.impi.tags import COMM_FREE_TAG
+from aiompi.coll.impi.span import COMM_FREE_TAG
 from aiompi.comm import Channel, Communicator
 from aiompi.create.impi import fence
 from aiompi.engine import Request

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from aiompi.coll.accumulator import ObjectAccumulator
 from aiompi.coll.bcast.binomial import binomial as native_bcast
 from aiompi.coll.block import Block
-from aiompi.coll.impi import allreduce, reduce
-from aiompi.coll.impi.allgather import allgather
 from aiompi.coll.impi.bcast import bcast
-from aiompi.coll.impi.tags import DUP_TAG, MERGE_TAG
+from aiompi.coll.impi.gather import allgather
+from aiompi.coll.impi.reduce import allreduce_commutative, reduce_commutative
+from aiompi.coll.impi.span import DUP_TAG, MERGE_TAG
 from aiompi.coll.reduce.binomial import binomial as native_reduce
 from aiompi.comm import Channel
 from aiompi.create.participants import NUMBER, NUMBERS, Numbers, OneGroup, Participants, TwoGroups, larger, pack, unpack
@@ -32,7 +32,7 @@ class ImpiOneGroup(OneGroup):
 
     async def maximum(self, *numbers: int) -> Numbers:
         accumulator = ObjectAccumulator(numbers, larger, NUMBERS)
-        await allreduce.commutative(self._channel, accumulator)
+        await allreduce_commutative(self._channel, accumulator)
         return tuple(accumulator.value)
 
 
@@ -193,7 +193,7 @@ class ImpiSeparateGroups(Participants):
         Then the leaders exchange the members of the groups and broadcast them.
         """
         accumulator = ObjectAccumulator(numbers, larger, NUMBERS)
-        combine = native_reduce if self._local.comm.native else reduce.commutative
+        combine = native_reduce if self._local.comm.native else reduce_commutative
         await combine(self._local, accumulator, self._leader)
         ours = pack((*accumulator.value, len(self._own)))
         *theirs, size = unpack(await self._exchange(ours, len(ours)))

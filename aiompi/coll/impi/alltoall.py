@@ -1,4 +1,4 @@
-"""Alltoall over clients (IMPI 0.0, section 4.22)."""
+"""Alltoall and Alltoallv over clients (IMPI 0.0, sections 4.22 and 4.23)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from aiompi.coll.alltoall.linear import linear
 from aiompi.coll.block import Block, Bundle
 from aiompi.coll.gather.linear import linear as gather_linear
-from aiompi.coll.impi.span import Span
-from aiompi.coll.impi.tags import ALLTOALL_TAG
+from aiompi.coll.impi.span import ALLTOALL_TAG, ALLTOALLV_TAG, Span
 from aiompi.coll.scatter.linear import linear as scatter_linear
 from aiompi.comm import Channel
 
@@ -73,3 +72,15 @@ async def _exchange(span: Span, row: Block, nbytes: int) -> list[Block] | None:
         piece for block, height in zip(arriving, heights, strict=True) for piece in block.cut([nbytes] * height * width)
     ]
     return [Bundle(pieces[column::width]).joined() for column in range(width)]
+
+
+async def alltoallv(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
+    """Every rank sends to every other one at once.
+
+    Between clients: a message from every rank to every rank of another client, also if it is empty, of any length.
+
+    Args:
+        outgoing: a filled block for each rank.
+        incoming: a block with memory for each rank.
+    """
+    await linear(Span(channel, ALLTOALLV_TAG).channel, outgoing, incoming)

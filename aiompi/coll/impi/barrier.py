@@ -5,8 +5,7 @@ from __future__ import annotations
 from aiompi.coll.barrier.dissemination import dissemination
 from aiompi.coll.bcast.binomial import binomial
 from aiompi.coll.block import Block
-from aiompi.coll.impi.span import Span
-from aiompi.coll.impi.tags import BARRIER_TAG
+from aiompi.coll.impi.span import BARRIER_TAG, Span
 from aiompi.coll.impi.trees import high_children, high_parent
 from aiompi.comm import Channel
 

@@ -1,11 +1,14 @@
-"""Bcast over clients (IMPI 0.0, section 4.11)."""
+"""Bcast over clients, also of the bound on blocks that only the root knows (IMPI 0.0, sections 4.11, 4.13 and 4.15)."""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
+from typing import Final
+
 from aiompi.coll.bcast.binomial import binomial
 from aiompi.coll.block import Block
-from aiompi.coll.impi.span import Span
-from aiompi.coll.impi.tags import BCAST_TAG
+from aiompi.coll.impi.span import BCAST_TAG, Span
 from aiompi.coll.impi.trees import high_children, high_parent
 from aiompi.comm import Channel
 
@@ -46,3 +49,24 @@ async def _tree(span: Span, block: Block, root: int, relative: int) -> None:
     children = high_children(relative, span.masters.num_masters)
     for send in [span.isend(block, span.endpoint(child, root)) for child in children]:
         await send
+
+
+_INT4: Final = struct.Struct(">i")
+
+
+async def are_short(channel: Channel, blocks: Sequence[Block] | None, root: int) -> bool:
+    """Let the root tell whether blocks travel together: all follow it, however it compares.
+
+    It broadcasts the length of the longest block as one IMPI_INT4, or 0 if that is more than `xsize`. So a length of
+    just `xsize` is short, unlike in Gather, and blocks that are all empty are long.
+
+    Args:
+        blocks: the blocks at the root, None elsewhere.
+        root: rank.
+    """
+    longest = max(block.nbytes for block in blocks) if blocks is not None else 0
+    if longest > Span(channel, BCAST_TAG).xsize:
+        longest = 0
+    bound = Block(memoryview(bytearray(_INT4.pack(longest))))
+    await bcast(channel, bound, root)
+    return int(_INT4.unpack(bound.data)[0]) > 0

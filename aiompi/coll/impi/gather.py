@@ -1,15 +1,16 @@
-"""Gather over clients (IMPI 0.0, section 4.12)."""
+"""Gather, Gatherv, Allgather and Allgatherv over clients (IMPI 0.0, sections 4.12, 4.13, 4.19 and 4.20)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.block import Block, Bundle
+from aiompi.coll.block import Block, BlockReceive, Bundle
 from aiompi.coll.gather.linear import linear
-from aiompi.coll.impi.span import Span
-from aiompi.coll.impi.tags import GATHER_TAG
+from aiompi.coll.impi.bcast import are_short, bcast
+from aiompi.coll.impi.span import GATHER_TAG, GATHERV_TAG, Span
 from aiompi.coll.impi.trees import low_children, low_parent
 from aiompi.comm import Channel
+from aiompi.engine import Engine, Request
 
 
 async def gather(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
@@ -81,3 +82,84 @@ async def _pass_on(span: Span, parts: list[Block], root: int, relative: int) -> 
             await part.irecv(span.channel, span.endpoint(child, root))
             parts.append(part)
     await Bundle(parts).isend(span.channel, target)
+
+
+async def gatherv(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
+    """The root tells whether contributions are short; then as Gather.
+
+    Between clients: a Bcast of 4 bytes (see `are_short`), then what `gather` sends with the lengths that there are;
+    empty buffers and contributions are sent, too. The lengths come from the messages.
+
+    Args:
+        own: contribution of this rank, of any length.
+        blocks: at the root one with memory for each rank; None elsewhere.
+        root: rank.
+    """
+    short = await are_short(channel, blocks, root)
+    span = Span(channel, GATHERV_TAG)
+    if short:
+        await collect(span, own, blocks, root)
+    elif blocks is None:
+        await own.isend(span.channel, root)
+    else:
+        await _receive_straight(span, channel.tagged(GATHER_TAG), own, blocks)
+
+
+async def _receive_straight(span: Span, gather_channel: Channel, own: Block, blocks: Sequence[Block]) -> None:
+    """Receive long contributions at the root, also from those that send them with the tag of Gather.
+
+    So the listing in section 4.13 does. Nothing else from these ranks can be under way in this context.
+    """
+    arrivals = []
+    for rank in (rank for rank in range(len(blocks)) if rank != span.rank):
+        channels = (span.channel,) if span.is_local(rank) else (span.channel, gather_channel)
+        arrivals.append([blocks[rank].irecv(channel, rank) for channel in channels])
+    blocks[span.rank].copy(own)
+    for candidates in arrivals:
+        await (await _first(span.channel.comm.engine, candidates))
+
+
+async def _first(engine: Engine, arrivals: Sequence[BlockReceive]) -> BlockReceive:
+    """The one that comes; the others are given up."""
+    receives = [arrival.receive for arrival in arrivals]
+    if not any(receive.done() for receive in receives):
+        gate: Request[None] = Request(engine)
+        for receive in receives:
+            receive.when_done(lambda _: None if gate.done() else gate.complete())
+        await gate
+    first = next(arrival for arrival in arrivals if arrival.receive.done())
+    for receive in receives:
+        receive.cancel()
+    return first
+
+
+async def allgather(channel: Channel, blocks: Sequence[Block]) -> None:
+    """Gather to rank 0, then Bcast of all blocks in rank order.
+
+    Between clients, for n ranks of m bytes: the messages of Gather, whose crossover depends on m, and those of a Bcast
+    of n * m bytes.
+
+    Args:
+        blocks: one with memory for each rank, of which that of this rank is filled.
+    """
+    await gather(channel, blocks[channel.rank], None if channel.rank else blocks, 0)
+    await _spread(channel, blocks)
+
+
+async def allgatherv(channel: Channel, blocks: Sequence[Block]) -> None:
+    """Gatherv to rank 0, then Bcast of all blocks in rank order, whatever their places in memory.
+
+    Between clients: the messages of Gatherv, the Bcast of its 4 bytes included, and those of a Bcast of all bytes.
+    """
+    await gatherv(channel, blocks[channel.rank], None if channel.rank else blocks, 0)
+    await _spread(channel, blocks)
+
+
+async def _spread(channel: Channel, blocks: Sequence[Block]) -> None:
+    """Bring all blocks from rank 0 to everybody, in one message."""
+    lengths = [block.nbytes for block in blocks]
+    whole = Block.of(sum(lengths)) if channel.rank else Bundle(blocks).joined()
+    await bcast(channel, whole, 0)
+    if channel.rank:
+        for block, part in zip(blocks, whole.cut(lengths), strict=True):
+            block.copy(part)

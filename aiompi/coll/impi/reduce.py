@@ -1,16 +1,20 @@
-"""Reduce over clients (IMPI 0.0, section 4.16)."""
+"""Reduce, Allreduce, Reduce_scatter and Scan over clients (IMPI 0.0, sections 4.16 to 4.18, and 4.21)."""
 
 from __future__ import annotations
 
-from aiompi.coll.accumulator import Accumulator
-from aiompi.coll.impi.span import Span
-from aiompi.coll.impi.tags import REDUCE_TAG
+from collections.abc import Sequence
+
+from aiompi.coll.accumulator import Accumulator, scatter_segments
+from aiompi.coll.impi.bcast import bcast
+from aiompi.coll.impi.scatter import scatterv
+from aiompi.coll.impi.span import REDUCE_TAG, SCAN_TAG, Span
 from aiompi.coll.impi.trees import low_children, low_parent
 from aiompi.coll.reduce.binomial import binomial
+from aiompi.coll.scan.linear import linear
 from aiompi.comm import Channel
 
 
-async def commutative(channel: Channel, accumulator: Accumulator, root: int) -> None:
+async def reduce_commutative(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Each client combines what it has, then the masters bring it to the root.
 
     Not order-safe. Between clients, for M masters and m bytes: M - 1 messages of m bytes. Up to `maxlinear` masters
@@ -44,7 +48,7 @@ async def commutative(channel: Channel, accumulator: Accumulator, root: int) -> 
         await span.isend(accumulator.block(), target)
 
 
-async def ordered(channel: Channel, accumulator: Accumulator, root: int) -> None:
+async def reduce_ordered(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Every rank sends its contribution straight to the root, which combines them from the last rank to the first.
 
     Order-safe: the result is a0 op (a1 op (... op a(n-1))). Between clients, for m bytes: a message of m bytes from
@@ -72,3 +76,47 @@ async def ordered(channel: Channel, accumulator: Accumulator, root: int) -> None
             accumulator.adopt()
         else:
             accumulator.absorb(lower=True)
+
+
+async def allreduce_commutative(channel: Channel, accumulator: Accumulator) -> None:
+    """Reduce to rank 0, then Bcast of the result; not order-safe, see `reduce_commutative`. All get the same bits."""
+    await reduce_commutative(channel, accumulator, 0)
+    await _spread(channel, accumulator)
+
+
+async def allreduce_ordered(channel: Channel, accumulator: Accumulator) -> None:
+    """Reduce to rank 0, then Bcast of the result; order-safe, see `reduce_ordered`. All get the same bits."""
+    await reduce_ordered(channel, accumulator, 0)
+    await _spread(channel, accumulator)
+
+
+async def _spread(channel: Channel, accumulator: Accumulator) -> None:
+    """Bring the accumulator of rank 0 to everybody."""
+    block = accumulator.incoming() if channel.rank else accumulator.block()
+    await bcast(channel, block, 0)
+    if channel.rank:
+        accumulator.adopt()
+
+
+async def reduce_scatter_commutative(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
+    """Reduce of everything to rank 0, then Scatterv of the segments; not order-safe, see `reduce_commutative`."""
+    await reduce_commutative(channel, accumulator, 0)
+    await scatter_segments(channel, accumulator, counts, scatterv)
+
+
+async def reduce_scatter_ordered(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
+    """Reduce of everything to rank 0, then Scatterv of the segments; order-safe, see `reduce_ordered`."""
+    await reduce_ordered(channel, accumulator, 0)
+    await scatter_segments(channel, accumulator, counts, scatterv)
+
+
+async def scan(channel: Channel, accumulator: Accumulator) -> None:
+    """From rank to rank: each combines what comes from the rank below with its own, and sends that to the rank above.
+
+    Order-safe. Between clients, for m bytes: a message of m bytes wherever neighbouring ranks belong to different ones.
+
+    Ranks 0 and 2 in client A, 1 and 3 in B: all three messages are between clients.
+
+        A0 ---> B1 ---> A2 ---> B3
+    """
+    await linear(Span(channel, SCAN_TAG).channel, accumulator)

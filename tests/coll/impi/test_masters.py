@@ -6,9 +6,8 @@ import pytest
 from coll.impi.clients import ClientWorld
 from universes import universe
 
-from aiompi.coll.impi import tags
-from aiompi.coll.impi.masters import Masters
-from aiompi.coll.impi.span import Span
+from aiompi.coll.impi import span as tags
+from aiompi.coll.impi.span import Masters, Span
 from aiompi.coll.impi.trees import cubedim, high_children, high_parent, highbit, low_children, low_parent
 from aiompi.comm import Channel
 from aiompi.comm.contexts import MAX_CID

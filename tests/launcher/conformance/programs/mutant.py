@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from aiompi.coll.external import ExternalAccumulator
-from aiompi.coll.impi import alltoallv, barrier, gather, scan, span
-from aiompi.coll.impi.masters import Masters
-from aiompi.coll.impi.tags import BCAST_TAG
+from aiompi.coll.impi import alltoall, barrier, gather, reduce, span
+from aiompi.coll.impi.span import BCAST_TAG, Masters
 from aiompi.coll.impi.trees import low_children, low_parent
 from aiompi.create import agreement, impi
 from aiompi.impi.channel.message import Outgoing
@@ -245,12 +244,12 @@ def highest_rank_is_master() -> None:
 
 @mutant
 def alltoallv_tag() -> None:
-    alltoallv.ALLTOALLV_TAG = 170  # type: ignore[misc]
+    alltoall.ALLTOALLV_TAG = 170  # type: ignore[misc]
 
 
 @mutant
 def scan_tag() -> None:
-    scan.SCAN_TAG = 190  # type: ignore[misc]
+    reduce.SCAN_TAG = 190  # type: ignore[misc]
 
 
 @mutant
