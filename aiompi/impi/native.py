@@ -113,8 +113,11 @@ def _mask(data: bytes, pad: bytes) -> bytes:
 
 
 def encode_cards(cards: Sequence[Mapping[str, object]]) -> bytes:
-    """Return CARDS of a client from the business cards of its ranks; empty if they have ended without cards."""
-    data: bytes = msgpack.packb(cards)
+    """Return CARDS of a client from the business cards of its ranks; empty if they have ended without cards.
+
+    Paths in cards need not be UTF-8.
+    """
+    data: bytes = msgpack.packb(cards, unicode_errors="surrogatepass")
     return data
 
 
@@ -129,7 +132,7 @@ def decode_cards(data: bytes, count: int) -> list[dict[str, Any]]:
         RemoteProtocolError: the data are not that many cards.
     """
     try:
-        cards = msgpack.unpackb(data)
+        cards = msgpack.unpackb(data, unicode_errors="surrogatepass")
     except Exception as error:
         raise RemoteProtocolError(f"business cards cannot be read: {error!r}") from None
     if type(cards) is not list or len(cards) not in (0, count) or any(type(card) is not dict for card in cards):

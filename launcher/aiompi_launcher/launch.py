@@ -149,7 +149,8 @@ def serve(spec: ServeSpec, name: str) -> int:
         if text is None:
             path = directory.join(_KEY)
             _write_secret(path, key.hex())
-            print(f"{name}: {control.ENV_KEY_FILE}={path}", file=sys.stderr, flush=True)
+            sys.stderr.flush()
+            os.write(2, os.fsencode(f"{name}: {control.ENV_KEY_FILE}={path}\n"))  # a path that need not be UTF-8
         announce(address_of(listener))
         import asyncio
 

@@ -23,6 +23,12 @@ _LINES: Final = 5  # reports in a period that are printed
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
+def rethrow(task: asyncio.Task[Any]) -> None:
+    """As a callback of a task that is awaited by nothing: raise its exception in the event loop, which reports it."""
+    if not task.cancelled():
+        task.result()
+
+
 class StrangerReports:
     """Reports connections of strangers: a few lines in each period, and then how many more there were.
 

@@ -13,7 +13,7 @@ from aiompi_launcher import job as table
 from aiompi_launcher.control import Link
 from aiompi_launcher.job import Job
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
-from aiompi_launcher.listen import StrangerReports
+from aiompi_launcher.listen import StrangerReports, rethrow
 from aiompi_launcher.output import Outputs
 from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 from aiompi_launcher.spawn.ranks import RankProcess, StartError
@@ -324,6 +324,7 @@ class Supervisor:
         task = self._loop.create_task(errand)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
+        task.add_done_callback(rethrow)
 
     async def _exchange(self, cards: list[control.BusinessCard]) -> None:
         try:

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -243,14 +244,83 @@ def test_a_launcher_killed_with_its_process_group(launch, home: Path, is_gone, w
     wait_until(lambda: all(map(is_gone, pids)), "all processes of the job have ended")
 
 
-def test_a_temporary_directory_whose_name_is_not_utf8(launch, rank, home: Path):
-    odd = os.path.join(os.fsencode(home), b"\xff")
-    os.mkdir(odd)
-    result = launch(
-        "-n", "2", "--timeout", "20", rank, *UP, "finalize", "finalized", env={"XDG_RUNTIME_DIR": os.fsdecode(odd)}
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-    os.rmdir(odd)
+@pytest.fixture
+def odd(home: Path) -> Iterator[str]:
+    """A runtime directory whose name is not UTF-8."""
+    path = os.path.join(os.fsencode(home), b"\xff")
+    os.mkdir(path)
+    yield os.fsdecode(path)
+    os.rmdir(path)
+
+
+JOIN = """
+import asyncio, os, aiompi
+async def main():
+    async with aiompi.join(os.environ["ADDRESS"]) as comm:
+        print(comm.size)
+asyncio.run(main())
+"""
+RING = """
+from aiompi.MPI import COMM_WORLD as comm
+print(comm.sendrecv(comm.rank, (comm.rank + 1) % comm.size, source=(comm.rank - 1) % comm.size))
+"""
+
+
+def test_a_temporary_directory_whose_name_is_not_utf8(launch, odd: str):
+    for transport in ("unix", "shared_memory"):
+        env = {"XDG_RUNTIME_DIR": odd, "AIOMPI_TRANSPORTS": f"{transport},loopback"}
+        result = launch("-n", "2", "--timeout", "9", sys.executable, "-c", RING, env=env)
+        assert (result.returncode, result.stderr, sorted(result.stdout)) == (0, "", ["\n", "\n", "0", "1"])
+
+
+def test_served_ranks_find_a_key_in_a_directory_whose_name_is_not_utf8(launch, odd: str):
+    served = launch.start("--serve", "1", env={"XDG_RUNTIME_DIR": odd}, errors="surrogateescape")
+    variable, _, path = served.error_line().partition(": ")[2].partition("=")
+    rank = launch.start(program=f"-c {JOIN}", env={variable: path, "ADDRESS": served.line()}).end()
+    assert (rank.returncode, rank.stdout, rank.stderr) == (0, "1\n", "")
+    assert served.end().returncode == 0
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_clients_in_directories_whose_names_are_not_utf8(launch, odd: str, native: str):
+    env = {"IMPI_AUTH_KEY": "1", "AIOMPI_IMPI_NATIVE": native, "XDG_RUNTIME_DIR": odd}
+    server = launch.start("--server", "2", env=env)
+    address = server.line()
+    words = ("-n", "2", sys.executable, "-c", RING)
+    clients = [launch.start("--client", str(rank), address, *words, env=env) for rank in range(2)]
+    for client, received in zip(clients, ("03", "12"), strict=True):
+        result = client.end()
+        assert (result.returncode, result.stderr, sorted(result.stdout.split())) == (0, "", [*received])
+    assert server.end().returncode == 0
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "aiompi.impi.server.ServerConnection.receive_data",
+        "aiompi.impi.client.Client.receive_data",
+        "aiompi.impi.host.Host.incoming",
+        "aiompi.impi.host.Host.outgoing",
+        "aiompi_launcher.impi.host.HostAgent._take_memory",
+        "aiompi_launcher.impi.hosts.Hosts.connect",
+        "aiompi_launcher.control.Link._receive",
+    ],
+)
+def test_an_exception_inside_of_a_launcher_ends_the_job_with_that_cause(launch, place: str):
+    module, cls, name = place.rsplit(".", 2)
+    script = f"import {module} as m; m.{cls}.{name} = lambda *args: 1 // 0; from aiompi_launcher.cli import main"
+    broken = {"program": f"-c {script}; raise SystemExit(main())"}
+    env = {"IMPI_AUTH_KEY": "1", "AIOMPI_IMPI_NATIVE": "0"}
+    at_server = ".server." in place
+    server = launch.start("--server", "2", "--start-timeout", "4", env=env, **(broken if at_server else {}))
+    words = (server.line(), "-n", "1", sys.executable, "-c", RING)
+    first = launch.start("--client", "0", *words, env=env, **({} if at_server else broken))
+    second = launch.start("--client", "1", *words, env=env)
+    ends = [running.end() for running in (server, first, second)]
+    assert ends[0 if at_server else 1].returncode == 1
+    assert "internal error of the" in ends[0 if at_server else 1].stderr
+    assert "ZeroDivisionError('integer division or modulo by zero')" in ends[0 if at_server else 1].stderr
+    assert [end.returncode for end in ends[1:]] == [1, 1]
 
 
 def test_an_exception_in_a_callback_of_the_supervisor_ends_the_job():

@@ -18,7 +18,7 @@ from aiompi.wire.control import BusinessCard
 from aiompi_launcher.impi.hosts import Hosts
 from aiompi_launcher.job import World
 from aiompi_launcher.jobspec import Endpoint
-from aiompi_launcher.listen import connect_tcp, join_address, keep_alive
+from aiompi_launcher.listen import connect_tcp, join_address, keep_alive, rethrow
 from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 
 _PRIVATE: Final = 10.0  # seconds after which a server is taken for one that keeps private labels to itself
@@ -85,6 +85,7 @@ class RemoteServer(Rendezvous):
             raise self._error(_in_words(error)) from None
         await self._flush()
         self._listener = asyncio.create_task(self._listen())
+        self._listener.add_done_callback(rethrow)
         return await self._join(address)
 
     async def _join(self, address: str) -> World:
@@ -179,7 +180,9 @@ class RemoteServer(Rendezvous):
         await self._hosts.connect(self._timeout)
 
     def _linked(self, linking: asyncio.Task[None]) -> None:
-        if not linking.cancelled() and (error := linking.exception()):
+        try:
+            rethrow(linking)
+        except RendezvousError as error:
             self._on_lost(str(error))
 
     def _decode(self, client: int, data: bytes, waiting: bool) -> list[BusinessCard]:

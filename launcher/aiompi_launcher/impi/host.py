@@ -24,7 +24,7 @@ from aiompi.wire import hello, memory
 from aiompi_launcher.impi.buffers import Chunk, copied, discard
 from aiompi_launcher.impi.splitter import PacketSplitter
 from aiompi_launcher.impi.stream import PacketStream
-from aiompi_launcher.listen import AcceptLoop, keep_alive
+from aiompi_launcher.listen import AcceptLoop, keep_alive, rethrow
 from aiompi_launcher.rendezvous import RendezvousError
 
 #: bytes that may wait for a channel before the host stops reading from their rank
@@ -206,6 +206,7 @@ class HostAgent:
     def _greeted(self, task: asyncio.Task[None]) -> None:
         self._newcomers.pop(task, None)
         self._changed.set()
+        rethrow(task)
 
     async def _greet_rank(self, sock: socket.socket, key: bytes) -> None:
         handshake = hello.Acceptor(key, role=hello.ROLE_HOST, rank=hello.RANK_AGENT)

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from typing import Final
+from typing import Any, Final
 
 from aiompi.impi import auth, server
 from aiompi.impi.auth import Credentials
@@ -23,6 +23,7 @@ from aiompi_launcher.listen import (
     join_address,
     keep_alive,
     listen_tcp,
+    rethrow,
 )
 
 MAX_NEWCOMERS: Final = 128  # connections that have not yet become clients; more push out the oldest that is silent
@@ -58,6 +59,7 @@ def run(spec: ServerSpec, name: str) -> int:
 async def _serve(core: Server, listener: socket.socket, name: str, spec: ServerSpec) -> int:
     driver = ServerDriver(core, name, verbose=spec.verbose)
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(driver.on_exception)
     if spec.timeout is not None:
         loop.call_later(spec.timeout, driver.on_timeout, spec.timeout)
     if spec.start_timeout is not None:
@@ -76,8 +78,9 @@ async def _serve(core: Server, listener: socket.socket, name: str, spec: ServerS
 class ClientTransport(asyncio.Protocol):
     """One connection of a client."""
 
-    def __init__(self, driver: ServerDriver) -> None:
+    def __init__(self, driver: ServerDriver, peer: str) -> None:
         self._driver = driver
+        self._peer = peer
         self.core: ServerConnection
         self.transport: asyncio.Transport
 
@@ -85,7 +88,7 @@ class ClientTransport(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         keep_alive(transport.get_extra_info("socket"))
-        self.core = self._driver.admit(self, join_address(*transport.get_extra_info("peername")[:2]))
+        self.core = self._driver.admit(self, self._peer)
 
     def data_received(self, data: bytes) -> None:
         self.core.receive_data(data)
@@ -121,12 +124,14 @@ class ServerDriver:
         self._strangers = StrangerReports(self._say)
         self._accepting: set[asyncio.Task[object]] = set()
 
-    def accept(self, sock: socket.socket, peer: object) -> None:
+    def accept(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         """Make a connection of an accepted socket."""
         loop = asyncio.get_running_loop()
-        task: asyncio.Task[object] = loop.create_task(loop.connect_accepted_socket(lambda: ClientTransport(self), sock))
+        client = ClientTransport(self, join_address(*peer[:2]))
+        task: asyncio.Task[object] = loop.create_task(loop.connect_accepted_socket(lambda: client, sock))
         self._accepting.add(task)
         task.add_done_callback(self._accepting.discard)
+        task.add_done_callback(rethrow)
 
     def push_out(self, reason: str) -> bool:
         """Drop a connection that is no client yet: the oldest that has not begun to authenticate itself, if any.
@@ -171,6 +176,12 @@ class ServerDriver:
         for event in self._core.events():
             self._report(event)
         self._set_timer()
+
+    def on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End the server because a callback or a task has raised: without it clients would wait forever."""
+        loop.default_exception_handler(context)
+        self._say(f"internal error of the IMPI server: {context.get('exception') or context['message']!r}")
+        self.end(EXIT_FAILURE)
 
     def on_timeout(self, seconds: float) -> None:
         """End the server because its clients have taken too long."""

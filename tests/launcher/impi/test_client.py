@@ -99,7 +99,7 @@ async def clients(home: Path) -> AsyncIterator[Callable[..., object]]:
             driver = ServerDriver(kind(count, NONE), "server", verbose=False)
             stack.push_async_callback(driver.close)
             loop = asyncio.get_running_loop()
-            listening = await loop.create_server(lambda: ClientTransport(driver), "127.0.0.1", 0)
+            listening = await loop.create_server(lambda: ClientTransport(driver, "a peer"), "127.0.0.1", 0)
             stack.callback(listening.close)
             made = Clients(home, count, listening.sockets[0].getsockname()[1], timeout, patience)
             stack.push_async_callback(made.close)
