@@ -2,7 +2,9 @@
 
     pipe of a rank -> Source (cuts into lines, tags them) -> Sink (the launcher's own stdout or stderr)
 
-A source whose sink is full is not read, so its rank blocks in write as it would without a launcher.
+A line of more than MAX_LINE bytes is passed on in pieces, and the output of other sources waits for its end, unless its
+rank pauses for HOLD seconds. A source whose sink is full is not read, so its rank blocks in write as it would without a
+launcher.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Final
 HIGH_WATER: Final = 256 * 2**10  # bytes that wait for a sink before its sources pause
 LOW_WATER: Final = 64 * 2**10
 IDLE: Final = 0.1  # seconds after which an incomplete line, a prompt, is passed on
+HOLD: Final = 1.0  # seconds for which other output waits for the next piece of a long line
 MAX_LINE: Final = 64 * 2**10  # bytes; longer lines are passed on in pieces
 TAIL_LINES: Final = 20
 _TAIL_BYTES: Final = 8 * 2**10
@@ -35,6 +38,10 @@ class Sink:
     Args:
         descriptor: of the file.
         on_broken: called once when nothing can be written any more, with the reason; empty if the reader has gone.
+
+    Attributes:
+        holder: the source whose long line others wait for, None if there is none.
+        unfinished: the owner of the incomplete line at the end of what was written, None if there is none.
     """
 
     def __init__(self, descriptor: int, on_broken: Callable[[str], None]) -> None:
@@ -47,26 +54,47 @@ class Sink:
         self._writing = False
         self._pollable = True
         self._broken = False
-        self._unfinished: object | None = None  # the owner of an incomplete line
+        self.holder: Source | None = None
+        self._held_back: list[tuple[Source, bytes]] = []
+        self.unfinished: object | None = None
         self.last_writers: collections.deque[object] = collections.deque(maxlen=TAIL_LINES)
 
     def write(self, owner: object, data: bytes) -> None:
         """Write bytes of an owner as they are; only a message of the launcher begins a new line if it has to."""
         if self._broken or not data:
             return
-        if self._unfinished not in (None, owner) and not isinstance(owner, Source):
+        if isinstance(owner, Source):
+            if self.holder not in (None, owner):
+                self._held_back.append((owner, data))
+                return
+        elif self.unfinished not in (None, owner):
             self._pending += b"\n"
         self._pending += data
-        self._unfinished = None if data.endswith(b"\n") else owner
+        self.unfinished = None if data.endswith(b"\n") else owner
         self.last_writers.extend([owner] * min(data.count(b"\n"), TAIL_LINES))
         self._start_writing()
 
     def full(self, source: Source) -> bool:
         """Return True if the source must pause; the sink resumes it later."""
-        if len(self._pending) > HIGH_WATER:
+        if len(self._pending) > HIGH_WATER or self.holder not in (None, source):
             self._paused.add(source)
             return True
         return False
+
+    def hold(self, source: Source) -> bool:
+        """Let other sources wait until `release`; return False if this source has to wait itself."""
+        self.holder = self.holder or source
+        return self.holder is source
+
+    def release(self, source: Source) -> None:
+        """End a `hold`."""
+        if self.holder is source:
+            self.holder = None
+            held_back, self._held_back = self._held_back, []
+            for owner, data in held_back:
+                self.write(owner, data)
+            if len(self._pending) < LOW_WATER:
+                self._resume()
 
     async def drain(self) -> None:
         """Wait until everything is written, or writing has failed."""
@@ -123,13 +151,16 @@ class Sink:
         self._stop_writing()
         self._broken = True
         self._pending.clear()
+        self._held_back.clear()
+        self.holder = None
         self._resume()
         self._set_drained()
         self._on_broken(reason)
 
     def _resume(self) -> None:
-        paused, self._paused = self._paused, set()
-        for source in paused:
+        ready = {source for source in self._paused if self.holder in (None, source)}
+        self._paused -= ready
+        for source in ready:
             source.resume()
 
     def _set_drained(self) -> None:
@@ -143,7 +174,8 @@ class Source:
     Args:
         descriptor: read end of the pipe; closed at its end.
         sink: where it goes.
-        tag: prefix of each line; if empty, lines and incomplete lines (prompts) are passed on unchanged.
+        tag: prefix of each line, and of the rest of a line into which other output has come. A last line without an end
+            gets one. Without a tag, lines and incomplete lines (prompts) are passed on unchanged.
     """
 
     def __init__(self, descriptor: int, sink: Sink, tag: bytes = b"") -> None:
@@ -161,6 +193,7 @@ class Source:
         """Continue reading."""
         if self._descriptor >= 0:
             self._loop.add_reader(self._descriptor, self._readable)
+            self._flush_long_line()
 
     def catch_up(self) -> None:
         """Pass on what the rank has written up to now, even if the sink is full.
@@ -191,6 +224,7 @@ class Source:
         self._read()
         if self._descriptor >= 0 and self._sink.full(self):
             self._loop.remove_reader(self._descriptor)
+            self._stop_timer()
 
     def _read(self) -> bool:
         if self._descriptor < 0:
@@ -202,7 +236,6 @@ class Source:
         if data:
             self._feed(data)
         else:
-            self._flush()
             self._close()
         return bool(data)
 
@@ -211,6 +244,11 @@ class Source:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
+            self._stop_timer()
+            if self._tag and (self._partial or self._sink.unfinished is self):
+                self._partial += b"\n"
+            self._flush()
+            self._sink.release(self)
 
     def _feed(self, data: bytes) -> None:
         self._tail = (self._tail + data)[-_TAIL_BYTES:]
@@ -218,25 +256,39 @@ class Source:
         if end:
             self._pass(self._partial + data[:end])
             self._partial = data[end:]
+            self._sink.release(self)
         else:
             self._partial += data
-        if len(self._partial) > MAX_LINE:
+        self._flush_long_line()
+
+    def _flush_long_line(self) -> None:
+        """Pass on a piece of a line that is too long, unless another one is passed on; set the timer."""
+        if len(self._partial) > MAX_LINE and self._sink.hold(self):
             self._flush()
+        self._stop_timer()
+        if (self._partial and not self._tag) or self._sink.holder is self:
+            self._idle = self._loop.call_later(IDLE, self._on_idle)
+
+    def _stop_timer(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
-        if self._partial and not self._tag:
-            self._idle = self._loop.call_later(IDLE, self._flush)
+
+    def _on_idle(self) -> None:
+        if not self._tag:
+            self._flush()
+        self._idle = self._loop.call_later(HOLD - IDLE, self._sink.release, self)
 
     def _flush(self) -> None:
         if self._partial:
-            self._pass(self._partial + (b"\n" if self._tag else b""))
+            self._pass(self._partial)
             self._partial = b""
 
     def _pass(self, data: bytes) -> None:
         if self._tag:
-            lines = data.removesuffix(b"\n").split(b"\n")
-            data = b"".join(self._tag + line + b"\n" for line in lines)
+            body, end = data.removesuffix(b"\n"), data[-1:] if data.endswith(b"\n") else b""
+            tag = b"" if self._sink.unfinished is self else self._tag
+            data = tag + body.replace(b"\n", b"\n" + self._tag) + end
         self._sink.write(self, data)
 
 

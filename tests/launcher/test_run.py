@@ -283,10 +283,10 @@ def test_a_deleted_working_directory(tmp_path: Path):
         assert "the working directory has been deleted" in result.stderr
 
 
-def test_long_lines_of_several_ranks_keep_their_bytes(launch):
-    """A line that is too long to be kept whole may be mixed with another, but nothing is added."""
-    script = "head -c 5000000 /dev/zero | tr '\\0' $AIOMPI_RANK; echo"
-    result = launch("-n", "2", "sh", "-c", script)
+@pytest.mark.parametrize("tags", [("", ""), ("[0] ", "[1] ")])
+def test_long_lines_of_several_ranks_stay_whole(launch, tags: tuple[str, str]):
+    script = "for n in 1 2; do head -c 3000000 /dev/zero | tr '\\0' $AIOMPI_RANK; echo; done"
+    result = launch(*["--tag-output"][: len(tags[0])], "-n", "2", "sh", "-c", script)
     assert (result.returncode, result.stderr) == (0, "")
-    assert {letter: result.stdout.count(letter) for letter in "01\n"} == {"0": 5_000_000, "1": 5_000_000, "\n": 2}
-    assert len(result.stdout) == 10_000_002
+    lines = sorted(result.stdout.split("\n"))
+    assert lines == ["", *(tag + digit * 3_000_000 for tag, digit in zip(tags, "01", strict=True) for _ in range(2))]

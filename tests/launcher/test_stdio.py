@@ -168,6 +168,45 @@ async def test_an_endless_line_does_not_fill_the_memory(out: Pipe, ranks: list[P
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("tags", [(b"", b""), (b"[0] ", b"[1] ")])
+async def test_others_wait_for_the_end_of_a_long_line(
+    out: Pipe, ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch, tags: tuple[bytes, bytes]
+):
+    monkeypatch.setattr(stdio, "MAX_LINE", 100)
+    sink, _ = sink_to(out.write_end)
+    for pipe, tag in zip(ranks, tags, strict=True):
+        Source(detached(pipe), sink, tag)
+    ranks[0].put(b"x" * 150)
+    await out.expect(tags[0] + b"x" * 150)
+    ranks[1].put(b"other\n" + b"y" * 150)
+    await settle()
+    ranks[0].put(b"x" * 90 + b"\nz")
+    await out.expect(b"x" * 90 + b"\n" + tags[1] + b"other\n" + tags[1] + b"y" * 150)
+    ranks[1].end()
+    if tags[1]:
+        await out.expect(b"\n")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("tags", [(b"", b""), (b"[0] ", b"[1] ")])
+async def test_others_wait_for_so_long_and_no_byte_but_a_tag_is_added(
+    out: Pipe, ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch, tags: tuple[bytes, bytes]
+):
+    monkeypatch.setattr(stdio, "MAX_LINE", 100)
+    monkeypatch.setattr(stdio, "IDLE", 0.001)
+    monkeypatch.setattr(stdio, "HOLD", 0.01)
+    sink, _ = sink_to(out.write_end)
+    for pipe, tag in zip(ranks, tags, strict=True):
+        Source(detached(pipe), sink, tag)
+    ranks[0].put(b"x" * 150)
+    await out.expect(tags[0] + b"x" * 150)
+    ranks[1].put(b"other\n")
+    await out.expect(tags[1] + b"other\n")
+    ranks[0].put(b"rest\n")
+    await out.expect(tags[0] + b"rest\n")
+
+
+@pytest.mark.asyncio
 async def test_a_slow_reader_stops_the_writer(out: Pipe, ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stdio, "HIGH_WATER", 10_000)
     monkeypatch.setattr(stdio, "LOW_WATER", 5_000)
