@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Arguments: TypeAlias = "Mapping[str, int | tuple[int, ...] | Integers]"
 
-#: type maps by the calls that made them, for programs that repeat their constructors; only calls with a few arguments
+#: type maps by the calls that made them, for programs that repeat their constructors; only small ones
 _recent: Final[dict[tuple[object, ...], TypeMap]] = {}
 _RECENT: Final = 1024
 _FEW: Final = 16
@@ -65,11 +65,12 @@ class TypeMap:
         extent: bytes from the lower to the upper bound.
         signature: basic types in order.
         constant: the predefined datatype to which it belongs, or None.
+        small: True if few numbers describe it, its components included.
     """
 
     __slots__ = (
         "_components", "_compose", "_dtype", "_external", "_layout", "arguments", "bounds", "combiner", "constant",
-        "extent", "lb", "signature", "types",
+        "extent", "lb", "signature", "small", "types",
     )  # fmt: skip
 
     combiner: int
@@ -80,6 +81,7 @@ class TypeMap:
     extent: int
     signature: Signature
     constant: Datatype | None
+    small: bool
     _dtype: np.dtype[Any] | Callable[[], np.dtype[Any]] | None
     _components: tuple[TypeMap, ...]
     _compose: Compose | None
@@ -106,7 +108,7 @@ class TypeMap:
         self = cls.__new__(cls)
         self.combiner, self.arguments, self.types, self.constant = COMBINER_NAMED, {}, (), None
         self._set_bounds(bounds)
-        self.signature, self._dtype = signature, None
+        self.signature, self._dtype, self.small = signature, None, True
         self._components, self._compose, self._layout, self._external = (), None, None, None
         return self
 
@@ -130,10 +132,12 @@ class TypeMap:
             dtype: numpy type of an item, or a function that returns it.
         """
         call = (combiner, *types, *arguments.values())
-        repeatable = components is None and len(call) <= _FEW and {TypeMap, int, tuple}.issuperset(map(type, call))
-        if repeatable and (known := _recent.get(call)) is not None:
+        small = len(call) <= _FEW and {TypeMap, int, tuple}.issuperset(map(type, call))
+        small = small and all([old.small for old in types])  # noqa: C419 (a generator takes longer)
+        if small and components is None and (known := _recent.get(call)) is not None:
             return known
         self = cls.__new__(cls)
+        self.small = small
         self._dtype = dtype
         self.combiner, self.arguments, self.types, self.constant = combiner, arguments, types, None
         self._components = tuple(dict.fromkeys(types if components is None else components))
@@ -141,7 +145,7 @@ class TypeMap:
         self.signature = compose(Signature, operator.attrgetter("signature"))
         bounds = compose(Bounds, operator.attrgetter("bounds"))
         self._set_bounds(bounds if markers is None else bounds.marked(*markers))
-        if repeatable:
+        if small and components is None:
             if len(_recent) >= _RECENT:
                 _recent.clear()
             _recent[call] = self

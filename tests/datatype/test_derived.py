@@ -311,12 +311,17 @@ def test_unequal_constructors() -> None:
 
 
 def test_memory_of_many_constructors() -> None:
-    """Only so many calls are remembered."""
+    """Only so many small types are remembered, and no large ones."""
+    places = np.arange(0, 2**18, 2) ** 2
     tracemalloc.start()
     try:
-        for _ in range(2):
-            for n in range(3000):
-                INT.Create_vector(n, 1, 3).Commit().Free()
+        for n in range(6000):
+            INT.Create_vector(n % 3000, 1, 3).Commit().Free()
+        for n in range(10):
+            large = INT.Create_indexed_block(1, places + n)
+            large.Create_resized(0, 8).Commit().Free()
+            large.Free()
+        del large
         assert tracemalloc.get_traced_memory()[0] < 4 * 2**20
     finally:
         tracemalloc.stop()
