@@ -29,7 +29,7 @@ FIGURES = {
     "collective": 64,
     "responsive": 9,
     "streams": 8,
-    "mpich": 31,
+    "mpich": 36,
     "asynchronous": 15,
 }
 

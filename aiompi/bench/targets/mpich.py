@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from aiompi.bench.contender import (
     SOCKET,
     WAKE_UP,
+    Answer,
     Conversation,
     aiompi_job,
     conversations,
@@ -19,7 +20,7 @@ from aiompi.bench.contender import (
     openmpi_job,
 )
 from aiompi.bench.measure.turns import Work
-from aiompi.bench.samples import Side, call_time, in_turns, one_way
+from aiompi.bench.samples import Side, call_time, in_turns, one_way, per_iteration
 from aiompi.bench.targets.family import Family, Options, compare
 from aiompi.bench.targets.figure import Figure, Goal
 
@@ -75,12 +76,19 @@ _EXCHANGES: Final = (
     Exchange("dict with 1 MiB after 16 MiB / pkl5", _ARRAY, 30, 1.2, 1, theirs="objects_pkl5", before=_LONGEST),
 )
 
+#: datatypes, and microseconds to make and free one
+_DATATYPES: Final = tuple(
+    (name, Goal("ours", "at most", bound))
+    for name, bound in (("subarray", 12), ("struct", 4), ("committed struct", 10), ("from_numpy_dtype", 20))
+)
+
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Measure two ranks on two cores and on one, four ranks, and waiting ranks."""
+    """Measure two ranks on two cores and on one, four ranks, datatypes, and waiting ranks."""
     yield from _exchanges(options)
     yield from _one_core(options)
     yield from _four(options)
+    yield from _datatypes(options)
     for ranks in (1,) if options.quick else _WAITING:
         yield _slow_down(ranks, options)
 
@@ -144,6 +152,26 @@ def _four(options: Options) -> Iterator[Figure]:
             work = {"work": "collective", "name": name, "nbytes": nbytes, "calls": options.scaled(100)}
             sides = Side(ours, work, call_time), Side(theirs, work, call_time)
             yield compare(f"{text}, 4 ranks", "us", options.repeat, *sides, Goal("ratio", "at most", bound))
+
+
+def _datatypes(options: Options) -> Iterator[Figure]:
+    """Measure datatypes that are made and freed, and an exchange of subarrays."""
+    works: list[tuple[str, Work, Goal]] = [
+        (f"{name}, made and freed", {"work": "datatype", "name": name, "iterations": options.scaled(2000)}, goal)
+        for name, goal in _DATATYPES
+    ]
+    exchange = {"work": "alltoallw", "iterations": options.scaled(500)}
+    works.append(("Alltoallw of subarrays", exchange, Goal("ratio", "at most", 1.2)))
+    with conversations(aiompi_job(2, _SPIN), mpich_job(2)) as (ours, theirs):
+        for name, work, goal in works:
+            sides = (Side(side, {**work, "blocks": _BLOCKS}, _each) for side in (ours, theirs))
+            samples, floor = in_turns(options.repeat, *sides)
+            yield Figure(name, "us", samples, floor, goal)
+
+
+def _each(answer: Answer) -> float:
+    """Return microseconds of an iteration."""
+    return per_iteration(answer) * 1e6
 
 
 def _idle(ours: Conversation, theirs: Conversation, options: Options) -> Figure:

@@ -1,0 +1,72 @@
+"""Works that make datatypes and exchange subarrays, for every library with the names of mpi4py."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from aiompi.bench.measure.turns import timed
+
+#: length of each axis of the arrays
+EDGE: Final = 16
+
+
+def datatype(mpi: Any, comm: Any, name: str, iterations: int, blocks: int) -> list[float]:
+    """Seconds to make and free a datatype, one of `makers`."""
+    make = makers(mpi)[name]
+
+    def loop(n: int) -> None:
+        for _ in range(n):
+            make().Free()
+
+    return timed(loop, iterations, blocks, comm.Barrier)
+
+
+def makers(mpi: Any) -> dict[str, Callable[[], Any]]:
+    """Return functions that make datatypes, by name."""
+    dtlib = importlib.import_module(f"{mpi.__name__.rpartition('.')[0]}.util.dtlib")
+    fields = np.dtype([("a", "i4"), ("b", "f8"), ("c", "i2", (3,))], align=True)
+
+    def subarray() -> Any:
+        return mpi.DOUBLE.Create_subarray([EDGE] * 3, [EDGE, EDGE // 2, EDGE], [0] * 3).Commit()
+
+    def struct() -> Any:
+        return mpi.Datatype.Create_struct([1, 1], [0, 8], [mpi.INT, mpi.DOUBLE])
+
+    return {
+        "subarray": subarray,
+        "struct": struct,
+        "committed struct": lambda: struct().Commit(),
+        "from_numpy_dtype": lambda: dtlib.from_numpy_dtype(fields),
+    }
+
+
+def alltoallw(mpi: Any, comm: Any, iterations: int, blocks: int) -> list[float]:
+    """Seconds to redistribute a cube of doubles: each rank has a part of axis 0 before, and of axis 1 after it."""
+
+    def parts(axis: int) -> list[Any]:
+        types = []
+        for rank in range(comm.size):
+            sizes, starts = [EDGE] * 3, [0] * 3
+            sizes[axis], starts[axis] = EDGE // comm.size, rank * EDGE // comm.size
+            types.append(mpi.DOUBLE.Create_subarray([EDGE] * 3, sizes, starts).Commit())
+        return types
+
+    each = [1] * comm.size, [0] * comm.size
+    sent, received = np.random.default_rng(comm.rank).random((EDGE,) * 3), np.zeros((EDGE,) * 3)
+    send, receive = [sent, each, parts(0)], [received, each, parts(1)]
+
+    def loop(n: int) -> None:
+        for _ in range(n):
+            comm.Alltoallw(send, receive)
+
+    return timed(loop, iterations, blocks, comm.Barrier)
+
+
+def works(mpi: Any) -> dict[str, Callable[..., Any]]:
+    """Return the works by name; see `point_to_point.works`."""
+    return {work.__name__: partial(work, mpi) for work in (datatype, alltoallw)}
