@@ -246,7 +246,7 @@ def _alltoall(
     call: Call, sources: Sequence[Buffer], places: Sequence[Buffer], *, equal: bool = True, copies: int = 1
 ) -> Run:
     """Exchange between all ranks; `copies` of them get the same sources."""
-    in_place = sources is places
+    in_place, own = sources is places, call.comm.rank if call.comm.remote is None else None
     if not in_place:
         call.check_apart(sources, places)
     algorithm = call.select(registry.ALLTOALL, places[0].nbytes if equal else None, equal=equal)
@@ -254,7 +254,11 @@ def _alltoall(
     async def run(channel: Channel) -> None:
         stage = call.stage()
         outgoing = [stage.copied(source) if in_place else stage.outgoing(source) for source in sources] * copies
-        await algorithm(channel, outgoing, [stage.incoming(place) for place in places])
+        incoming = [
+            stage.own(outgoing[rank], place) if rank == own else stage.incoming(place)
+            for rank, place in enumerate(places)
+        ]
+        await algorithm(channel, outgoing, incoming)
         stage.finish()
 
     return run

@@ -36,6 +36,13 @@ class Stage:
         self._received.append((buffer, block))
         return block
 
+    def own(self, block: Block, buffer: Buffer) -> Block:
+        """A block for what belongs into a buffer and is in a block of this rank already; they may be the same."""
+        if buffer.contiguous:
+            return self.incoming(buffer)
+        self._received.append((buffer, block))
+        return block
+
     def contribution(self, own: Buffer | None, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
         """Blocks of `Call.contribution`: own block, empty without a contribution, and the blocks of all ranks.
 
