@@ -151,7 +151,7 @@ class Channel:
             ranks: their ranks, ascending; in the channel they have ranks 0, 1, ....
         """
         members = [self._route.members[rank] for rank in ranks]
-        return self._like(CLIENT_TAG, Route(self.comm, members, ranks.index(self.rank)))
+        return self._like(CLIENT_TAG, Route(self.comm, members, ranks.index(self.rank), sources=ranks))
 
     def _like(self, tag: int, route: Route) -> Channel:
         """A channel of the same call over IMPI clients."""
@@ -177,10 +177,10 @@ class Channel:
 
         Over IMPI clients constructors run one after the other, so that one tag serves them all.
         """
-        if comm.native:
-            return cls(comm, tag, operation, route=Route(comm, group.members, group.rank, 2 * _everyone(comm)))
-        sources = group.Translate_ranks(None, comm.group)
-        return cls(comm, PART_TAG, operation, route=Route(comm, group.members, group.rank, sources=sources))
+        added = 2 * _everyone(comm) if comm.native else 0
+        sources = [added + rank for rank in group.Translate_ranks(None, comm.group)]
+        route = Route(comm, group.members, group.rank, sources=sources)
+        return cls(comm, tag if comm.native else PART_TAG, operation, route=route)
 
     @property
     def where(self) -> str:

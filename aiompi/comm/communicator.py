@@ -39,6 +39,7 @@ from aiompi.engine import (
 )  # fmt: skip
 from aiompi.engine.bsend import Attachment, BufferedSend
 from aiompi.engine.endpoint import Endpoint
+from aiompi.engine.matching import Matcher
 from aiompi.engine.probe import MatchedProbe, Probe
 from aiompi.engine.receive import Decode
 from aiompi.engine.scattered import MatchedReceive, MatchedScatteredReceive
@@ -114,13 +115,12 @@ class Communicator:
         self.targets = group.members if remote is None else remote.members
         self.route = Route(self)
         self._reach = len(self.targets)
-        self._matcher = engine.matcher(context_id)
-        self._matcher.sources = self.targets
         self._peers: list[Endpoint | None] = [None] * self._reach
         self._collectives = 0
         self._latest: Request[Any] | None = None
         self._placement: Placement | None = None
         self.native = engine.universe is None or self.placement.native
+        self._matcher = self._open_contexts()
         self.shares_memory = remote is None and engine.share_memory(self.targets)
         self.room = room(context_id)
         self._freed = False
@@ -132,6 +132,15 @@ class Communicator:
         self.topology: Any = None
         self.shm_sync: Any = None
         self.hints: dict[str, str] = {}
+
+    def _open_contexts(self) -> Matcher:
+        """Tell the engine which sources messages of the members may carry; `Channel` has those of collectives."""
+        own, other = self.group.index, (self.remote or self.group).index
+        remote_size = 0 if self.remote is None else self.remote.size
+        both = self.size + remote_size
+        more = [(remote_size, own), (both, other), (2 * both, own)] if self.native else [(0, own)]
+        self.engine.open_context(self.context_id + 1, other, *more)
+        return self.engine.open_context(self.context_id, other)
 
     def _conversion(self) -> Conversion:
         return NATIVE_FORM

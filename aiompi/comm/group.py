@@ -83,7 +83,7 @@ class Group(Reference[_Members]):
         return self._valid.own
 
     @property
-    def _index(self) -> dict[int, int]:
+    def index(self) -> dict[int, int]:
         """Rank in the group by world rank."""
         return self._valid.index
 
@@ -95,7 +95,7 @@ class Group(Reference[_Members]):
     @property
     def rank(self) -> int:
         """Rank of this process, UNDEFINED if it is no member."""
-        return UNDEFINED if not self.members else self._index.get(self.own, UNDEFINED)
+        return UNDEFINED if not self.members else self.index.get(self.own, UNDEFINED)
 
     @classmethod
     def Create_from_session_pset(cls, session: object, pset_name: str) -> NoReturn:
@@ -133,7 +133,7 @@ class Group(Reference[_Members]):
         if rank == PROC_NULL:
             return PROC_NULL
         member = self._member(rank)
-        return member if other is None else other._index.get(member, UNDEFINED)
+        return member if other is None else other.index.get(member, UNDEFINED)
 
     def _member(self, rank: int) -> int:
         members = self.members
@@ -145,7 +145,7 @@ class Group(Reference[_Members]):
         """Return IDENT, SIMILAR (same members in another order) or UNEQUAL (MPI_Group_compare)."""
         if self.members == _valid(group, "group"):
             return IDENT
-        return SIMILAR if self._index.keys() == group._index.keys() else UNEQUAL
+        return SIMILAR if self.index.keys() == group.index.keys() else UNEQUAL
 
     # Constructors (section 5.3.2).
 
@@ -157,13 +157,13 @@ class Group(Reference[_Members]):
     def Union(cls, group1: Group, group2: Group) -> Self:
         """Make a group of the first group, then the members of the second not in the first (MPI_Group_union)."""
         first, second = _valid(group1, "group1"), _valid(group2, "group2")
-        return cls.of((*first, *(m for m in second if m not in group1._index)), _own(group1, group2))
+        return cls.of((*first, *(m for m in second if m not in group1.index)), _own(group1, group2))
 
     @classmethod
     def Intersection(cls, group1: Group, group2: Group) -> Self:
         """Make a group of the members of both groups, in the order of the first (MPI_Group_intersection)."""
         first, _ = _valid(group1, "group1"), _valid(group2, "group2")
-        return cls.of((m for m in first if m in group2._index), _own(group1, group2))
+        return cls.of((m for m in first if m in group2.index), _own(group1, group2))
 
     Intersect = Intersection
 
@@ -171,7 +171,7 @@ class Group(Reference[_Members]):
     def Difference(cls, group1: Group, group2: Group) -> Self:
         """Make a group of the members of the first group not in the second (MPI_Group_difference)."""
         first, _ = _valid(group1, "group1"), _valid(group2, "group2")
-        return cls.of((m for m in first if m not in group2._index), _own(group1, group2))
+        return cls.of((m for m in first if m not in group2.index), _own(group1, group2))
 
     def Incl(self, ranks: Sequence[int]) -> Self:
         """Make a group of these ranks, in this order (MPI_Group_incl).

@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Coroutine, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiompi.engine.bsend import Attachment
 from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.failure import FailureHandler
-from aiompi.engine.matching import Matcher
+from aiompi.engine.matching import Matcher, Sources
 from aiompi.engine.message import Landing, Message
 from aiompi.engine.peer import Peer
 from aiompi.engine.probe import Probe
@@ -157,6 +157,23 @@ class Engine(Progress):
         matcher = self.contexts.get(context)
         if matcher is None:
             matcher = self.contexts[context] = Matcher(context)
+        return matcher
+
+    def open_context(self, context: int, sources: Mapping[int, int], *more: Sources) -> Matcher:
+        """Return the queues of a context of a communicator that this rank has made.
+
+        Messages that have come before with the source of another rank break the connection to their sender.
+
+        Args:
+            sources: by rank of the world, the source that its messages carry.
+            more: other sources that they may carry.
+        """
+        matcher = self.matcher(context)
+        matcher.open(sources, *more)
+        for message in matcher.unexpected():
+            peer = message.peer
+            if isinstance(peer, Peer) and not matcher.admits(peer.rank, message.source):
+                peer.refuse(message)
         return matcher
 
     def spawn(self, coroutine: Coroutine[Any, None, T], owner: object = None) -> Schedule[T]:

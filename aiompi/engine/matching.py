@@ -10,15 +10,19 @@ through the messages in order of arrival.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 
 if TYPE_CHECKING:
     from aiompi.engine.message import Message
+    from aiompi.engine.peer import Peer
     from aiompi.engine.probe import Probe
     from aiompi.engine.receive import Receive
+
+#: a number, and by ranks of the world the sources that messages of these ranks carry when the number is subtracted
+Sources: TypeAlias = tuple[int, Mapping[int, int]]
 
 
 class Matcher:
@@ -28,12 +32,13 @@ class Matcher:
         context: its id.
         arrivals: the unexpected messages by their order.
         probes: the waiting probes.
-        sources: ranks of the world that messages may come from, once there is a communicator.
+        sources: by rank of the world, the source of its messages; empty until there is a communicator.
+        opener: the peer whose message came before there was a communicator.
     """
 
     __slots__ = (
-        "_disordered", "_only", "_order", "_posted", "_unexpected", "_wildcards", "arrivals", "context", "probes",
-        "sources"
+        "_disordered", "_more_sources", "_only", "_order", "_posted", "_unexpected", "_wildcards", "arrivals",
+        "context", "opener", "probes", "sources"
     )  # fmt: skip
 
     def __init__(self, context: int) -> None:
@@ -47,7 +52,25 @@ class Matcher:
         self._disordered: dict[int, OrderedDict[int, Message]] = {}  # queues of messages to be sorted, by their id()
         self._order = 0
         self.probes: list[Probe] = []
-        self.sources: Container[int] = ()
+        self.sources: Mapping[int, int] = {}
+        self._more_sources: tuple[Sources, ...] = ()
+        self.opener: Peer | None = None
+
+    def open(self, sources: Mapping[int, int], *more: Sources) -> None:
+        """Note that there is a communicator, and which sources the messages of its members may carry."""
+        self.sources = sources
+        self._more_sources = more
+        if self.opener is not None:
+            self.opener.contexts_opened -= 1
+            self.opener = None
+
+    def admits(self, rank: int, source: int) -> bool:
+        """Return True if messages of a rank of the world may carry this source."""
+        if not self.sources:
+            return source >= 0  # the rest is checked once there is a communicator
+        if self.sources.get(rank) == source:
+            return True
+        return any(rank in ranks and ranks[rank] + added == source for added, ranks in self._more_sources)
 
     def post(self, receive: Receive) -> None:
         """Post a receive."""

@@ -7,29 +7,43 @@ into memory that the receiver reads, and an object may stay there.
 Rendezvous: any other message is announced (RTS). The receiver asks for it when it is matched (CTS), and it goes from
 user memory to user memory (DATA). If the receiver can read the memory of the message, it copies the message when that
 is matched, and answers (SYNCACK). So a sender without credit waits for its receiver, and order and progress are kept.
+Announcements are bounded too: at most MAX_ANNOUNCED are unanswered, and the sender withholds all that follows.
+
+The receiver trusts no frame. It refuses what exceeds these bounds, and messages with the source of another rank: the
+connection breaks with a RemoteProtocolError.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.datatype.buffer.allocation import copied
 from aiompi.engine.credit import OVERHEAD, CreditedEndpoint
 from aiompi.engine.message import Landing, Message, place
+from aiompi.engine.owned import warn_unraisable
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import STANDARD, Mode, Send
 from aiompi.engine.single_copy import copy_from_sender, copy_to_receiver
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
-from aiompi.wire.frame import EAGER, HEADER, Keep, Offer, Payload
+from aiompi.wire.frame import EAGER, HEADER, MAX_ANNOUNCED, Keep, Offer, Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.matching import Matcher
     from aiompi.engine.request import Request
     from aiompi.engine.seams import Failable, Link, Sharing
+
+#: contexts that messages of one peer may open before this rank has made the communicators
+MAX_CONTEXTS: Final = 2**14
+#: announcements that are kept with their offers; what is announced beyond these is asked for
+_MAX_OFFERS: Final = 2**12
+#: taken from the credit while messages are withheld, so that none is sent eagerly
+_NO_CREDIT: Final = 2**64
 
 _pack: Final = HEADER.pack
 
@@ -47,14 +61,28 @@ class Peer(CreditedEndpoint):
 
     Attributes:
         recallable: by srqid, unexpected messages that the sender may still cancel.
+        contexts_opened: contexts that messages of the peer have opened, and of which this rank has no communicator.
     """
 
-    __slots__ = ("_contexts", "recallable")
+    __slots__ = (
+        "_announced",
+        "_contexts",
+        "_max_announced",
+        "_unanswered",
+        "_withheld",
+        "contexts_opened",
+        "recallable",
+    )
 
     def __init__(self, engine: Engine, rank: int, credit: int) -> None:
         super().__init__(engine, rank, credit)
         self._contexts = engine.contexts
         self.recallable: dict[int, Message] = {}
+        self.contexts_opened = 0
+        self._max_announced = sys.maxsize if rank == engine.rank else MAX_ANNOUNCED
+        self._announced = 0  # messages that the peer has announced, and that are not matched
+        self._unanswered = 0  # messages that the peer has to answer, including those that are withheld
+        self._withheld: OrderedDict[int, Callable[[], None]] | None = None  # by srqid, functions that announce
 
     # Sending.
 
@@ -97,7 +125,7 @@ class Peer(CreditedEndpoint):
     def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
         """Start a message that is not simply handed to the link: mostly one that the receiver must answer."""
         nbytes, cost = request.nbytes, request.nbytes + OVERHEAD
-        short, long = _KINDS[mode]
+        short, _ = _KINDS[mode]
         request.expendable = self.engine.lenient and short == EAGER and nbytes <= self.engine.eager_limit
         self._fail_if_gone(request)
         if request.done():
@@ -108,14 +136,42 @@ class Peer(CreditedEndpoint):
             request.acknowledged = False
             request.srqid = self.engine.next_id()
             self.engine.sends[request.srqid] = request
+            self._unanswered += 1
         if not eager:
-            if long != frame.RTS or not self._send_shared(request, context, source, tag, mode, note):
-                self.emit(long, tag, source, context, nbytes, request.srqid, note)
+            if self._unanswered <= self._max_announced:
+                self._announce(request, context, source, tag, mode, note)
+            else:
+                self._withhold(request, functools.partial(self._announce, request, context, source, tag, mode, note))
             return
         self.credit -= cost
         header = self._header(short, tag, source, context, nbytes, request.srqid, note)
         if link.send(header, request.payload, request):
             request.sent()
+
+    def _announce(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
+        kind = _KINDS[mode][1]
+        if kind != frame.RTS or not self._send_shared(request, context, source, tag, mode, note):
+            self.emit(kind, tag, source, context, request.nbytes, request.srqid, note)
+
+    def _withhold(self, request: Send, announce: Callable[[], None]) -> None:
+        """Announce a message, and all that follow, only when the peer has answered earlier ones."""
+        if self._withheld is None:
+            self._withheld = OrderedDict()
+            self.credit -= _NO_CREDIT
+            warn_unraisable(
+                f"rank {self.engine.rank} has announced {MAX_ANNOUNCED} messages that rank {self.rank} has not begun "
+                "to receive; the messages that follow stay at their sender until then"
+            )
+        self._withheld[request.srqid] = announce
+
+    def _release(self) -> None:
+        """Announce messages that were withheld, as far as answers have come."""
+        withheld = self._withheld
+        while withheld and self._unanswered - len(withheld) < self._max_announced:
+            withheld.popitem(last=False)[1]()
+        if not withheld and self._withheld is not None:
+            self._withheld = None
+            self.credit += _NO_CREDIT
 
     def _send_shared(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> bool:
         """Send a long message through memory that the peer reads; return False if that is impossible."""
@@ -138,6 +194,7 @@ class Peer(CreditedEndpoint):
         finally:
             if sent:
                 self.engine.sends.pop(request.srqid, None)
+                self._unanswered -= 1
                 request.acknowledged = True
         if sent:
             request.sent()
@@ -152,7 +209,9 @@ class Peer(CreditedEndpoint):
         return self._give(envelope, nbytes + OVERHEAD, lambda header: sharing.stream(header, payload, nbytes))
 
     def recall(self, send: Send) -> None:
-        if send.srqid in self.engine.sends and not send.recalling:
+        if self._withheld is not None and self._withheld.pop(send.srqid, None) is not None:
+            self._answer_to(send.srqid).recalled()
+        elif send.srqid in self.engine.sends and not send.recalling:
             send.recalling = True
             self.emit(frame.CANCEL, srqid=send.srqid)
 
@@ -193,6 +252,8 @@ class Peer(CreditedEndpoint):
         self.credit += credit
         if kind == EAGER and context in self._contexts:
             matcher = self._contexts[context]
+            if matcher.sources.get(self.rank) != source:
+                self._check_source(matcher, source)
             receive = matcher.take_posted(source, tag)
             if receive is None:
                 self._keep_eager(matcher, header, payload)
@@ -212,7 +273,7 @@ class Peer(CreditedEndpoint):
         if kind == frame.DATA:
             return self._landing(drqid, length)
         eager = self._hold(length)
-        matcher = self.engine.matcher(context)
+        matcher = self._matcher(context, source)
         receive = matcher.take_posted(source, tag)
         if receive is not None:
             if kind != EAGER:
@@ -243,7 +304,7 @@ class Peer(CreditedEndpoint):
 
     def _eager(self, header: tuple[int, ...], payload: memoryview) -> None:
         kind, tag, source, _, context, length, srqid, note = header
-        matcher = self.engine.matcher(context)
+        matcher = self._matcher(context, source)
         receive = matcher.take_posted(source, tag)
         if receive is not None:
             if kind != EAGER:
@@ -270,16 +331,47 @@ class Peer(CreditedEndpoint):
             self.consumed(eager)
         self._keep(message)
 
+    def _matcher(self, context: int, source: int) -> Matcher:
+        """Return the queues of a context, to which the peer sends a message with this source."""
+        matcher = self._contexts.get(context)
+        if matcher is None:
+            self.contexts_opened += 1
+            if self.contexts_opened > MAX_CONTEXTS:
+                raise RemoteProtocolError(
+                    f"rank {self.rank} sent messages on {MAX_CONTEXTS} communicators that this rank does not have, and "
+                    "on another one"
+                )
+            matcher = self.engine.matcher(context)
+            matcher.opener = self
+        self._check_source(matcher, source)
+        return matcher
+
+    def _check_source(self, matcher: Matcher, source: int) -> None:
+        if not matcher.admits(self.rank, source):
+            raise RemoteProtocolError(self._forgery(matcher, source))
+
+    def _forgery(self, matcher: Matcher, source: int) -> str:
+        return f"rank {self.rank} sent a message as source {source} of context {matcher.context}, which it is not"
+
+    def refuse(self, message: Message) -> None:
+        """Drop a message that came with the source of another rank, and break the connection."""
+        message.extract()
+        if message.landing is not None:
+            message.landing.drop()
+        for link in self._links:
+            self.engine.driver.call_soon(link.lost, self._forgery(message.matcher, message.source))
+
     def offer(self, header: tuple[int, ...], offer: Offer) -> None:
         self.credit += header[3]
-        self._announced(header, offer)
+        self._take_announcement(header, offer)
 
     def _rts(self, header: tuple[int, ...], payload: memoryview) -> None:
-        self._announced(header, None)
+        self._take_announcement(header, None)
 
-    def _announced(self, header: tuple[int, ...], offer: Offer | None) -> None:
+    def _take_announcement(self, header: tuple[int, ...], offer: Offer | None) -> None:
+        """Match a message that is announced, or keep the announcement."""
         kind, tag, source, _, context, length, srqid, note = header
-        matcher = self.engine.matcher(context)
+        matcher = self._matcher(context, source)
         receive = matcher.take_posted(source, tag)
         if receive is not None:
             receive.noted(note)
@@ -288,9 +380,14 @@ class Peer(CreditedEndpoint):
         if kind == frame.RTS_READY:
             self.emit(frame.NOTREADY, srqid=srqid)
             return
+        self._announced += 1
+        if self._announced > self._max_announced:
+            raise RemoteProtocolError(
+                f"rank {self.rank} announced {MAX_ANNOUNCED} messages that this rank has not received, and another one"
+            )
         message = Message(self, matcher, source, tag, length, srqid, rts=True, sync=False)
         message.note = note
-        message.offer = offer
+        message.offer = offer if self._announced <= _MAX_OFFERS else None
         self._keep(message)
 
     def deliver(self, message: Message, receive: Receive) -> None:
@@ -298,6 +395,7 @@ class Peer(CreditedEndpoint):
         if message.note:
             receive.noted(message.note)
         if message.rts:
+            self._announced -= 1
             self._fetch(receive, message.source, message.tag, message.length, message.srqid, message.offer)
             return
         if message.sync:
@@ -376,6 +474,9 @@ class Peer(CreditedEndpoint):
         """Take the send that gets its last answer; nothing refers to its memory any more."""
         request = self._answered(srqid)
         del self.engine.sends[srqid]
+        self._unanswered -= 1
+        if self._withheld is not None:
+            self._release()
         part = self.engine.assisted.pop(srqid, None)
         if part is not None:
             self.engine.copy_queue.drop(part)
@@ -403,6 +504,7 @@ class Peer(CreditedEndpoint):
             self.emit(frame.CANCELNO, srqid=srqid)
             return
         message.matcher.remove_unexpected(message)
+        self._announced -= message.rts
         self.consumed(message.eager)
         self.emit(frame.CANCELYES, srqid=srqid)
 
@@ -434,10 +536,12 @@ class Peer(CreditedEndpoint):
             self.emit(frame.FINI)
 
     def _fini(self, header: tuple[int, ...], payload: memoryview) -> None:
+        self._withheld = None
         self.mark_finalized()
 
     def drop_unfinished(self) -> list[Failable]:
         self.recallable = {}
+        self._withheld = None
         arriving = self.engine.arriving
         for drqid in [drqid for drqid, landing in arriving.items() if landing.peer is self]:
             del arriving[drqid]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.engine.message import Message
 from aiompi.engine.request import Request
 from aiompi.status import Status
@@ -92,7 +92,7 @@ class MessageListener(Probe):
     __slots__ = ("_callback", "_sources")
 
     def __init__(self, engine: Engine, matcher: Matcher, sources: int) -> None:
-        super().__init__(engine, matcher, ANY_SOURCE, ANY_TAG, ANY_SOURCE)
+        super().__init__(engine, matcher, ANY_SOURCE, ANY_TAG, PROC_NULL)  # the death of no rank ends it
         self._sources = sources
         self._callback: Callable[[Message], object] = _ignore
 

@@ -228,6 +228,9 @@ class Link(Protocol):
         """Return the bytes of credit that the peer has granted in this way since the last call."""
         return 0
 
+    def lost(self, cause: str) -> None:
+        """Close the link and report that the connection broke."""
+
     def detach(self, owner: BufferOwner, lent: bool) -> None:
         """Copy the part of the owner's memory that has not left yet, so that the owner may use its memory again.
 

@@ -56,6 +56,9 @@ class LoopbackLink(Link):
         self._hub.send(self._to, header, payload, owner)
         return False
 
+    def lost(self, cause: str) -> None:
+        """Do nothing: a wrong frame raises in the call that sends it."""
+
     def detach(self, owner: BufferOwner, lent: bool) -> None:
         """Do nothing: a frame is delivered before its sender runs again."""
 

@@ -57,9 +57,6 @@ class SocketLink(Link, Protocol):
     def open(self, sock: socket.socket) -> None:
         """Use a socket whose peer has proven the key."""
 
-    def lost(self, cause: str) -> None:
-        """Close the link and report that the connection broke."""
-
     def cannot_connect(self, cause: str) -> None:
         """Report that no connection can be made because of this process, which no other process can know."""
 

@@ -22,6 +22,9 @@
 Every frame returns `credit` bytes of eager memory to its receiver. srqid is the sender's id of the message, drqid the
 receiver's (names of IMPI 0.0, section 3.5). In the first five kinds drqid holds instead the note that a message of a
 collective carries for its receive, and is 0 for other messages.
+
+At most MAX_ANNOUNCED messages of a sender may be announced and not answered. It announces others, and whatever follows
+them, when answers come.
 """
 
 from __future__ import annotations
@@ -48,6 +51,9 @@ INVITE: Final = 15
 
 #: kinds whose header is followed by `length` bytes
 WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, EAGER_READY, DATA})
+
+#: messages that are announced to one receiver at a time: many, because it may receive the first one last
+MAX_ANNOUNCED: Final = 2**17
 
 #: kind; tag, source, credit; context, length, srqid, drqid
 HEADER: Final = struct.Struct("<Bxxx iiI QQQQ")

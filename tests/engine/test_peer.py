@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.engine import Endpoint, Link, Message
+from aiompi.engine import Endpoint, Link, Message, Mode
 from aiompi.engine.credit import OVERHEAD
 from aiompi.engine.peer import _HANDLERS
 from aiompi.wire import frame
@@ -170,6 +171,121 @@ def test_no_credit_is_lost_whatever_becomes_of_the_messages(cut: int) -> None:
         assert not engine.sends
         assert not engine.arriving
         assert not any(peer.landings for peer in engine.peers())
+
+
+# Announcements that are withheld. What a receiver refuses is in tests/transport/test_hostile_peer.py.
+
+
+FEW = 10
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let few messages be announced at a time."""
+    monkeypatch.setattr("aiompi.engine.peer.MAX_ANNOUNCED", FEW)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "rank 0 has announced 10 messages")
+        yield
+
+
+@pytest.mark.parametrize("cut", [7, 2**20])
+def test_what_follows_many_announcements_is_withheld_and_comes_in_order(few: None, cut: int) -> None:
+    w = WireWorld(2, cut=cut, eager_limit=100)
+    comm, there = w.comms
+    data = [pattern(0 if i % 3 else 1000, i) for i in range(5 * FEW)]
+    ready = irecv(there, 0, 9)
+    sends = [isend(comm, each, 1, sync=i % 2 == 0 or i < FEW) for i, each in enumerate(data)]
+    sends.append(comm.isend((b"ready",), 5, 1, 9, Mode.READY))
+    w.run()
+    announced = w.wires[0, 1].kinds.count(frame.RTS)
+    assert 0 < announced <= FEW
+    assert len(unexpected(w, 1)) == len(w.wires[0, 1].kinds) < len(data)
+    receives = [irecv(there, 0, 0) for _ in data]
+    w.run()
+    assert [receive.result() for receive in receives] == data
+    assert all(send.done() for send in sends)
+    assert ready.result() == b"ready"
+    assert w.balanced(0, 1)
+    isend(comm, b"x", 1)
+    assert w.wires[0, 1].kinds[-1] == frame.EAGER
+
+
+@pytest.mark.parametrize("mprobe", [False, True])
+def test_answers_of_every_kind_let_announcements_go(few: None, mprobe: bool) -> None:
+    w = WireWorld(2, eager_limit=0)
+    comm, there = w.comms
+    sends = [isend(comm, bytes([i]), 1, i) for i in range(3 * FEW)]
+    w.run()
+    assert not any(send.done() for send in sends)
+    cancelled = [sends[i] for i in (0, 1, FEW, 3 * FEW - 1)]
+    assert [send.cancel() for send in cancelled] == [True] * 4
+    assert [send.done() for send in cancelled] == [False, False, True, True], "a withheld message is not sent"
+    w.run()
+    assert all(send.cancelled() for send in cancelled)
+    withdrawn = sends[2 * FEW]
+    withdrawn.withdraw()
+    assert withdrawn.cancelled()
+    kept = [i for i, send in enumerate(sends) if not send.cancelled()]
+    for i in kept:
+        if mprobe:
+            _, found = there.improbe(0, i)
+            assert found is not None
+            found.put_back()
+        receive = irecv(there, 0, i)
+        w.run()
+        assert receive.result() == bytes([i])
+    assert all(send.done() for send in sends)
+    assert not w.engines[0].sends
+
+
+def test_withheld_messages_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiompi.engine.peer.MAX_ANNOUNCED", FEW)
+    w = WireWorld(2, eager_limit=0)
+    with pytest.warns(RuntimeWarning, match="rank 0 has announced 10 messages that rank 1 has not") as found:
+        sends = [isend(w.comms[0], b"x", 1) for _ in range(3 * FEW)]
+    assert len(found) == 1
+    assert not any(send.done() for send in sends)
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_withheld_messages_end_with_their_receiver(few: None, lenient: bool) -> None:
+    for end in ENDS:
+        w = WireWorld(2, eager_limit=100)
+        w.engines[1].lenient = lenient
+        warnings.filterwarnings("ignore", "rank 1 has announced 10 messages")
+        sends = [isend(w.comms[1], bytes(1000), 0) for _ in range(2 * FEW)]
+        sends += [isend(w.comms[1], b"short", 0)]
+        end(w)
+        late = isend(w.comms[1], b"late", 0)
+        expected = [not (lenient and end is end_by_part)] * 2
+        assert all(isinstance(send.exception(), errors.ProcessFailedError) for send in sends[:-1])
+        assert [send.exception() is not None for send in (sends[-1], late)] == expected
+
+
+def test_messages_to_the_own_rank_are_not_withheld(few: None) -> None:
+    w = LocalWorld(1, eager_limit=0)
+    sends = [isend(w.comms[0], bytes([i]), 0, i) for i in range(3 * FEW)]
+    for i in reversed(range(3 * FEW)):
+        assert irecv(w.comms[0], 0, i).result() == bytes([i])
+    assert all(send.done() for send in sends)
+
+
+def test_messages_within_a_process_are_withheld_and_come_in_order(few: None) -> None:
+    w = LocalWorld(2, eager_limit=0)
+    sends = [isend(w.comms[0], bytes([i]), 1) for i in range(3 * FEW)]
+    assert [irecv(w.comms[1]).result() for _ in sends] == [bytes([i]) for i in range(3 * FEW)]
+    assert all(send.done() for send in sends)
+    assert w.balanced(0, 1)
+
+
+def test_a_hundred_thousand_messages_wait_for_receives_in_any_order() -> None:
+    w = LocalWorld(2, eager_window=0)
+    tags = range(100_000)
+    sends = [isend(w.comms[0], b"", 1, tag) for tag in tags]
+    assert len(unexpected(w, 1)) == len(sends)
+    for tag in reversed(tags):
+        irecv(w.comms[1], 0, tag)
+    assert all(send.done() for send in sends)
 
 
 # Frames that must not come.

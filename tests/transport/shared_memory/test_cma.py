@@ -47,6 +47,20 @@ def words(w: PolledWorld) -> memoryview:
 # One copy.
 
 
+def test_receiver_remembers_few_offers_and_asks_for_the_other_messages(
+    world: PolledWorld, copied: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiompi.engine.peer._MAX_OFFERS", 2)
+    data = [pattern(LONG, i) for i in range(4)]
+    sends = [isend(world.comms[0], each, 1) for each in data]
+    matcher = world.comms[1]._matcher
+    world.until(lambda: len(matcher.arrivals) == len(data))
+    assert [message.offer is not None for message in matcher.unexpected()] == [True, True, False, False]
+    receives = [irecv(world.comms[1]) for _ in data]
+    assert world.finish(*receives, *sends)[:4] == data
+    assert copied["read"] + copied["write"] == 2 * LONG
+
+
 @pytest.mark.parametrize("mode", [Mode.STANDARD, Mode.SYNCHRONOUS])
 @pytest.mark.parametrize("nbytes", [LONG, MANY])
 def test_both_copy_it(world: PolledWorld, copied: dict[str, int], mode: Mode, nbytes: int) -> None:
