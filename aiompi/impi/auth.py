@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from aiompi.errors import InvalidArgumentError, RemoteProtocolError
-from aiompi.impi.command import LENGTHS, Code, encode
+from aiompi.impi.command import LENGTHS, Code, encode, swap_hint
 
 NONE: Final = 0
 KEY: Final = 1
@@ -103,6 +103,11 @@ class Credentials:
         return _AUTH_KEY.pack(self.key)
 
 
+def names(methods: Iterable[int]) -> str:
+    """Return names of methods for messages."""
+    return ", ".join(METHODS.get(method, f"method {method}") for method in methods) or "none"
+
+
 def parse_preference(text: str) -> tuple[int, ...]:
     """Return the methods of an -auth list, most preferred first: "3,1-0" means 3, then 1, then 0.
 
@@ -157,7 +162,7 @@ def decode_server_auth(data: bytes, offered: Collection[int]) -> tuple[int, int]
     which, length = _SERVER_AUTH.unpack(data)
     if which not in offered or length < 0:
         raise RemoteProtocolError(
-            f"the server chose authentication method {which} with {length} more bytes; offered were"
-            f" {', '.join(METHODS[method] for method in offered)}. Is there an IMPI server at this address?"
+            f"the server chose the authentication {names([which])} with {length} more bytes; offered were "
+            f"{names(offered)}{swap_hint(which, offered)}. Is there an IMPI server at this address?"
         )
     return which, length

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from typing import Final, NamedTuple
 
 from aiompi.errors import RemoteProtocolError
@@ -119,6 +119,14 @@ def decode_broadcast(payload: bytes) -> Broadcast:
     return Broadcast(label, mask, payload[_BROADCAST.size :])
 
 
+def swap_hint(number: int, plausible: Container[int]) -> str:
+    """Return an addition to the error about an impossible number, if swapping its 4 bytes makes it possible."""
+    swapped = int.from_bytes((number % 2**32).to_bytes(4, "little"), signed=True)
+    if swapped not in plausible:
+        return ""
+    return f" ({swapped} with its bytes swapped: integers of IMPI are big-endian)"
+
+
 class CommandReader:
     """Splits the byte stream of one connection into commands.
 
@@ -179,11 +187,13 @@ class CommandReader:
         if not least <= length <= limit or length % multiple:
             raise RemoteProtocolError(
                 f"{code.name} of {length} bytes; allowed are {least} to {limit} in steps of {multiple}"
+                f"{swap_hint(length, range(least, limit + 1))}"
             )
 
     def _pass_over(self, number: int, length: int, skip: bool, allowed: Collection[Code]) -> None:
-        if not skip:
-            raise RemoteProtocolError(f"unknown command {number & 0xFFFFFFFF:#010x}, expected {_names(allowed)}")
+        hint = swap_hint(number, LENGTHS)
+        if not skip or hint:
+            raise RemoteProtocolError(f"unknown command {number & 0xFFFFFFFF:#010x}, expected {_names(allowed)}{hint}")
         if length < 0:
             raise RemoteProtocolError(f"command {number & 0xFFFFFFFF:#010x} has the negative length {length}")
         self.skip(_HEADER.size + length)

@@ -22,6 +22,7 @@ from collections import defaultdict, deque
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
+from aiompi.impi.command import swap_hint
 from aiompi.impi.packet import COUNTED, Packet, PacketType, describe, pack_proc
 from aiompi.impi.universe import Universe
 
@@ -128,7 +129,10 @@ class Host:
             RemoteProtocolError: no such host may connect; the connection must be closed.
         """
         if rank not in self.channels or rank < self.rank:
-            raise RemoteProtocolError(f"host rank {rank} is not one of those that connect to host {self.rank}")
+            raise RemoteProtocolError(
+                f"host rank {rank} is not one of those that connect to host {self.rank}"
+                f"{swap_hint(rank, range(self.rank + 1, len(self._universe.hosts)))}"
+            )
         if self.channels[rank] is not ChannelState.AWAITED:
             raise RemoteProtocolError(f"host {rank} has connected already")
         published = self._universe.hosts[rank].address

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from aiompi.errors import InvalidArgumentError, RemoteProtocolError
-from aiompi.impi.command import Broadcast
+from aiompi.impi.command import Broadcast, swap_hint
 from aiompi.impi.universe import Universe, Version, place_clients, place_hosts, place_procs
 
 NO_LABEL: Final = 0
@@ -253,6 +253,7 @@ def _column(label: Label, array: Broadcast, counts: Sequence[int]) -> Column:
     if len(array.data) != wanted:
         raise RemoteProtocolError(
             f"{label.name}: {len(array.data)} bytes, expected {wanted} for {counts} elements of the clients"
+            f"{swap_hint(max(counts), range(1, 2**16))}"
         )
     elements = (element for (element,) in struct.iter_unpack(label.format, array.data))
     return [
@@ -267,7 +268,8 @@ def _legal(label: Label, rank: int, element: Any) -> Any:
     if label.limits is not None:
         least, most = label.limits
         if not least <= element <= most:
-            raise RemoteProtocolError(f"{label.name}: client {rank} sent {element}, legal are {least} to {most}")
+            hint = swap_hint(element, range(least, most + 1))
+            raise RemoteProtocolError(f"{label.name}: client {rank} sent {element}, legal are {least} to {most}{hint}")
     return label.unset if element == -1 and label.unset is not None else element
 
 

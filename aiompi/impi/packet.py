@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from aiompi.errors import RemoteProtocolError
+from aiompi.impi.command import swap_hint
 
 if TYPE_CHECKING:
     from aiompi.impi.slots import Slot, Slots
@@ -135,12 +136,26 @@ def unpack(data: bytes | bytearray | memoryview, offset: int = 0) -> Packet:
         if packet.pk_len > packet.pk_msglen:
             raise RemoteProtocolError(
                 f"{describe(packet)} brings {packet.pk_len} bytes of a message that has {packet.pk_msglen}"
+                f"{swap_hint(packet.pk_len, range(1, packet.pk_msglen + 1))}"
             )
         return packet
     counts = _COUNT.get(packet.pk_type)
     if counts is None:
-        raise RemoteProtocolError(f"{describe(packet)}: there is no such type")
+        raise RemoteProtocolError(f"{describe(packet)}: there is no such type{swap_hint(packet.pk_type, FIELDS)}")
     return Packet._make(value if here else zero for value, here, zero in zip(packet, counts, _NOTHING, strict=True))
+
+
+def check_length(packet: Packet, maxdatalen: int) -> None:
+    """Check that a packet has no more data than the clients have agreed upon (IMPI_Pk_maxdatalen).
+
+    Raises:
+        RemoteProtocolError: it has.
+    """
+    if packet.pk_len > maxdatalen:
+        raise RemoteProtocolError(
+            f"{describe(packet)} has {packet.pk_len} bytes of data; {maxdatalen} were agreed upon"
+            f"{swap_hint(packet.pk_len, range(1, maxdatalen + 1))}"
+        )
 
 
 def describe(packet: Packet) -> str:
@@ -227,10 +242,7 @@ class PacketReader:
             slot.release()
 
     def _length(self, packet: Packet) -> int:
-        if packet.pk_len > self._maxdatalen:
-            raise RemoteProtocolError(
-                f"{describe(packet)} has {packet.pk_len} bytes of data; {self._maxdatalen} were agreed upon"
-            )
+        check_length(packet, self._maxdatalen)
         return HEADER_BYTES + packet.pk_len
 
     def _keep(self, start: int, end: int, needed: int) -> None:

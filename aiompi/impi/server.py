@@ -40,6 +40,7 @@ from aiompi.impi.command import (
     encode,
     encode_broadcast,
     encode_impi,
+    swap_hint,
 )
 from aiompi.impi.label import FIRST_PRIVATE
 
@@ -206,8 +207,8 @@ class ServerConnection:
         method = auth.choose(self._server.preference, self._server.credentials.methods, offered)
         if method is None:
             raise AuthenticationError(
-                f"no common authentication method: the client has {sorted(offered)} available,"
-                f" the server {list(self._server.credentials.methods)}"
+                f"no common authentication method: the client has {auth.names(sorted(offered))} available, "
+                f"the server {auth.names(self._server.credentials.methods)}"
             )
         self._send(auth.encode_server_auth(method))
         if method == auth.KEY:
@@ -364,7 +365,8 @@ class Server:
 
     def _join(self, connection: ServerConnection, rank: int) -> None:
         if not 0 <= rank < self.count:
-            raise RemoteProtocolError(f"client rank {rank} is not in 0..{self.count - 1}")
+            hint = swap_hint(rank, range(self.count))
+            raise RemoteProtocolError(f"client rank {rank} is not in 0..{self.count - 1}{hint}")
         if rank in self._clients:
             raise RemoteProtocolError(f"client rank {rank} is taken by the client at {self._clients[rank].peer}")
         self._newcomers.remove(connection)

@@ -23,6 +23,8 @@ from aiompi.impi.command import (
     encode_coll,
     encode_impi,
 )
+from aiompi.impi.label import C_NHOSTS, C_TAGUB, H_PORT, ClientPart, HostPart, ProcPart, join
+from aiompi.impi.packet import Packet, PacketReader
 
 ALL = tuple(Code)
 UNKNOWN = 0x54455354
@@ -204,3 +206,34 @@ def test_messages_without_a_header_and_skipped_bytes() -> None:
     reader.skip(5)
     reader.receive_data(b"abcde")
     assert reader.next_bytes(2) == b"de"
+
+
+SWAPPED = "with its bytes swapped: integers of IMPI are big-endian"
+
+
+@pytest.mark.parametrize("stream", [b"IPMI\4\0\0\0\1\0\0\0", b"IMPI\4\0\0\0\1\0\0\0"], ids=["code", "length"])
+def test_a_command_in_the_other_byte_order_is_called_so(stream: bytes) -> None:
+    reader = CommandReader()
+    reader.receive_data(stream)
+    with pytest.raises(RemoteProtocolError, match=SWAPPED):
+        reader.next_command({Code.IMPI})
+
+
+def test_labels_in_the_other_byte_order_are_called_so() -> None:
+    for label in (C_TAGUB, H_PORT, C_NHOSTS):
+        arrays = {
+            value: Broadcast(value, 1, data)
+            for value, data in ClientPart((HostPart(bytes(16), 4001, (ProcPart(bytes(16), 1),)),)).encode()
+        }
+        arrays[label.value] = Broadcast(label.value, 1, arrays[label.value].data[::-1])
+        with pytest.raises(RemoteProtocolError, match=SWAPPED):
+            join(1, arrays)
+
+
+@pytest.mark.parametrize("changes", [{"pk_type": 1 << 24}, {"pk_type": 0, "pk_len": 8 << 24, "pk_msglen": 8 << 56}])
+def test_a_packet_in_the_other_byte_order_is_called_so(changes: dict[str, int]) -> None:
+    reader = PacketReader(1000, lambda packet, data: None)
+    header = Packet(0)._replace(**changes).pack()
+    reader.get_buffer()[: len(header)] = header
+    with pytest.raises(RemoteProtocolError, match=SWAPPED):
+        reader.buffer_updated(len(header))

@@ -85,9 +85,6 @@ class Machine:
         self.address = address
 
 
-HERE: Final = Machine("127.0.0.1")
-
-
 def run(
     site: Site, sizes: Sequence[int], env: dict[str, str], machines: Sequence[Machine] = (), tag_ub: int = 2**31 - 1
 ) -> list[Result]:
@@ -98,7 +95,7 @@ def run(
         env: of all clients.
         machines: one for each; the server is on the first.
     """
-    machines = machines or [HERE] * len(sizes)
+    machines = machines or [Machine(f"127.0.0.{client + 1}") for client in range(len(sizes))]
     constants = f"CLIENT_SIZES = {tuple(sizes)}\nTAG_UB = {tag_ub}\n"
     program = site.program(constants + textwrap.dedent(PROGRAM))
     bind = ["--bind", machines[0].address]
@@ -154,7 +151,8 @@ def test_several_hosts_per_client(site: Site) -> None:
     server = site.launch("--server", "2", env=KEY)
     server.expect("\n")
     running = [
-        site.launch("--client", str(client), server.out.strip(), "--hosts-per-client", "2", "-n", size, program,
+        site.launch("--client", str(client), server.out.strip(), "--hosts-per-client", "2", "--bind",
+                    f"127.0.0.{2 + client},127.0.0.{4 + client}", "-n", size, program,
                     env=KEY | {"AIOMPI_IMPI_NATIVE": "0"})
         for client, size in enumerate("23")
     ]  # fmt: skip

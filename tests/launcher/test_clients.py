@@ -24,7 +24,8 @@ class Clients:
         self.address = self.server.line()
 
     def start(self, rank: int, *words: str, env: dict[str, str] | None = None, **options: Any) -> Any:
-        line = ["--client", str(rank), self.address, *words]
+        bind = [] if "--bind" in words else ["--bind", f"127.0.0.{rank + 1}"]
+        line = ["--client", str(rank), self.address, *bind, *words]
         return self._launch.start(*line, env=KEY | (env or {}), **options)
 
     def end(self) -> subprocess.CompletedProcess[str]:
@@ -68,10 +69,10 @@ def test_three_clients_are_one_world(
 @pytest.mark.parametrize("native", ["1", "0"])
 def test_several_hosts_per_client(clients: Callable[[int], Clients], rank: str, native: str) -> None:
     job = clients(2)
-    bind = ["--bind", "127.0.0.2,127.0.0.3"]
+    bind, others = (["--bind", addresses] for addresses in ("127.0.0.2,127.0.0.3", "127.0.0.4,127.0.0.5,127.0.0.6"))
     env = {"AIOMPI_IMPI_NATIVE": native}
     first = job.start(0, "--hosts-per-client", "2", *bind, "-n", "3", rank, *FULL, env=env)
-    second = job.start(1, "--hosts-per-client", "3", "-n", "3", rank, *FULL, env=env)
+    second = job.start(1, "--hosts-per-client", "3", *others, "-n", "3", rank, *FULL, env=env)
     assert outcome(first) == outcome(second) == (0, [], "")
     assert job.end().returncode == 0
 

@@ -287,7 +287,10 @@ def test_clients_in_directories_whose_names_are_not_utf8(launch, odd: str, nativ
     server = launch.start("--server", "2", env=env)
     address = server.line()
     words = ("-n", "2", sys.executable, "-c", RING)
-    clients = [launch.start("--client", str(rank), address, *words, env=env) for rank in range(2)]
+    clients = [
+        launch.start("--client", str(rank), address, "--bind", f"127.0.0.{rank + 1}", *words, env=env)
+        for rank in range(2)
+    ]
     for client, received in zip(clients, ("03", "12"), strict=True):
         result = client.end()
         assert (result.returncode, result.stderr, sorted(result.stdout.split())) == (0, "", [*received])
@@ -338,3 +341,34 @@ def test_a_launched_rank_waits_for_a_launcher_that_is_slow(launch):
     script = f'kill -STOP $PPID; (sleep 3; kill -CONT $PPID) & exec {sys.executable} -c "{program}"'
     result = launch("-n", "1", "sh", "-c", script, env={"AIOMPI_CONNECT_TIMEOUT": "0.2"})
     assert (result.returncode, result.stdout, result.stderr) == (0, "1\n", "")
+
+
+SERVICE = """
+import aiompi
+async def app(scope, receive, send):
+    await receive()
+    try:
+        async with aiompi.init() as world:
+            print("rank", world.rank, flush=True)
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+    except aiompi.Exception as error:
+        await send({"type": "lifespan.startup.failed", "message": str(error)})
+"""
+ADVICE = "run one worker in each rank, without reloading: aiompi-launch -n N"
+
+
+@pytest.mark.parametrize("options", [["--workers", "2"], ["--reload"]])
+def test_uvicorn_that_starts_another_process_is_told_what_to_do(launch, tmp_path: Path, options: list[str]):
+    service = tmp_path / "service.py"
+    service.write_text(SERVICE)
+    words = ("-m", "uvicorn", "--port", "0", *options, "service:app")
+    running = launch.start("-n", "1", "--wdir", str(tmp_path), *words)
+    assert running.line() == "rank 0"
+    if "--reload" in options:
+        service.write_text(SERVICE + "# changed")
+    while ADVICE not in (line := running.error_line()):
+        assert line
+    running.signal(signal.SIGTERM)
+    assert "Traceback" not in running.end().stderr

@@ -8,6 +8,7 @@ test it sends DONE to all others, each of which answers done and its level.
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -124,7 +125,12 @@ class Line:
         header, master = await self.receive(16, "MPI_INT", 4, self._mpi.constant("MPI_ANY_SOURCE"), HEADER_TAG)
         length, number, first, count = struct.unpack("4i", header)
         if not 0 < length <= LONGEST_TEXT:
-            raise DeliveryError(f"the header of a script says {length} characters; 1 to {LONGEST_TEXT} are possible")
+            swapped = int.from_bytes(header[:4], "big" if sys.byteorder == "little" else "little", signed=True)
+            hint = f" ({swapped} with its bytes swapped: MPI_INT is sent big-endian)"
+            raise DeliveryError(
+                f"the header of a script says {length} characters; 1 to {LONGEST_TEXT} are possible"
+                f"{hint if 0 < swapped <= LONGEST_TEXT else ''}"
+            )
         text, _ = await self.receive(length, "MPI_CHAR", length, master, TEXT_TAG)
         return Delivery(number, master, first, count, text)
 

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Sequence
 
-from aiompi.impi.label import ClientPart
+from aiompi.impi.label import NATIVE_VERSION, ClientPart
 from aiompi.impi.universe import Universe, host_identifier
 from aiompi.settings import Settings
 from aiompi_launcher.impi.host import HostAgent, HostObserver
@@ -85,12 +85,21 @@ class Hosts:
         own = {universe.hosts[rank].address for rank in universe.clients[client].hosts}
         others = {host.address for host in universe.hosts} - own
         hidden = sorted(address for address in own if ipaddress.ip_address(address).is_loopback)
-        if not hidden or all(ipaddress.ip_address(address).is_loopback for address in others):
-            return []
-        return [
-            f"client {client} is at {hidden[0]}, where other machines cannot reach it: name the server by another "
-            "address, or set one with --bind"
-        ]
+        warnings = []
+        if hidden and not all(ipaddress.ip_address(address).is_loopback for address in others):
+            warnings.append(
+                f"client {client} is at {hidden[0]}, where other machines cannot reach it: name the server by another "
+                "address, or set one with --bind"
+            )
+        known = all(NATIVE_VERSION in each.versions for each in universe.clients)  # all are aiompi
+        for address in () if known else sorted(own):
+            sharing = [str(rank) for rank, host in enumerate(universe.hosts) if host.address == address]
+            if len(sharing) > 1:
+                warnings.append(
+                    f"IMPI hosts {', '.join(sharing)} publish one address, {address}, and some implementations tell "
+                    "hosts apart by their addresses: give each its own, such as --bind 127.0.0.2 on one machine"
+                )
+        return warnings
 
     def open(self, universe: Universe, client: int) -> tuple[str, ...]:
         """Create the hosts, and accept ranks unless these reach each other directly.

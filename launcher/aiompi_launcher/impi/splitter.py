@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from aiompi.errors import RemoteProtocolError
-from aiompi.impi.packet import HEADER_BYTES, Packet, describe, unpack
+from aiompi.impi.packet import HEADER_BYTES, Packet, check_length, unpack
 from aiompi.impi.slots import LONG, Slot, Slots
 from aiompi_launcher.impi.buffers import Chunk, ReadBuffer, SlotChunk, discard
 
@@ -145,11 +144,12 @@ class PacketSplitter:
     def _referred(self, slot: Slot) -> None:
         """Pass on a packet in a slot, with a copy of its header: the rank must not change it after the check."""
         header = bytes(slot.view[:HEADER_BYTES])
-        packet = self._checked(unpack(header))
+        check_length(packet := unpack(header), self._maxdatalen)
         self._on_packet(packet, [Chunk(header), Chunk(slot.view[HEADER_BYTES : HEADER_BYTES + packet.pk_len], slot)])
 
     def _begin(self) -> None:
-        self._packet = packet = self._checked(unpack(self._buffer.view, self._start))
+        check_length(packet := unpack(self._buffer.view, self._start), self._maxdatalen)
+        self._packet = packet
         self._missing = HEADER_BYTES + packet.pk_len
         self._slot = self._place(packet) if packet.pk_len >= LONG else None
         self._read_little = self._slot is not None
@@ -158,13 +158,6 @@ class PacketSplitter:
             self._slot.view[:here] = self._buffer.view[self._start : self._start + here]
             self._start += here
             self._missing -= here
-
-    def _checked(self, packet: Packet) -> Packet:
-        if packet.pk_len > self._maxdatalen:
-            raise RemoteProtocolError(
-                f"{describe(packet)} has {packet.pk_len} bytes of data; {self._maxdatalen} were agreed upon"
-            )
-        return packet
 
     def _collected(self) -> list[Chunk]:
         """Return the chunks of the complete packet."""

@@ -59,7 +59,9 @@ def test_operations_over_clients(site: Site, sizes: tuple[int, ...]) -> None:
     server.expect("\n")
     address = server.out.strip()
     clients = [
-        site.launch("--client", str(rank), address, "-n", str(size), OPERATIONS, env=env)
+        site.launch(
+            "--client", str(rank), address, "--bind", f"127.0.0.{rank + 1}", "-n", str(size), OPERATIONS, env=env
+        )
         for rank, size in enumerate(sizes)
     ]
     for client, size in zip(clients, sizes, strict=True):

@@ -149,6 +149,11 @@ async def test_the_first_test_notices_a_wrong_character():
     ("tag", "data", "problem"),
     [
         (HEADER_TAG, struct.pack("4i", -5, 1, 0, 1), "the header of a script says -5 characters"),
+        (
+            HEADER_TAG,
+            struct.pack("4i", 0x20010000, 1, 0, 1),
+            "(288 with its bytes swapped: MPI_INT is sent big-endian)",
+        ),
         (DONE_TAG, b"DONT", "DONE was due"),
         (ANSWER_TAG, b"dome", "answers b'dome' to DONE"),
     ],

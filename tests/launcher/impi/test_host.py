@@ -223,11 +223,12 @@ async def test_the_dance(place: Callable[..., Place]) -> None:
     [
         (1, b"\0\0\0\0", "", "host rank 0 is not one of those that connect to host 0"),
         (1, b"\0\0\0\4", "", "host rank 4 is not one of those"),
+        (1, b"\1\0\0\0", "", "(1 with its bytes swapped: integers of IMPI are big-endian)"),
         (1, b"GET / HTTP/1.0\r\n\r\n", "", "host rank 1195725856 is not one of those"),
         (1, b"\0\0\0\1", "127.0.0.9", f"should connect from the address that it has published, {address(1)}"),
         (1, b"\0\0\0\1", address(2), "should connect from the address that it has published"),
     ],
-    ids=["itself", "nobody", "another protocol", "from elsewhere", "from another host"],
+    ids=["itself", "nobody", "little-endian", "another protocol", "from elsewhere", "from another host"],
 )
 async def test_strangers_are_dropped(
     place: Callable[..., Place], host: int, greeting: bytes, source: str, cause: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 from collections.abc import Callable, Iterator
 
@@ -9,7 +10,7 @@ import pytest
 
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client
-from aiompi.impi.label import ClientPart, HostPart, ProcPart
+from aiompi.impi.label import NATIVE_VERSION, ClientPart, HostPart, ProcPart
 from aiompi.impi.local import pump
 from aiompi.impi.server import Server
 from aiompi.impi.universe import Universe, host_address, host_identifier
@@ -127,3 +128,13 @@ def test_who_is_warned_of_an_address(hosts: Callable[..., Hosts], machines: tupl
     assert [client for client in range(len(machines)) if everywhere.warnings(job, client)] == warned
     for client in warned:
         assert f"client {client} is at {machines[client]}" in everywhere.warnings(job, client)[0]
+
+
+def test_hosts_that_publish_one_address_are_warned_of_each_other(hosts: Callable[..., Hosts]) -> None:
+    job = universe("127.0.0.1", "127.0.0.2", "127.0.0.1")
+    warned = {client: hosts(1, 1).warnings(job, client) for client in range(3)}
+    assert warned[0] == warned[2]
+    assert "IMPI hosts 0, 2 publish one address, 127.0.0.1" in warned[0][0]
+    assert "--bind" in warned[0][0]
+    clients = [dataclasses.replace(client, versions=(*client.versions, NATIVE_VERSION)) for client in job.clients]
+    assert warned[1] == hosts(1, 1).warnings(dataclasses.replace(job, clients=tuple(clients)), 0) == []

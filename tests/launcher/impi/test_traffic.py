@@ -43,7 +43,17 @@ def job(site: Site, sizes: list[int], text: str, env: dict[str, str] | None = No
     server.expect("\n")
     address, program = server.out.strip(), site.program(text)
     clients = [
-        site.launch("--client", str(rank), address, "-n", str(size), program, env=ENV | (env or {}))
+        site.launch(
+            "--client",
+            str(rank),
+            address,
+            "--bind",
+            f"127.0.0.{rank + 1}",
+            "-n",
+            str(size),
+            program,
+            env=ENV | (env or {}),
+        )
         for rank, size in reversed(list(enumerate(sizes)))
     ]
     return server, clients
