@@ -24,7 +24,12 @@ The mpiexec of aiompi, with the options of MPICH (HYDRA):
   -env NAME VALUE               set a variable in this section
   -genv NAME VALUE              set a variable in all sections
   -envall, -genvall             pass on the environment, as is always done
+  -envlist NAMES, -genvlist NAMES
+                                the same for some variables
   -host NAMES, -hosts NAMES     names of this machine, with commas; others are refused
+  -f FILE, -hostfile FILE, -machinefile FILE
+                                a file with names of this machine, one a line
+  -ppn N, -perhost N            accepted: all ranks are on this machine
   -wdir DIR                     working directory
   -l, -prepend-rank             prefix lines with the rank
   -V, -version, -h, -help
@@ -82,7 +87,11 @@ class _Parser:
             case "l" | "prepend-rank":
                 self.job = ["--tag-output"]
             case "host" | "hosts":
-                _check_hosts(word, self._value(word))
+                _check_hosts(word, self._value(word).split(","))
+            case "f" | "hostfile" | "machinefile":
+                _check_hosts(word, _hosts_in(word, self._value(word)))
+            case "ppn" | "perhost" | "envlist" | "genvlist":
+                self._value(word)
             case "envall" | "genvall":
                 pass
             case _:
@@ -96,11 +105,20 @@ class _Parser:
         return value
 
 
-def _check_hosts(option: str, names: str) -> None:
+def _check_hosts(option: str, names: Sequence[str]) -> None:
     here = {"localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn()}
-    for name in names.split(","):
+    for name in names:
         if name not in here and name.rpartition(":")[0] not in here:
-            raise UsageError(f"{option} {names}: {name} is not this machine; aiompi starts ranks on this one only")
+            raise UsageError(f"{option}: {name} is not this machine; aiompi starts ranks on this one only")
+
+
+def _hosts_in(option: str, path: str) -> list[str]:
+    """Return the hosts in a file, of which each line has `NAME[:RANKS] [ATTRIBUTE ...]` or a comment."""
+    try:
+        with open(path) as file:
+            return [line.split()[0] for line in file if line.partition("#")[0].strip()]
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}") from None
 
 
 def main() -> int:

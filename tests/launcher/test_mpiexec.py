@@ -66,17 +66,30 @@ def test_translation() -> None:
     assert words == ["--tag-output", *first, ":", *second, ":", *environ, "--", "prog"]
 
 
+def test_options_that_only_say_where_ranks_run(tmp_path: Path) -> None:
+    """As libEnsemble gives them."""
+    file = tmp_path / "hosts"
+    file.write_text(f"# all\nlocalhost:2 user=me\n\n{socket.gethostname()}  # here\n")
+    words = ["-machinefile", str(file), "-np", "2", "--ppn", "1", "-perhost", "2", "-envlist", "A,B", "prog"]
+    assert translate(words) == ["-n", "2", "--", "prog"]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("-n", "-n needs a value"),
-        ("-n 2 -ppn 1 prog", "unrecognized argument ppn"),
+        ("-n 2 -bind-to core prog", "unrecognized argument bind-to"),
+        ("-f /nowhere/hosts prog", "-f /nowhere/hosts: No such file or directory"),
+        ("-machinefile {file} prog", "elsewhere.invalid:2 is not this machine"),
         ("-genv NAME", "-genv needs a value"),
         ("-host elsewhere.invalid prog", "elsewhere.invalid is not this machine"),
         ("prog : -rmk x prog", "unrecognized argument rmk"),
     ],
 )
-def test_what_cannot_be_translated(line: str, message: str) -> None:
+def test_what_cannot_be_translated(tmp_path: Path, line: str, message: str) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("localhost\nelsewhere.invalid:2\n")
+    line = line.format(file=file)
     with pytest.raises(UsageError, match=message):
         translate(line.split())
 
