@@ -35,7 +35,7 @@ class ConnectionObserver(Protocol):
         """A connection was dropped before it had joined."""
 
     def on_shortage(self) -> None:
-        """There are no descriptors for more connections, although all existing ones have joined."""
+        """There are no descriptors for more connections, and no existing one can be closed instead."""
 
 
 class Link:
@@ -57,9 +57,10 @@ class Link:
         self._out = bytearray()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock, self._readable)
-        self._timer = self._loop.call_later(
-            server.hello_timeout, self.drop, "it did not prove the key of the job in time"
-        )
+        self._timer: asyncio.TimerHandle | None = None
+        if server.hello_timeout is not None:
+            reason = "it did not prove the key of the job in time"
+            self._timer = self._loop.call_later(server.hello_timeout, self.drop, reason)
 
     def send(self, message: control.Message) -> None:
         """Send a message; it is dropped if the rank has closed the connection."""
@@ -91,11 +92,15 @@ class Link:
         return "it ended before it had proven the key of the job"
 
     def _shut(self) -> None:
-        self._timer.cancel()
+        self._stop_timer()
         self._server.forget(self)
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
         self._socket.close()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
     # Reading.
 
@@ -130,7 +135,7 @@ class Link:
             self._server.observer.on_message(self, message)
         elif isinstance(message, control.Join):
             self._joined = True
-            self._timer.cancel()
+            self._stop_timer()
             self._server.forget(self)
             self._server.observer.on_join(self, self._handshake.peer_rank, message)
         else:
@@ -166,8 +171,8 @@ class ControlServer:
         observer: receives the events.
         key: key of the job.
         listener: a listening socket; `close` closes it.
-        hello_timeout: seconds that a connection has to prove the key and to join.
-        max_strangers: most connections without proof at a time; more push out the oldest.
+        hello_timeout: seconds that a connection has to prove the key and to join; of more than MAX_STRANGERS without
+            proof the oldest is closed. None if only processes of the job can connect: then no connection is closed.
     """
 
     def __init__(
@@ -176,13 +181,11 @@ class ControlServer:
         key: bytes,
         listener: socket.socket,
         *,
-        hello_timeout: float,
-        max_strangers: int = MAX_STRANGERS,
+        hello_timeout: float | None,
     ) -> None:
         self.observer = observer
         self.key = key
         self.hello_timeout = hello_timeout
-        self._max_strangers = max_strangers
         self._strangers: collections.OrderedDict[Link, None] = collections.OrderedDict()
         self._accept_loop = AcceptLoop(listener, self._admit, self._push_out)
 
@@ -197,7 +200,7 @@ class ControlServer:
         self._strangers.pop(link, None)
 
     def _admit(self, sock: socket.socket, peer: object) -> None:
-        if len(self._strangers) >= self._max_strangers:
+        if self.hello_timeout is not None and len(self._strangers) >= MAX_STRANGERS:
             self._push_out("too many connections without proof of the key")
         if sock.family != socket.AF_UNIX:
             keep_alive(sock)
@@ -205,7 +208,7 @@ class ControlServer:
 
     def _push_out(self, reason: str) -> bool:
         oldest = next(iter(self._strangers), None)
-        if oldest is None:
+        if oldest is None or self.hello_timeout is None:
             self.observer.on_shortage()
             return False
         oldest.drop(reason)

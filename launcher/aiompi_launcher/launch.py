@@ -8,7 +8,6 @@ joined.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -99,7 +98,7 @@ class _Launch:
             return await supervisor.finish()
         first, size = job.world.first, job.world.size
         ranks = start_ranks(spec, self._variables, self._watchdog.add, first=first, size=size)
-        return await _host(supervisor, self._key, self._listener, math.inf, spec.size, ranks)
+        return await _host(supervisor, self._key, self._listener, None, ranks)
 
     def _rendezvous(self, supervisor: Supervisor) -> Rendezvous:
         endpoint, size = self._spec.server, self._spec.size
@@ -192,14 +191,12 @@ async def _host(
     supervisor: Supervisor,
     key: bytes,
     listener: socket.socket,
-    timeout: float,
-    size: int = 0,
+    timeout: float | None,
     ranks: Generator[RankProcess] | None = None,
 ) -> int:
-    from aiompi_launcher.control import MAX_STRANGERS, ControlServer
+    from aiompi_launcher.control import ControlServer
 
-    strangers = MAX_STRANGERS + size  # all launched ranks may be in the middle of the hello at once
-    server = ControlServer(supervisor, key, listener, hello_timeout=timeout, max_strangers=strangers)
+    server = ControlServer(supervisor, key, listener, hello_timeout=timeout)
     try:
         if ranks is not None:
             await supervisor.start(ranks)

@@ -237,9 +237,12 @@ class Supervisor:
             self._strangers.report(text)
 
     def on_shortage(self) -> None:
-        if not self._short:
+        text = "no descriptors are left for the connections of ranks: raise their limit (ulimit -n)"
+        if self._processes:  # all of them wait for each other in init
+            self.fail(text)
+        elif not self._short:
             self._short = True
-            self.outputs.say("no descriptors are left for the connections of ranks: raise their limit (ulimit -n)")
+            self.outputs.say(text)
 
     # Events of the system.
 

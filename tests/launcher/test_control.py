@@ -12,6 +12,7 @@ import pytest_asyncio
 from descriptors import no_more_descriptors
 
 from aiompi.wire import control, hello
+from aiompi_launcher import control as control_server
 from aiompi_launcher.control import ControlServer, Link
 from aiompi_launcher.listen import listen_tcp
 
@@ -101,8 +102,11 @@ def port(listener: socket.socket) -> int:
 
 
 @pytest_asyncio.fixture
-async def server(observer: Observer, listener: socket.socket) -> AsyncIterator[ControlServer]:
-    server = ControlServer(observer, KEY, listener, hello_timeout=5.0, max_strangers=3)
+async def server(
+    observer: Observer, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ControlServer]:
+    monkeypatch.setattr(control_server, "MAX_STRANGERS", 3)
+    server = ControlServer(observer, KEY, listener, hello_timeout=5.0)
     yield server
     server.close()
     for link, _, _ in observer.joined:
@@ -233,6 +237,21 @@ async def test_too_many_strangers_push_out_the_oldest(
     await late.prove(0, then=JOIN)
     await until(lambda: observer.joined)
     late.socket.close()
+
+
+@pytest.mark.asyncio
+async def test_launched_ranks_are_not_pushed_out(
+    observer: Observer, server: ControlServer, port: int, ranks: list[Rank]
+):
+    server.hello_timeout = None
+    late = Rank(port)
+    await until(lambda: len(server._strangers) == 4)
+    last = Rank(port)
+    with no_more_descriptors():
+        await until(lambda: observer.shortages)
+    assert not observer.strangers
+    for rank in (late, last):
+        rank.socket.close()
 
 
 @pytest.mark.asyncio

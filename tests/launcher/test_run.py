@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+RANK = str(Path(__file__).parent / "programs" / "rank.py")
 FULL = ["join", "card", "cards", "finalize", "finalized"]
 
 
@@ -257,14 +258,23 @@ def test_start_up_of_the_launcher_is_light():
 
 
 @pytest.mark.parametrize(
-    ("limit", "message"),
+    ("limit", "words", "message"),
     [
-        (8, "only 8 files may be open, and the launcher needs at least 32: raise this limit (ulimit -n)"),
-        (40, "Too many open files: raise the limit of open files (ulimit -n)"),
+        (
+            8,
+            ["30", "sleep", "60"],
+            "only 8 files may be open, and the launcher needs at least 32: raise this limit (ulimit -n)",
+        ),
+        (40, ["30", "sleep", "60"], "Too many open files: raise the limit of open files (ulimit -n)"),
+        (
+            32,
+            ["8", RANK, "join", "aborted"],
+            "no descriptors are left for the connections of ranks: raise their limit (ulimit -n)",
+        ),
     ],
 )
-def test_few_descriptors(limit: int, message: str):
-    words = [sys.executable, "-m", "aiompi_launcher", "-n", "30", "sleep", "60"]
+def test_few_descriptors(limit: int, words: list[str], message: str):
+    words = [sys.executable, "-m", "aiompi_launcher", "-n", *words]
     shell = ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh"]
     result = subprocess.run([*shell, *words], check=False, capture_output=True, text=True, timeout=60)
     assert result.returncode in (1, 126)
