@@ -39,7 +39,7 @@ class StrangerReports:
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say
         self._timer: asyncio.TimerHandle | None = None
-        self._told = self._untold = 0
+        self._printed = self._counted = 0
         self._last = ""
 
     def report(self, text: str) -> None:
@@ -48,20 +48,20 @@ class StrangerReports:
 
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_PERIOD, self.close)
-        if self._told < _LINES:
-            self._told += 1
+        if self._printed < _LINES:
+            self._printed += 1
             self._say(text)
         else:
-            self._untold += 1
+            self._counted += 1
             self._last = text
 
     def close(self) -> None:
         """End the period: print how many connections were only counted, and an example."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._untold:
-            self._say(f"dropped {self._untold} more connections; the last: {self._last}")
-        self._timer, self._told, self._untold = None, 0, 0
+        if self._counted:
+            self._say(f"dropped {self._counted} more connections; the last: {self._last}")
+        self._timer, self._printed, self._counted = None, 0, 0
 
 
 class AcceptLoop:
