@@ -62,9 +62,12 @@ class Link:
             reason = "it did not prove the key of the job in time"
             self._timer = self._loop.call_later(server.hello_timeout, self.drop, reason)
 
-    def send(self, message: control.Message) -> None:
-        """Send a message; it is dropped if the rank has closed the connection."""
-        self._write(control.encode(message))
+    def send(self, data: bytes) -> None:
+        """Send bytes, such as an encoded message; they are dropped if the rank has closed the connection."""
+        if self._socket.fileno() < 0 or not data:
+            return
+        self._out += data
+        self._writable()
 
     def close(self) -> None:
         """Close the connection once everything is sent, without further events."""
@@ -123,7 +126,7 @@ class Link:
         while data and not self._handshake.done:
             piece, data = data[: self._handshake.needed], data[self._handshake.needed :]
             self._handshake.receive_data(piece)
-            self._write(self._handshake.data_to_send())
+            self.send(self._handshake.data_to_send())
         if self._handshake.done:
             for message in self._decoder.receive_data(data):
                 self._dispatch(message)
@@ -142,12 +145,6 @@ class Link:
             raise RemoteProtocolError(f"its first message is {type(message).__name__} and not Join")
 
     # Writing.
-
-    def _write(self, data: bytes) -> None:
-        if self._socket.fileno() < 0 or not data:
-            return
-        self._out += data
-        self._writable()
 
     def _writable(self) -> None:
         try:

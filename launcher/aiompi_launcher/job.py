@@ -305,9 +305,10 @@ class Job:
         """
         if any(rank.state is not RankState.CARDED for rank in self.ranks):
             return  # a rank was lost meanwhile, and the job ends
+        message = control.Cards(cards)
         for rank in self.ranks:
             rank.state = RankState.RUNNING
-            self._actions.append(Send(rank.number, control.Cards(cards)))
+            self._actions.append(Send(rank.number, message))
 
     def fenced(self) -> None:
         """All ranks of the world have finalized or left."""
@@ -463,8 +464,10 @@ class Job:
     def _check_absent(self) -> None:
         """End the job if ranks wait in init for a rank that has ended without init."""
         absent = [rank for rank in self.ranks if rank.status == 0 and rank.state is RankState.EXPECTED]
+        if not absent or self.phase is not JobPhase.RUNNING:
+            return
         waiting = [rank.number for rank in self.ranks if rank.state in ACTIVE]
-        if absent and waiting and self.phase is JobPhase.RUNNING:
+        if waiting:
             self._end(
                 absent[0],
                 f"rank {absent[0].number} exited with status 0 without ever joining the job, while "

@@ -52,6 +52,7 @@ class Supervisor:
         self._rendezvous: Rendezvous
         self._errands: set[asyncio.Task[None]] = set()
         self._links: dict[int, Link] = {}
+        self._sent: tuple[object, bytes] = (None, b"")  # the last message and its bytes: cards of many go to many
         self._processes: dict[int, RankProcess] = {}
         self._running: set[int] = set()
         self._input: TerminalInput | None = None
@@ -210,7 +211,7 @@ class Supervisor:
         try:
             rank = self._job.place(wanted, join.pid)
         except table.Refused as refusal:
-            link.send(control.Abort(EXIT_FAILURE, str(refusal)))
+            link.send(control.encode(control.Abort(EXIT_FAILURE, str(refusal))))
             link.close()
             self.chat(f"a connection was refused: {refusal}")
             return
@@ -304,7 +305,9 @@ class Supervisor:
     def _act(self, action: table.Action) -> None:
         match action:
             case table.Send(rank, message) if rank in self._links:
-                self._links[rank].send(message)
+                if message is not self._sent[0]:
+                    self._sent = message, control.encode(message)
+                self._links[rank].send(self._sent[1])
             case table.Hangup(rank) if rank in self._links:
                 self._links.pop(rank).close()
             case table.Signal(signum):

@@ -140,7 +140,7 @@ async def test_join_and_talk(observer: Observer, ranks: list[Rank], piece: int):
     assert (wanted, pid) == (2, 4711)
     assert observer.messages == [(2, control.Finalize())]
     answer = control.encode(control.Left(1))
-    link.send(control.Left(1))
+    link.send(control.encode(control.Left(1)))
     assert await ranks[0].read(len(answer)) == answer
     ranks[0].socket.close()
     await until(lambda: observer.closed)
@@ -152,11 +152,11 @@ async def test_last_words_are_heard_although_nobody_hears_the_answer(observer: O
     await ranks[0].prove(0, then=JOIN)
     await until(lambda: observer.joined)
     link = observer.joined[0][0]
-    link.send(control.Left(1))  # never read, so that closing resets the connection
+    link.send(control.encode(control.Left(1)))  # never read, so that closing resets the connection
     await ranks[0].write(control.encode(control.Leave()))
     ranks[0].socket.close()
     for _ in range(3):
-        link.send(control.Left(2))
+        link.send(control.encode(control.Left(2)))
     await until(lambda: observer.closed)
     assert observer.messages == [(0, control.Leave())]
 
@@ -260,7 +260,7 @@ async def test_a_long_message_to_a_slow_rank(observer: Observer, ranks: list[Ran
     await until(lambda: observer.joined)
     link = observer.joined[0][0]
     message = control.Abort(1, "x" * 5_000_000)
-    link.send(message)
+    link.send(control.encode(message))
     link.close()
     encoded = control.encode(message)
     assert await ranks[0].read(len(encoded) + 1) == encoded
