@@ -33,7 +33,10 @@ def main(ranks: str, *command: str) -> int:
         server = _start(stack, ("--server", str(len(counts))), env=environ, stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None
         address = server.stdout.readline().strip()
-        clients = [("--client", str(client), address, "-n", count, *command) for client, count in enumerate(counts)]
+        clients = [
+            ("--client", str(client), address, "--bind", f"127.0.0.{client + 1}", "-n", count, *command)
+            for client, count in enumerate(counts)
+        ]
         for client in clients[1:]:
             _start(stack, client, env=environ, stdin=subprocess.DEVNULL)
         return subprocess.run((*LAUNCHER, *clients[0]), env=environ, check=False).returncode
