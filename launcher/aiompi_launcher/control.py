@@ -7,13 +7,13 @@ messages of a rank that has already closed its end.
 from __future__ import annotations
 
 import asyncio
-import collections
 import socket
+import time
 from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control, hello
-from aiompi_launcher.listen import AcceptLoop, join_address, keep_alive
+from aiompi_launcher.listen import AcceptLoop, has_unread, join_address, keep_alive
 
 MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 _READ: Final = 64 * 2**10
@@ -43,10 +43,13 @@ class Link:
 
     Attributes:
         rank: rank that it belongs to, set by the observer in `on_join`; -1 before.
+        since: time at which it was accepted, by `time.monotonic`.
     """
 
     def __init__(self, server: ControlServer, sock: socket.socket, address: str) -> None:
         self.rank = -1
+        self.since = time.monotonic()
+        self._heard = False
         self._server = server
         self._socket = sock
         self._address = address
@@ -60,6 +63,10 @@ class Link:
         self._timer = self._loop.call_later(
             server.hello_timeout, self.drop, "it did not prove the key of the job in time"
         )
+
+    def is_silent(self) -> bool:
+        """Return True if the rank has sent nothing, or has ended."""
+        return not self._heard and not has_unread(self._socket)
 
     def send(self, message: control.Message) -> None:
         """Send a message; it is dropped if the rank has closed the connection."""
@@ -106,6 +113,7 @@ class Link:
             return
         except OSError:  # the rank has closed its end with unread messages
             data = b""
+        self._heard = True
         try:
             self._receive(data)
         except RemoteProtocolError as error:
@@ -167,7 +175,7 @@ class ControlServer:
         key: key of the job.
         listener: a listening socket; `close` closes it.
         hello_timeout: seconds that a connection has to prove the key and to join.
-        max_strangers: most connections without proof at a time; more push out the oldest.
+        max_strangers: most connections without proof at a time; see `AcceptLoop`.
     """
 
     def __init__(
@@ -182,9 +190,10 @@ class ControlServer:
         self.observer = observer
         self.key = key
         self.hello_timeout = hello_timeout
-        self._max_strangers = max_strangers
-        self._strangers: collections.OrderedDict[Link, None] = collections.OrderedDict()
-        self._accept_loop = AcceptLoop(listener, self._admit, self._push_out)
+        self._strangers: dict[Link, None] = {}
+        self._accept_loop = AcceptLoop(
+            listener, self._admit, lambda: self._strangers, max_strangers, observer.on_shortage
+        )
 
     def close(self) -> None:
         """Stop listening, and close connections that have not joined."""
@@ -197,19 +206,9 @@ class ControlServer:
         self._strangers.pop(link, None)
 
     def _admit(self, sock: socket.socket, peer: object) -> None:
-        if len(self._strangers) >= self._max_strangers:
-            self._push_out("too many connections without proof of the key")
         if sock.family != socket.AF_UNIX:
             keep_alive(sock)
         self._strangers[Link(self, sock, _address(peer))] = None
-
-    def _push_out(self, reason: str) -> bool:
-        oldest = next(iter(self._strangers), None)
-        if oldest is None:
-            self.observer.on_shortage()
-            return False
-        oldest.drop(reason)
-        return True
 
 
 def _address(peer: object) -> str:
