@@ -23,6 +23,11 @@ _RETRY_PAUSES: Final = (0.005, 0.5)
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 #: errors which say that this process may not connect
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM})
+#: errors which say that this machine cannot reach the address. An attempt that follows would hardly do better, and the
+#: launcher, whose verdict is awaited after other errors, knows nothing of it.
+_UNREACHABLE: Final = frozenset(
+    {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL}
+)
 
 
 class Greeting:
@@ -197,7 +202,7 @@ class Dialling:
             self._connected()
 
     def _refused(self, code: int) -> None:
-        self.failed_here = code in _DENIED or code in EXHAUSTED
+        self.failed_here = code in _DENIED | EXHAUSTED | _UNREACHABLE
         cause = os.strerror(code)
         if code in _DENIED and self.socket.family == socket.AF_UNIX:
             cause += (
@@ -206,6 +211,8 @@ class Dialling:
             )
         elif code in _DENIED:
             cause += ": a rule of this machine forbids it, such as one of its firewall"
+        elif code in _UNREACHABLE:
+            cause += ": is the network interface up? `ip route get ADDRESS` shows which one is used"
         self._failed(cause)
 
     def _is_connected(self) -> bool:

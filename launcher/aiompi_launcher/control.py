@@ -7,13 +7,14 @@ messages of a rank that has already closed its end.
 from __future__ import annotations
 
 import asyncio
-import collections
 import socket
+import time
+from collections.abc import Collection
 from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control, hello
-from aiompi_launcher.listen import AcceptLoop, join_address, keep_alive
+from aiompi_launcher.listen import AcceptLoop, has_unread, join_address, keep_alive
 
 MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 _READ: Final = 64 * 2**10
@@ -43,10 +44,13 @@ class Link:
 
     Attributes:
         rank: rank that it belongs to, set by the observer in `on_join`; -1 before.
+        since: time at which it was accepted, by `time.monotonic`.
     """
 
     def __init__(self, server: ControlServer, sock: socket.socket, address: str) -> None:
         self.rank = -1
+        self.since = time.monotonic()
+        self._heard = False
         self._server = server
         self._socket = sock
         self._address = address
@@ -61,6 +65,10 @@ class Link:
         if server.hello_timeout is not None:
             reason = "it did not prove the key of the job in time"
             self._timer = self._loop.call_later(server.hello_timeout, self.drop, reason)
+
+    def is_silent(self) -> bool:
+        """Return True if the rank has sent nothing, or has ended."""
+        return not self._heard and not has_unread(self._socket)
 
     def send(self, data: bytes) -> None:
         """Send bytes, such as an encoded message; they are dropped if the rank has closed the connection."""
@@ -114,6 +122,7 @@ class Link:
             return
         except OSError:  # the rank has closed its end with unread messages
             data = b""
+        self._heard = True
         try:
             self._receive(data)
         except RemoteProtocolError as error:
@@ -168,8 +177,8 @@ class ControlServer:
         observer: receives the events.
         key: key of the job.
         listener: a listening socket; `close` closes it.
-        hello_timeout: seconds that a connection has to prove the key and to join; of more than MAX_STRANGERS without
-            proof the oldest is closed. None if only processes of the job can connect: then no connection is closed.
+        hello_timeout: seconds that a connection has to prove the key and to join; at most MAX_STRANGERS have not (see
+            `AcceptLoop`). None if only processes of the job can connect: then no connection is closed.
     """
 
     def __init__(
@@ -183,8 +192,8 @@ class ControlServer:
         self.observer = observer
         self.key = key
         self.hello_timeout = hello_timeout
-        self._strangers: collections.OrderedDict[Link, None] = collections.OrderedDict()
-        self._accept_loop = AcceptLoop(listener, self._admit, self._push_out)
+        self._strangers: dict[Link, None] = {}
+        self._accept_loop = AcceptLoop(listener, self._admit, self._newcomers, MAX_STRANGERS, observer.on_shortage)
 
     def close(self) -> None:
         """Stop listening, and close connections that have not joined."""
@@ -197,19 +206,12 @@ class ControlServer:
         self._strangers.pop(link, None)
 
     def _admit(self, sock: socket.socket, peer: object) -> None:
-        if self.hello_timeout is not None and len(self._strangers) >= MAX_STRANGERS:
-            self._push_out("too many connections without proof of the key")
         if sock.family != socket.AF_UNIX:
             keep_alive(sock)
         self._strangers[Link(self, sock, _address(peer))] = None
 
-    def _push_out(self, reason: str) -> bool:
-        oldest = next(iter(self._strangers), None)
-        if oldest is None or self.hello_timeout is None:
-            self.observer.on_shortage()
-            return False
-        oldest.drop(reason)
-        return True
+    def _newcomers(self) -> Collection[Link]:
+        return () if self.hello_timeout is None else self._strangers
 
 
 def _address(peer: object) -> str:

@@ -8,8 +8,9 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiompi_launcher.jobspec import LOOPBACK
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 BACKLOG: Final = 4096  # connections that wait to be accepted
 BREATHER: Final = 1.0  # seconds without accepting after descriptors have run out
+_PAUSE: Final = 0.05  # seconds without accepting while there are too many newcomers
+_SILENT: Final = 0.1  # seconds that a newcomer has to send something, even if there are too many
+_BEGUN: Final = 1.0  # seconds that a newcomer which has sent something has to prove itself, even if there are too many
 _PERIOD: Final = 10.0  # seconds for which reports of strangers are counted
 _LINES: Final = 5  # reports in a period that are printed
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -64,24 +68,59 @@ class StrangerReports:
         self._timer, self._printed, self._counted = None, 0, 0
 
 
+class Newcomer(Protocol):
+    """An accepted connection that has not proven yet that it belongs to the job.
+
+    Attributes:
+        since: time at which it was accepted, by `time.monotonic`.
+    """
+
+    since: float
+
+    def is_silent(self) -> bool:
+        """Return True if it has sent nothing, or has ended."""
+
+    def drop(self, reason: str) -> None:
+        """Close it, report the reason, and forget it."""
+
+
+def has_unread(sock: socket.socket) -> bool:
+    """Return True if a non-blocking socket has data that were not read."""
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK))
+    except OSError:
+        return False
+
+
 class AcceptLoop:
-    """Accepts connections. If descriptors run out, it closes the oldest unproven connection, or else waits a while.
+    """Accepts connections, but no more than can prove themselves.
+
+    If there are too many newcomers, or no descriptors, it drops the oldest newcomer that has sent nothing for a moment,
+    or else the oldest that has had some time. Until there is such a newcomer it accepts none.
 
     Args:
         listener: a listening socket; `close` closes it.
         admit: called with a non-blocking socket, and the address of its peer in the form of the address family.
-        push_out: closes the oldest connection that has not proven the key, for a reason; returns True if there was
-            one.
+        newcomers: returns those that it has accepted, the oldest first.
+        limit: maximum of newcomers at a time.
+        on_shortage: called when there are no descriptors for a connection, and no newcomers.
     """
 
     def __init__(
-        self, listener: socket.socket, admit: Callable[[socket.socket, Any], object], push_out: Callable[[str], bool]
+        self,
+        listener: socket.socket,
+        admit: Callable[[socket.socket, Any], object],
+        newcomers: Callable[[], Collection[Newcomer]],
+        limit: int,
+        on_shortage: Callable[[], object] = lambda: None,
     ) -> None:
         import asyncio  # loaded while the ranks start, not before
 
         self._listener = listener
         self._admit = admit
-        self._push_out = push_out
+        self._newcomers = newcomers
+        self._limit = limit
+        self._on_shortage = on_shortage
         self._loop = asyncio.get_running_loop()
         listener.setblocking(False)
         self._open()
@@ -97,16 +136,45 @@ class AcceptLoop:
             self._loop.add_reader(self._listener, self._acceptable)
 
     def _acceptable(self) -> None:
+        newcomers = self._newcomers()
+        if len(newcomers) >= self._limit and not self._make_room(
+            newcomers, "too many connections that have not identified themselves"
+        ):
+            self._pause(_PAUSE)
+            return
         try:
             sock, peer = self._listener.accept()
         except OSError as error:
-            # A listener stays readable while nobody accepts, which would keep the loop busy.
-            if error.errno in _EXHAUSTED and not self._push_out("descriptors ran out"):
-                self._loop.remove_reader(self._listener)
-                self._loop.call_later(BREATHER, self._open)
-            return  # other errors concern only a connection that has ended
+            if error.errno not in _EXHAUSTED:
+                return  # it concerns only a connection that has ended
+            if not newcomers:
+                self._on_shortage()
+                self._pause(BREATHER)
+            elif not self._make_room(newcomers, "descriptors ran out"):
+                self._pause(_PAUSE)
+            return
         sock.setblocking(False)
         self._admit(sock, peer)
+
+    def _pause(self, seconds: float) -> None:
+        """Accept nothing for a while. A listener that stays readable would keep the loop busy."""
+        self._loop.remove_reader(self._listener)
+        self._loop.call_later(seconds, self._open)
+
+    def _make_room(self, newcomers: Collection[Newcomer], reason: str) -> bool:
+        """Drop one newcomer; return False if all may still prove themselves."""
+        now = time.monotonic()
+        for newcomer in newcomers:
+            if now - newcomer.since < _SILENT:
+                break
+            if newcomer.is_silent():
+                newcomer.drop(reason)
+                return True
+        oldest = next(iter(newcomers))
+        if now - oldest.since < _BEGUN:
+            return False
+        oldest.drop(reason)
+        return True
 
 
 def listen_unix(path: str) -> socket.socket:

@@ -233,7 +233,7 @@ async def test_too_many_strangers_push_out_the_oldest(
     await until(lambda: len(server._strangers) == 3)
     late = Rank(port)
     assert await ranks[0].is_dropped()
-    assert observer.strangers == ["too many connections without proof of the key"]
+    assert observer.strangers == ["too many connections that have not identified themselves"]
     await late.prove(0, then=JOIN)
     await until(lambda: observer.joined)
     late.socket.close()
@@ -251,6 +251,26 @@ async def test_launched_ranks_are_not_pushed_out(
         await until(lambda: observer.shortages)
     assert not observer.strangers
     for rank in (late, last):
+        rank.socket.close()
+
+
+@pytest.mark.asyncio
+async def test_a_crowd_of_strangers_pushes_out_no_rank_that_has_begun(
+    observer: Observer, server: ControlServer, port: int, ranks: list[Rank]
+):
+    await until(lambda: len(server._strangers) == 3)
+    handshake = hello.Connector(KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT)
+    whole = handshake.data_to_send()
+    await ranks[0].write(whole[:10])
+    late = [Rank(port) for _ in range(3)]
+    for silent in (ranks[1], ranks[2], late[0]):
+        assert await silent.is_dropped()
+    await ranks[0].write(whole[10:])
+    handshake.receive_data(await ranks[0].read(handshake.needed))
+    await ranks[0].write(handshake.data_to_send() + JOIN)
+    await late[2].prove(1, then=JOIN)
+    await until(lambda: len(observer.joined) == 2)
+    for rank in late:
         rank.socket.close()
 
 
@@ -280,11 +300,12 @@ async def test_closing_stops_listening(observer: Observer, server: ControlServer
 @pytest.mark.asyncio
 async def test_descriptors_run_out(observer: Observer, server: ControlServer, port: int, ranks: list[Rank]):
     """A connection without proof makes room."""
-    await until(lambda: len(server._strangers) == 3)
+    await ranks[0].prove(0, then=JOIN)
+    await until(lambda: observer.joined and len(server._strangers) == 2)
     late = Rank(port)
     with no_more_descriptors():
-        await late.prove(0, then=JOIN)
-        await until(lambda: observer.joined)
+        await late.prove(1, then=JOIN)
+        await until(lambda: len(observer.joined) == 2)
     assert observer.strangers == ["descriptors ran out"]
     assert not observer.shortages
     late.socket.close()

@@ -266,6 +266,15 @@ print(comm.sendrecv(comm.rank, (comm.rank + 1) % comm.size, source=(comm.rank - 
 """
 
 
+@pytest.mark.skipif(os.system("unshare -n true 2>/dev/null") != 0, reason="network namespaces are not allowed")
+def test_an_interface_that_is_down_is_named_at_once(launch):
+    """Each rank is in a network of its own, whose loopback interface is down."""
+    env = {"AIOMPI_TRANSPORTS": "tcp,loopback"}
+    result = launch("-n", "2", "--timeout", "20", "unshare", "-n", sys.executable, "-c", RING, env=env)
+    assert result.returncode == 1
+    assert "cannot connect to it: Network is unreachable: is the network interface up?" in result.stderr
+
+
 def test_a_temporary_directory_whose_name_is_not_utf8(launch, odd: str):
     for transport in ("unix", "shared_memory"):
         env = {"XDG_RUNTIME_DIR": odd, "AIOMPI_TRANSPORTS": f"{transport},loopback"}

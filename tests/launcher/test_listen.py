@@ -73,17 +73,16 @@ class Porter:
 
     def __init__(self, listener: socket.socket) -> None:
         self.admitted: list[socket.socket] = []
-        self.reasons: list[str] = []
+        self.shortages = 0
         self.came = asyncio.Event()
-        self.accept_loop = AcceptLoop(listener, self.admit, self.push_out)
+        self.accept_loop = AcceptLoop(listener, self.admit, tuple, 1, self.on_shortage)
 
     def admit(self, sock: socket.socket, peer: object) -> None:
         self.admitted.append(sock)
         self.came.set()
 
-    def push_out(self, reason: str) -> bool:
-        self.reasons.append(reason)
-        return False
+    def on_shortage(self) -> None:
+        self.shortages += 1
 
     def close(self) -> None:
         self.accept_loop.close()
@@ -101,7 +100,7 @@ async def test_while_there_are_no_descriptors_it_asks_only_now_and_then(monkeypa
             client.connect(str(home / "socket"))
             while time.monotonic() < start + 0.2:
                 await asyncio.sleep(0)
-        assert 1 <= len(porter.reasons) <= 1 + (time.monotonic() - start) / listen.BREATHER
+        assert 1 <= porter.shortages <= 1 + (time.monotonic() - start) / listen.BREATHER
         assert not porter.admitted
         async with asyncio.timeout(5):
             await porter.came.wait()
@@ -118,7 +117,7 @@ async def test_closing_while_there_are_no_descriptors(monkeypatch, home: Path):
     with socket.socket(socket.AF_UNIX) as client:
         with no_more_descriptors():
             client.connect(str(home / "socket"))
-            while not porter.reasons:
+            while not porter.shortages:
                 await asyncio.sleep(0)
             porter.close()
         await asyncio.sleep(3 * listen.BREATHER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
 import time
 import warnings
@@ -297,12 +298,12 @@ ADVICE = {
 }
 
 
-def forbid(w: PolledWorld, rank: int) -> list[BaseException]:
+def forbid(w: PolledWorld, rank: int, code: int = errno.EACCES) -> list[BaseException]:
     """Refuse all connections of a rank, as if it had dropped its privileges. Return the errors that end its job."""
 
     class Forbidden(socket.socket):
         def connect_ex(self, address: Any) -> int:
-            return errno.EACCES
+            return code
 
     def dial(address: Any) -> tuple[socket.socket, Any]:
         sock, target = w.transports[other].dial(address)
@@ -326,6 +327,18 @@ def test_sends_of_a_rank_that_may_not_connect_fail_at_once(polled: NewPolled, ki
             send.result()
         assert f"rank 1 is gone: cannot connect to it: {ADVICE.get(kind, ADVICE['unix'])}" in str(caught.value)
     assert told == []
+
+
+@pytest.mark.parametrize(
+    "code", [errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL]
+)
+def test_sends_to_an_address_that_cannot_be_reached_fail_at_once(polled: NewPolled, code: int) -> None:
+    w = polled()
+    forbid(w, 0, code)
+    send = isend(w.comms[0], bytes(10**6), 1)
+    w.until(send.done)
+    with pytest.raises(errors.ProcessFailedError, match=f"cannot connect to it: {os.strerror(code)}: is the network"):
+        send.result()
 
 
 @pytest.mark.parametrize("finalized", [False, True])

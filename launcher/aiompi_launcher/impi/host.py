@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
@@ -24,12 +25,12 @@ from aiompi.wire import hello, memory
 from aiompi_launcher.impi.buffers import Chunk, copied, discard
 from aiompi_launcher.impi.splitter import PacketSplitter
 from aiompi_launcher.impi.stream import PacketStream
-from aiompi_launcher.listen import AcceptLoop, keep_alive, rethrow
+from aiompi_launcher.listen import AcceptLoop, StrangerReports, has_unread, keep_alive, rethrow
 from aiompi_launcher.rendezvous import RendezvousError
 
 #: bytes that may wait for a channel before the host stops reading from their rank
 CONGESTION: Final = 4 * 2**20
-#: most connections that have not identified themselves; more push out the oldest
+#: most connections to a listener that have not identified themselves
 MAX_NEWCOMERS: Final = 128
 _GREETING: Final = 5.0  # seconds within which a newcomer must identify itself
 _FAREWELL: Final = 5.0  # seconds for a peer to close its end of a channel after FINI
@@ -46,6 +47,50 @@ class HostObserver(Protocol):
 
     def fail(self, reason: str) -> None:
         """End the job, which cannot go on."""
+
+
+class _Newcomer:
+    """A connection that has not identified itself (protocol `aiompi_launcher.listen.Newcomer`).
+
+    Args:
+        address: of its peer, empty for a Unix socket.
+        newcomers: those of the same listener.
+        reports: gets the reason if it is dropped.
+    """
+
+    def __init__(
+        self, sock: socket.socket, address: str, newcomers: dict[_Newcomer, None], reports: StrangerReports
+    ) -> None:
+        self.socket = sock
+        self.address = address
+        self.since = time.monotonic()
+        self.task: asyncio.Task[None]
+        self._heard = False
+        self._newcomers = newcomers
+        self._reports = reports
+        newcomers[self] = None
+
+    async def receive(self, nbytes: int) -> bytes:
+        """Receive up to `nbytes`; none at the end of the connection."""
+        data = await asyncio.get_running_loop().sock_recv(self.socket, nbytes)
+        self._heard = self._heard or bool(data)
+        return data
+
+    def is_silent(self) -> bool:
+        return not self._heard and not has_unread(self.socket)
+
+    def drop(self, reason: str) -> None:
+        self.task.cancel()
+        self.forget()
+        self.report(reason)
+
+    def forget(self) -> None:
+        """Note that it has identified itself, or was dropped."""
+        self._newcomers.pop(self, None)
+
+    def report(self, reason: str) -> None:
+        """Report why it was dropped."""
+        self._reports.report(f"dropped a connection from {self.address or 'this machine'} to the IMPI host: {reason}")
 
 
 class HostAgent:
@@ -74,7 +119,9 @@ class HostAgent:
         self._gone: set[int] = set()  # ranks whose link has ended
         self._early: dict[int, list[list[Chunk]]] = {}  # packets for ranks that have not connected yet
         self._held: dict[int, list[PacketStream]] = {}  # paused links by the channel that they wait for
-        self._newcomers: dict[asyncio.Task[None], str] = {}  # task of each newcomer -> its address
+        self._strangers = StrangerReports(observer.say)
+        self._new_ranks: dict[_Newcomer, None] = {}  # a set in order
+        self._new_hosts: dict[_Newcomer, None] = {}
         self._accept_loops: list[AcceptLoop] = []
         self._changed = asyncio.Event()
         self._error = ""
@@ -86,7 +133,7 @@ class HostAgent:
             listener: Unix socket to which they connect.
             key: key that they have to prove.
         """
-        self._enter(listener, lambda sock, _: self._greet_rank(sock, key))
+        self._enter(listener, self._new_ranks, lambda newcomer: self._greet_rank(newcomer, key))
 
     # Connecting the hosts (section 2.3.8).
 
@@ -105,7 +152,7 @@ class HostAgent:
                 for rank in core.dials:
                     await self._dial(rank)
                 if core.awaited:
-                    with contextlib.closing(self._enter(self._listener, self._greet_host)):
+                    with contextlib.closing(self._enter(self._listener, self._new_hosts, self._greet_host)):
                         await self._until(lambda: not core.awaited)
         except TimeoutError:
             missing = [rank for rank, state in core.channels.items() if state is ChannelState.AWAITED]
@@ -113,6 +160,8 @@ class HostAgent:
             raise RendezvousError(f"no connection with {names} within {timeout:g} s") from None
         finally:
             self._listener.close()
+            for newcomer in self._new_hosts:
+                newcomer.task.cancel()
 
     async def _dial(self, rank: int) -> None:
         host = self._universe.hosts[rank]
@@ -136,21 +185,21 @@ class HostAgent:
             raise
         return sock
 
-    async def _greet_host(self, sock: socket.socket, address: str) -> None:
+    async def _greet_host(self, newcomer: _Newcomer) -> None:
         data = b""
         while len(data) < _RANK.size:
-            piece = await self._loop.sock_recv(sock, _RANK.size - len(data))
+            piece = await newcomer.receive(_RANK.size - len(data))
             if not piece:
                 raise RemoteProtocolError("it closed the connection without its host rank")
             data += piece
         (rank,) = _RANK.unpack(data)
-        published = self._core.admit(rank, address)
+        published = self._core.admit(rank, newcomer.address)
         if published and not self._any_source:
             raise RemoteProtocolError(
                 f"host {rank} should connect from the address that it has published, {published}; "
                 "AIOMPI_IMPI_ANY_SOURCE=1 accepts it nevertheless"
             )
-        self._open_channel(rank, sock)
+        self._open_channel(rank, newcomer.socket)
 
     def _open_channel(self, rank: int, sock: socket.socket) -> None:
         keep_alive(sock)
@@ -166,52 +215,42 @@ class HostAgent:
     # Newcomers on both listeners.
 
     def _enter(
-        self, listener: socket.socket, greet: Callable[[socket.socket, str], Coroutine[Any, Any, None]]
+        self,
+        listener: socket.socket,
+        newcomers: dict[_Newcomer, None],
+        greet: Callable[[_Newcomer], Coroutine[Any, Any, None]],
     ) -> AcceptLoop:
         def admit(sock: socket.socket, peer: Any) -> None:
-            if len(self._newcomers) >= MAX_NEWCOMERS:
-                self._push_out("too many connections that have not identified themselves")
-            address = peer[0] if isinstance(peer, tuple) else ""
-            task = self._loop.create_task(self._greet(sock, address, greet(sock, address)))
-            self._newcomers[task] = address
-            task.add_done_callback(self._greeted)
+            newcomer = _Newcomer(sock, peer[0] if isinstance(peer, tuple) else "", newcomers, self._strangers)
+            newcomer.task = self._loop.create_task(self._greet(newcomer, greet))
+            newcomer.task.add_done_callback(lambda _: self._greeted(newcomer))
 
-        self._accept_loops.append(AcceptLoop(listener, admit, self._push_out))
+        self._accept_loops.append(AcceptLoop(listener, admit, lambda: newcomers, MAX_NEWCOMERS))
         return self._accept_loops[-1]
 
-    def _push_out(self, reason: str) -> bool:
-        oldest = next(iter(self._newcomers), None)
-        if oldest is None:
-            return False
-        self._dropped(self._newcomers.pop(oldest), reason)
-        oldest.cancel()
-        return True
-
-    async def _greet(self, sock: socket.socket, address: str, greeting: Coroutine[Any, Any, None]) -> None:
+    async def _greet(self, newcomer: _Newcomer, greet: Callable[[_Newcomer], Coroutine[Any, Any, None]]) -> None:
         try:
             async with asyncio.timeout(_GREETING):
-                await greeting
+                await greet(newcomer)
         except (OSError, RemoteProtocolError) as error:
-            sock.close()
-            self._dropped(
-                address, "it did not identify itself in time" if isinstance(error, TimeoutError) else str(error)
-            )
+            newcomer.socket.close()
+            newcomer.report("it did not identify itself in time" if isinstance(error, TimeoutError) else str(error))
         except BaseException:
-            sock.close()
+            newcomer.socket.close()
             raise
 
-    def _dropped(self, address: str, cause: str) -> None:
-        self._observer.say(f"dropped a connection from {address or 'this machine'} to the IMPI host: {cause}")
-
-    def _greeted(self, task: asyncio.Task[None]) -> None:
-        self._newcomers.pop(task, None)
+    def _greeted(self, newcomer: _Newcomer) -> None:
+        newcomer.forget()
+        if newcomer.task.cancelled():
+            newcomer.socket.close()  # also if it was dropped before its task began
         self._changed.set()
-        rethrow(task)
+        rethrow(newcomer.task)
 
-    async def _greet_rank(self, sock: socket.socket, key: bytes) -> None:
+    async def _greet_rank(self, newcomer: _Newcomer, key: bytes) -> None:
+        sock = newcomer.socket
         handshake = hello.Acceptor(key, role=hello.ROLE_HOST, rank=hello.RANK_AGENT)
         while not handshake.done:
-            data = await self._loop.sock_recv(sock, handshake.needed)
+            data = await newcomer.receive(handshake.needed)
             if not data:
                 raise RemoteProtocolError("it closed the connection before it had proven the key")
             handshake.receive_data(data)
@@ -334,7 +373,7 @@ class HostAgent:
             RendezvousError: a host has died before.
         """
         procs = self._core.procs
-        await self._until(lambda: not self._newcomers and all(r not in self._links or r in self._silent for r in procs))
+        await self._until(lambda: not self._new_ranks and all(r not in self._links or r in self._silent for r in procs))
         for peer in self._core.say_fini():
             self._channels[peer].send([Chunk(_FINI)])
             self._check_channel(peer)
@@ -357,13 +396,14 @@ class HostAgent:
 
     def close(self) -> None:
         """Close everything at once; without `finish` before, the other hosts report a failure."""
-        for task in self._newcomers:
-            task.cancel()
+        for newcomer in (*self._new_ranks, *self._new_hosts):
+            newcomer.task.cancel()
         for stream in (*self._links.values(), *self._channels.values()):
             stream.close()
         for accept_loop in self._accept_loops:
             accept_loop.close()
         self._listener.close()
+        self._strangers.close()
 
 
 async def readable(sock: socket.socket) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from typing import Any, Final
 
 from aiompi.impi import auth, server
@@ -26,7 +27,7 @@ from aiompi_launcher.listen import (
     rethrow,
 )
 
-MAX_NEWCOMERS: Final = 128  # connections that have not yet become clients; more push out the oldest that is silent
+MAX_NEWCOMERS: Final = 128  # most connections that have not yet become clients
 
 
 def run(spec: ServerSpec, name: str) -> int:
@@ -67,7 +68,7 @@ async def _serve(core: Server, listener: socket.socket, name: str, spec: ServerS
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signum) is not signal.SIG_IGN:
             loop.add_signal_handler(signum, driver.end, EXIT_SIGNAL + signum)
-    accepting = AcceptLoop(listener, driver.accept, driver.push_out)
+    accepting = AcceptLoop(listener, driver.accept, driver.newcomers, MAX_NEWCOMERS)
     try:
         return await driver.exit_code
     finally:
@@ -76,9 +77,10 @@ async def _serve(core: Server, listener: socket.socket, name: str, spec: ServerS
 
 
 class ClientTransport(asyncio.Protocol):
-    """One connection of a client."""
+    """One connection of a client (protocol `aiompi_launcher.listen.Newcomer`)."""
 
     def __init__(self, driver: ServerDriver, peer: str) -> None:
+        self.since = time.monotonic()
         self._driver = driver
         self._peer = peer
         self.core: ServerConnection
@@ -89,6 +91,13 @@ class ClientTransport(asyncio.Protocol):
         self.transport = transport
         keep_alive(transport.get_extra_info("socket"))
         self.core = self._driver.admit(self, self._peer)
+
+    def is_silent(self) -> bool:
+        return self.core.state is ConnectionState.AUTH
+
+    def drop(self, reason: str) -> None:
+        self.core.drop(reason)
+        self._driver.work()
 
     def data_received(self, data: bytes) -> None:
         self.core.receive_data(data)
@@ -133,33 +142,17 @@ class ServerDriver:
         task.add_done_callback(self._accepting.discard)
         task.add_done_callback(rethrow)
 
-    def push_out(self, reason: str) -> bool:
-        """Drop a connection that is no client yet: the oldest that has not begun to authenticate itself, if any.
-
-        Returns:
-            False if there is none.
-        """
-        newcomers = self._newcomers()
-        silent = (core for core in newcomers if core.state is ConnectionState.AUTH)
-        victim = next(silent, newcomers[0] if newcomers else None)
-        if victim is not None:
-            victim.drop(reason)
-        return victim is not None
-
     def admit(self, connection: ClientTransport, peer: str) -> ServerConnection:
         """Add an accepted connection."""
-        if len(self._newcomers()) >= MAX_NEWCOMERS:
-            self.push_out("too many connections that are no clients yet")
         core = self._core.add_connection(peer, asyncio.get_running_loop().time())
         self._connections[connection] = None
         self._empty.clear()
         asyncio.get_running_loop().call_soon(self.work)
         return core
 
-    def _newcomers(self) -> list[ServerConnection]:
+    def newcomers(self) -> list[ClientTransport]:
         """Return the connections that may become clients, the oldest first."""
-        cores = (connection.core for connection in self._connections)
-        return [core for core in cores if core.deadline is not None and not core.closing]
+        return [each for each in self._connections if each.core.deadline is not None and not each.core.closing]
 
     def forget(self, connection: ClientTransport) -> None:
         """Remove a connection that has ended."""

@@ -263,13 +263,14 @@ async def test_strangers_that_say_nothing(place: Callable[..., Place], monkeypat
     await connecting
 
 
+@pytest.mark.parametrize("greeting", [b"", b"\0"], ids=["silent", "begun"])
 async def test_a_crowd_of_strangers_pushes_out_its_oldest(
-    place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
+    place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch, greeting: bytes
 ) -> None:
     monkeypatch.setattr(host, "MAX_NEWCOMERS", 3)
     here = place(0)
     connecting = here.connecting()
-    strangers = [await here.dial(1, greeting=b"") for _ in range(5)]
+    strangers = [await here.dial(1, greeting=greeting) for _ in range(5)]
     await strangers[0].end()
     await strangers[1].end()
     for rank in (1, 2, 3):
@@ -277,11 +278,70 @@ async def test_a_crowd_of_strangers_pushes_out_its_oldest(
     await connecting
 
 
+async def test_a_crowd_of_strangers_pushes_out_none_that_has_begun(
+    place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "MAX_NEWCOMERS", 3)
+    here = place(0)
+    connecting = here.connecting()
+    slow = [await here.dial(rank, greeting=b"\0\0\0") for rank in (1, 2)]
+    strangers = [await here.dial(1, greeting=b"") for _ in range(4)]
+    for stranger in strangers[:3]:
+        await stranger.end()
+    for rank, channel in enumerate(slow, 1):
+        await channel.send(bytes([rank]))
+    await here.dial(3)
+    await connecting
+
+
+async def test_a_flood_of_strangers_keeps_out_no_host_and_no_rank(place: Callable[..., Place]) -> None:
+    """The strangers stay silent. A host and a rank that come meanwhile are slow to prove themselves."""
+    here = place(0)
+    connecting = here.connecting()
+    ended, most, count = False, 0, 0
+    target = (address(0), here.universe.hosts[0].port)
+
+    async def flood() -> None:
+        nonlocal most, count
+        with contextlib.ExitStack() as stack:
+            while not ended:
+                sock = stack.enter_context(socket.socket())
+                sock.setblocking(False)
+                with contextlib.suppress(OSError):
+                    sock.connect_ex(target)
+                count += 1
+                most = max(most, len(here.agent._new_hosts))
+                await asyncio.sleep(0)
+                if count % 500 == 0:
+                    stack.pop_all().close()
+
+    async def hesitate(rank: Channel) -> None:
+        await asyncio.sleep(0.5)
+        await modest(rank)
+
+    flooding = asyncio.create_task(flood())
+    while count < 300:
+        await asyncio.sleep(0.01)
+    link = asyncio.create_task(here.join(introduce=hesitate))
+    slow = [await here.dial(rank, greeting=b"\0\0\0") for rank in (1, 2, 3)]
+    await asyncio.sleep(0.5)
+    for rank, channel in enumerate(slow, 1):
+        await channel.send(bytes([rank]))
+    await connecting
+    ended = True
+    await flooding
+    await slow[0].send(packet(1, 0, b"hello"))
+    await (await link).expect(packet(1, 0, b"hello"))
+    assert most <= host.MAX_NEWCOMERS
+    assert len(here.said) <= 5, "the others are counted"
+    assert here.failures == []
+
+
 async def test_strangers_make_room_when_descriptors_run_out(place: Callable[..., Place]) -> None:
     here = place(0)
     connecting = here.connecting()
     strangers = [await here.dial(1, greeting=b"") for _ in range(2)]
-    while len(here.agent._newcomers) < 2:
+    while len(here.agent._new_hosts) < 2:
         await asyncio.sleep(0)
     late = socket.create_connection((address(0), here.universe.hosts[0].port), source_address=(address(1), 0))
     with late, no_more_descriptors():
