@@ -32,7 +32,7 @@ from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.export import Export
 from aiompi.transport.shared_memory.ring import HEAD
-from aiompi.transport.shared_memory.segment import Segment
+from aiompi.transport.shared_memory.sharing import Segment
 from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.stream import StreamLink, StreamTransport
 from aiompi.transport.template import Site

@@ -22,7 +22,7 @@ from aiompi.settings import MIN_RING, Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.link import BUDGET
 from aiompi.transport.shared_memory.ring import ALIGN, CHUNK, HEAD, TAIL, WANTING, Outbound
-from aiompi.transport.shared_memory.segment import Segment
+from aiompi.transport.shared_memory.sharing import Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER

@@ -18,7 +18,7 @@ from worlds import PolledWorld, RawPeer, irecv, isend
 from aiompi import errors
 from aiompi.settings import MIN_RING
 from aiompi.transport.shared_memory.ring import GRANTED, TAIL
-from aiompi.transport.shared_memory.segment import PREFIX
+from aiompi.transport.shared_memory.sharing import PREFIX
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER
