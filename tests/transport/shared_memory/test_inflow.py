@@ -383,13 +383,13 @@ def test_a_reader_that_is_woken_early_waits_again_only_when_the_frame_is_deliver
     assert waits == [True]
 
 
-def test_a_link_that_is_closed_wakes_nobody(world: PolledWorld) -> None:
+def test_a_link_that_is_closed_wakes_no_rank(world: PolledWorld) -> None:
     w = world
     sleeping(w).close()
     assert not w.engines[0].wake_callbacks
 
 
-def test_nobody_waits_for_a_frame_that_was_not_announced(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_rank_waits_for_a_frame_that_was_not_announced(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     w = world
     link: Any = w.engines[0].peer(1).link
     yields: list[int] = []

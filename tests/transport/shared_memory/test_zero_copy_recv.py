@@ -176,7 +176,7 @@ def test_an_object_without_arrays_does_not_keep_it(world: PolledWorld) -> None:
         assert in_use(w) == 0
 
 
-def test_one_that_nobody_has_received_yet(world: PolledWorld) -> None:
+def test_one_that_no_rank_has_received_yet(world: PolledWorld) -> None:
     """It stays there as well, and is copied to memory of the program from there."""
     w = world
     data = pattern(LONG)
@@ -299,7 +299,7 @@ def test_whether_a_process_has_ended() -> None:
         assert not has_ended(child)
         ours.send(b".")
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        assert has_ended(child), "nobody has waited for it, but it has no memory any more"
+        assert has_ended(child), "no process has waited for it, but it has no memory any more"
         os.waitpid(child, 0)
         assert has_ended(child)
     assert not has_ended(0), "it has no number here"
