@@ -128,8 +128,8 @@ class Pool(Export):
 
     def _reserve(self, nbytes: int) -> PoolBlock | None:
         """Return a block at the first place with so many free bytes, the likeliest to be in the cache; None if full."""
+        self._sweep()
         blocks = self._blocks
-        blocks[:] = [block for block in blocks if not block.free]
         start = index = 0
         while index < len(blocks) and blocks[index].start - start < nbytes:
             start = blocks[index].end
@@ -139,6 +139,10 @@ class Pool(Export):
         reserved = PoolBlock(start, start + -(-nbytes // _GRAIN) * _GRAIN)
         blocks.insert(index, reserved)
         return reserved
+
+    def _sweep(self) -> None:
+        """Forget the blocks that are free."""
+        self._blocks[:] = [block for block in self._blocks if not block.free]
 
 
 class PoolStream:

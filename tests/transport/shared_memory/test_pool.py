@@ -75,7 +75,7 @@ def written(w: PolledWorld, rank: int) -> int:
 def blocks(w: PolledWorld) -> int:
     """Return the blocks of the pool of rank 0 that are in use."""
     own: Any = w.transports[0]
-    own.pool._room(1)
+    own.pool._sweep()
     return len(own.pool._blocks)
 
 

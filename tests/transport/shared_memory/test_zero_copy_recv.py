@@ -75,7 +75,7 @@ def lies_there(w: PolledWorld, array: np.ndarray[Any, Any]) -> bool:
 def in_use(w: PolledWorld) -> int:
     """Return the blocks in use of the pool of rank 0."""
     own: Any = w.transports[0]
-    own.pool._room(1)
+    own.pool._sweep()
     return len(own.pool._blocks)
 
 
@@ -263,11 +263,11 @@ def test_rank_that_has_parted_still_has_it(world: PolledWorld) -> None:
     for rank in range(2):
         for link in w.links(rank, 1 - rank):
             link.close()
-    room._room(1)
+    room._sweep()
     assert len(room._blocks) == 1
     assert (array == 5).all()
     del array
-    room._room(1)
+    room._sweep()
     assert not room._blocks
 
 
@@ -283,7 +283,7 @@ def test_what_the_dead_had_is_free(world: PolledWorld, monkeypatch: pytest.Monke
     for link in w.links(0, 1):
         link.close()
     os.waitpid(child, 0)
-    room._room(1)
+    room._sweep()
     assert not room._blocks
     del array
 
