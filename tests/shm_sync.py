@@ -24,7 +24,7 @@ def until_assembled(w: PolledWorld, comms: Sequence[Communicator] | None = None)
 
 
 def beside(w: PolledWorld, place: int = 2) -> list[Communicator]:
-    """Other communicators of the same ranks, which meet, in this place on the boards."""
+    """Other communicators of the same ranks, which meet, at this place of the slots."""
     others = [Communicator(comm.engine, comm.group, 2 * place, "other") for comm in w.comms]
     for other in others:
         other.shares_memory = True

@@ -32,7 +32,7 @@ from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.export import Export
 from aiompi.transport.shared_memory.ring import HEAD
-from aiompi.transport.shared_memory.segment import Segment
+from aiompi.transport.shared_memory.sharing import Segment
 from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.stream import StreamLink, StreamTransport
 from aiompi.transport.template import Site
@@ -467,7 +467,7 @@ class RawPeer:
             whole = HEADER_BYTES + (length if kind in WITH_PAYLOAD else 0)
             at += ring.write(memoryview(data)[at : at + whole], last=whole <= left)
             ring.words[HEAD] = ring._head
-        self.segment.ring()
+        ring.ring()
 
     def receive(self, nbytes: int) -> bytes:
         """Receive exactly so many bytes, or fewer at the end of the stream, while the world goes on."""

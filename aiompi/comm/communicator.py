@@ -166,7 +166,7 @@ class Communicator:
         request = self.send(payload, nbytes, dest, tag, mode)
         if request is self.engine.completed_send:
             request = Request(self.engine)
-            request.complete()
+            request._done = True  # without `complete`: nothing waits for it yet
         return request
 
     def send(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:

@@ -113,10 +113,12 @@ class Matcher:
         posted = self._posted.get(key)
         if posted is None:
             return None
-        receive = next(iter(posted.values())) if isinstance(posted, OrderedDict) else posted
-        if isinstance(posted, OrderedDict) and len(posted) > 1:
-            del posted[receive.order]
+        if isinstance(posted, OrderedDict):
+            _, receive = posted.popitem(last=False)
+            if not posted:
+                del self._posted[key]
         else:
+            receive = posted
             del self._posted[key]
         if key[0] == ANY_SOURCE or key[1] == ANY_TAG:
             self._wildcards -= 1

@@ -25,7 +25,9 @@ def test_ways_are_switched_off_by_turns(site: Site) -> None:
     results = json.loads(path.read_text(encoding="utf8"))
     assert results["complete"]
     rows = [(row["way"], row["payload"], row["memory"], [*row["ratios"]]) for row in results["ways"]]
-    exchanged = [("pool", payload, memory, ["524288"]) for payload in ("buffer", "object") for memory in command.MEMORY]
+    exchanged = [
+        ("pool", payload, memory, ["524288"]) for payload in ("buffer", "object") for memory in command.MEMORY[:2]
+    ]
     assert rows == exchanged + [("slots", payload, "again", ["8"]) for payload in WAYS["slots"].payloads]
     assert all(ratio > 0 for row in results["ways"] for turns in row["ratios"].values() for ratio in turns)
     assert f"\npool: {WAYS['pool'].about}" in result.out

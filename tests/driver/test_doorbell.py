@@ -42,7 +42,7 @@ def test_each_write_is_reported_once(driver: BlockingDriver, doorbells: list[int
     driver.poll()
     assert heard == doorbells[:1]
     driver.poll()
-    assert heard == doorbells[:1], "nobody has rung again"
+    assert heard == doorbells[:1], "no peer has rung again"
     for _ in range(2):
         heard.clear()
         os.eventfd_write(doorbells[1], 1)
@@ -106,13 +106,13 @@ def test_doorbell_in_an_event_loop(run: Any, doorbells: list[int]) -> None:
     async def main() -> None:
         driver = AsyncioDriver()
         heard: list[int] = []
-        told = asyncio.Event()
-        driver.add_doorbell(doorbells[0], no, lambda: (heard.append(1), told.set()))
+        reported = asyncio.Event()
+        driver.add_doorbell(doorbells[0], no, lambda: (heard.append(1), reported.set()))
         for _ in range(2):
             os.eventfd_write(doorbells[0], 1)
             os.eventfd_write(doorbells[0], 1)
-            await told.wait()
-            told.clear()
+            await reported.wait()
+            reported.clear()
             for _ in range(3):
                 await asyncio.sleep(0)
         assert len(heard) == 2
@@ -209,7 +209,7 @@ def test_task_goes_on_before_a_doorbell_is_read(run: Any, doorbells: list[int]) 
             come.clear()
             for _ in range(5):
                 await asyncio.sleep(0)
-            assert called == ["something", "callback"], "asyncio tells of the doorbell once more"
+            assert called == ["something", "callback"], "asyncio reports the doorbell once more"
             called.clear()
         with pytest.raises(BlockingIOError):
             os.eventfd_read(doorbells[0])

@@ -118,9 +118,9 @@ def test_error_of_a_poller_ends_no_spin(run: Any) -> None:
     async def main() -> None:
         driver = AsyncioDriver()
         driver.spin(0.02)
-        told: list[Any] = []
+        reported: list[Any] = []
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda loop, context: told.append(context["exception"]))
+        loop.set_exception_handler(lambda loop, context: reported.append(context["exception"]))
 
         def fail(count: int) -> None:
             if count == 1:
@@ -130,14 +130,14 @@ def test_error_of_a_poller_ends_no_spin(run: Any) -> None:
         driver.start_polling(poller)
         while poller.asked < 3:
             await asyncio.sleep(0)
-        assert [str(error) for error in told] == ["of the poller"]
+        assert [str(error) for error in reported] == ["of the poller"]
         while not poller.resting:
             await asyncio.sleep(0)
 
     run(main())
 
 
-def test_loop_ends_its_spin_when_somebody_else_keeps_the_core(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_ends_its_spin_when_another_process_keeps_the_core(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         driver = AsyncioDriver()
         yield_core_until(monkeypatch, driver, False, False, True)

@@ -39,7 +39,7 @@ def test_spins_that_find_nothing_become_rare_until_one_finds_something() -> None
 @pytest.mark.parametrize(
     ("seconds", "until"),
     [(0.0, 7.0), (100e-6, 7.0001), (400e-6, 0.0), (2e-3, 0.0)],
-    ids=["nobody", "for a moment", "for a while", "for long"],
+    ids=["never", "for a moment", "for a while", "for long"],
 )
 def test_others_get_the_core(monkeypatch: pytest.MonkeyPatch, seconds: float, until: float) -> None:
     spin = Spin()
@@ -177,7 +177,7 @@ def test_a_poller_that_was_just_busy_is_polled_again(driver: BlockingDriver, mon
     assert driver._pollers == [busy, pausing]
 
 
-def test_nobody_rests_if_none_had_anything_to_do(driver: BlockingDriver) -> None:
+def test_no_poller_rests_if_none_had_anything_to_do(driver: BlockingDriver) -> None:
     pollers = [Asked(), Asked()]
     for poller in pollers:
         poller.idle = True
@@ -228,7 +228,7 @@ def test_spin_ends_with_a_timer(driver: BlockingDriver) -> None:
     assert request.done()
 
 
-def test_spin_ends_when_somebody_else_keeps_the_core(driver: BlockingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spin_ends_when_another_process_keeps_the_core(driver: BlockingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     yield_core_until(monkeypatch, driver, False, False, True)
     request, poller = new_request(driver), Asked()
     poller.at_rest = lambda: driver.call_later(0.0, request.complete)

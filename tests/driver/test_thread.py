@@ -45,12 +45,12 @@ def test_it_is_a_driver(driver: ThreadDriver) -> None:
 
 def test_callbacks_run_while_no_thread_waits(driver: ThreadDriver) -> None:
     """The background thread runs them, whichever thread has scheduled them."""
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
     both, (reading, writing) = threading.Barrier(2), os.pipe()
 
     def note(what: str) -> None:
-        told.append((what, threading.current_thread().name))
-        if len(told) == 3:
+        reported.append((what, threading.current_thread().name))
+        if len(reported) == 3:
             both.wait()
 
     def readable() -> None:
@@ -63,7 +63,7 @@ def test_callbacks_run_while_no_thread_waits(driver: ThreadDriver) -> None:
         driver.call_later(0.01, lambda: note("later"))
         os.write(writing, b"x")
     both.wait()
-    assert sorted(told) == [(what, "aiompi-progress") for what in ("later", "reader", "soon")]
+    assert sorted(reported) == [(what, "aiompi-progress") for what in ("later", "reader", "soon")]
     os.close(reading)
     os.close(writing)
 
@@ -203,11 +203,11 @@ def test_waiting_in_a_callback(driver: ThreadDriver) -> None:
 
 def test_failed_progress_is_reported() -> None:
     """An exception in a callback must be reported, because it ends all progress."""
-    told: list[BaseException] = []
+    reported: list[BaseException] = []
     done = threading.Event()
 
     def failed(error: BaseException) -> None:
-        told.append(error)
+        reported.append(error)
         done.set()
 
     def broken() -> None:
@@ -218,7 +218,7 @@ def test_failed_progress_is_reported() -> None:
     with driver.exclusive("test"):
         driver.call_soon(broken)
     done.wait()
-    assert [type(error) for error in told] == [ArithmeticError]
+    assert [type(error) for error in reported] == [ArithmeticError]
     driver.close()
 
 

@@ -176,11 +176,11 @@ def test_without_descriptors_a_rank_accepts_later_and_does_not_spin(
     w = polled()
     start = time.monotonic()
     with RawPeer(w, 0) as raw:
-        with warnings.catch_warnings(record=True) as told, no_more_descriptors():
+        with warnings.catch_warnings(record=True) as reported, no_more_descriptors():
             warnings.simplefilter("always")
             while time.monotonic() < start + 0.2:
                 w.poll()
-        (one,) = told
+        (one,) = reported
         assert "rank 0 cannot take the connection of another rank: " in str(one.message)
         assert "Too many open files; raise its limits" in str(one.message)
         assert 1 <= len(attempts) <= 1 + (time.monotonic() - start) / stream.ACCEPT_PAUSE
@@ -310,23 +310,23 @@ def forbid(w: PolledWorld, rank: int, code: int = errno.EACCES) -> list[BaseExce
         return Forbidden(sock.family, sock.type, fileno=sock.detach()), target
 
     other = 1 - rank
-    told: list[BaseException] = []
-    w.engines[rank].fatal = told.append
+    reported: list[BaseException] = []
+    w.engines[rank].fatal = reported.append
     w.engines[rank].peer_lost = lambda peer, cause: None  # no other process knows
     w.transports[rank].dial = dial  # type: ignore[method-assign]
-    return told
+    return reported
 
 
 def test_sends_of_a_rank_that_may_not_connect_fail_at_once(polled: NewPolled, kind: str) -> None:
     w = polled()
-    told = forbid(w, 0)
+    reported = forbid(w, 0)
     sends = [isend(w.comms[0], bytes(size), 1, 0, sync) for size in (10, 60_000, 10**6) for sync in (False, True)]
     for send in sends:
         w.until(send.done)
         with pytest.raises(errors.ProcessFailedError) as caught:
             send.result()
         assert f"rank 1 is gone: cannot connect to it: {ADVICE.get(kind, ADVICE['unix'])}" in str(caught.value)
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.parametrize(
@@ -348,13 +348,13 @@ def test_complete_sends_of_a_rank_that_may_not_connect_end_the_job(
     """This does not hold if the receiver has finalized, and would not have received them anyway."""
     monkeypatch.setattr(BlockingDriver, "background", True)
     w = polled()
-    told = forbid(w, 0)
+    reported = forbid(w, 0)
     send = isend(w.comms[0], b"x", 1)
     assert send.done()
     if finalized:
         w.engines[0].peer(1).mark_finalized()
     w.until(lambda: not w.links(0, 1))
-    assert [str(error) for error in told] == ([] if finalized else [str(w.engines[0].peer(1).error)])
+    assert [str(error) for error in reported] == ([] if finalized else [str(w.engines[0].peer(1).error)])
     assert send.result() is None
 
 
@@ -368,7 +368,7 @@ def test_rank_with_another_key_cannot_be_reached(polled: NewPolled) -> None:
     assert not w.transports[1].links
 
 
-def test_nobody_listens(polled: NewPolled) -> None:
+def test_no_rank_listens(polled: NewPolled) -> None:
     w = polled()
     w.transports[1].close()
     sends = [isend(w.comms[0], bytes(size), 1, 0, sync) for size in (10, 60_000, 10**6) for sync in (False, True)]
@@ -430,7 +430,7 @@ def test_listener_that_never_answers_the_hello(polled: NewPolled) -> None:
         until = time.monotonic() + 0.2
         while time.monotonic() < until:
             w.poll()
-        assert not send.done(), "it may be computing, and the launcher tells if it has ended"
+        assert not send.done(), "it may be computing, and the launcher reports if it has ended"
         w.engines[0].peer(1).mark_failed("the launcher says so")
     with pytest.raises(errors.ProcessFailedError, match="rank 1 is gone: the launcher says so"):
         send.result()

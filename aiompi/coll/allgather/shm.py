@@ -20,7 +20,7 @@ async def shm(channel: Channel, blocks: Sequence[Block]) -> None:
 
     Five ranks:
 
-        on the boards     a   b   c   d   e
+        in the slots      a   b   c   d   e
         rank 0 copies         b   c   d   e
         ...
         rank 4 copies     a   b   c   d

@@ -18,7 +18,7 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
 
     Five ranks:
 
-        on the boards     a   b   c   d   e
+        in the slots      a   b   c   d   e
         rank 0            (a + (b + (c + (d + e))))
         ...               the same
         rank 4            (a + (b + (c + (d + e))))

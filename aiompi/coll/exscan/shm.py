@@ -20,7 +20,7 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
 
     Five ranks:
 
-        on the boards     a   b   c   d   e
+        in the slots      a   b   c   d   e
         rank 1            a
         rank 2            (a + b)
         ...

@@ -20,7 +20,7 @@ async def shm(channel: Channel, accumulator: Accumulator, root: int) -> None:
 
     Five ranks, root 1:
 
-        on the boards     a   b   c   d   e
+        in the slots      a   b   c   d   e
         rank 1            (a + (b + (c + (d + e))))
     """
 

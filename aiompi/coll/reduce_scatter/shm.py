@@ -21,7 +21,7 @@ async def shm(channel: Channel, accumulator: Accumulator, counts: Sequence[int])
 
     Five ranks; the segments a to e that each shows, and in capital letters those of the result:
 
-        on the boards     abcde   abcde   abcde   abcde   abcde
+        in the slots      abcde   abcde   abcde   abcde   abcde
         result            A        B        C        D        E
     """
     rank = channel.rank

@@ -1,6 +1,6 @@
 """Messages between ranks of one host, through shared memory.
 
-Two ranks that talk share a segment (`segment`): a ring of frames for each direction (`ring`, and `inbound` for its
+Two ranks that talk share a segment (`sharing`): a ring of frames for each direction (`ring`, and `inbound` for its
 reading end) and two doorbells. `link` carries the frames of one peer, and `transport` makes links. A message goes the
 first of these ways that is open to it. Limits are the defaults.
 

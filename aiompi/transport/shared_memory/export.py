@@ -2,7 +2,7 @@
 
 `Export` is this memory as its owner sees it, `Importer` a reader as the owner sees it, and `Import` the memory as a
 reader sees it. A reader may be unable to map it, because its process has no descriptors or addresses left. So a reader
-sets a word of its own when it has mapped the memory, and the owner tells it of nothing in that memory before.
+sets a word of its own when it has mapped the memory, and the owner announces nothing in that memory to it before.
 """
 
 from __future__ import annotations
@@ -93,16 +93,16 @@ class Importer:
         return self._words[self._index + _TAKEN] == 1
 
     def begin_read(self) -> int:
-        """Count one more thing that the reader is told of; return its number, from 1 on."""
+        """Count one more block that is announced to the reader; return its number, from 1 on."""
         self._announced += 1
         return self._announced
 
     def forget(self) -> None:
-        """Undo `begin_read`, if the reader could not be told."""
+        """Undo `begin_read`: the block could not be announced."""
         self._announced -= 1
 
     def returned(self, number: int) -> bool:
-        """Return True if the reader has read the first `number` things that it was told of, or is gone."""
+        """Return True if the reader has read the first `number` blocks that were announced to it, or is gone."""
         return self._gone or self._words[self._index] >= number
 
     @property
@@ -156,7 +156,7 @@ class Import:
             return cls(memory.accept(fds[0], PREFIX + nbytes), kind, reader)
 
     def read(self, place: int, nbytes: int) -> memoryview:
-        """Return memory that the peer has told of; raise RemoteProtocolError if the export has no such place."""
+        """Return memory that the peer has announced; raise RemoteProtocolError if the export has no such place."""
         if place + nbytes > len(self._readable):
             raise RemoteProtocolError(f"a message of {nbytes} bytes at {place} is not in the memory that it shares")
         return self._readable[place : place + nbytes]

@@ -164,7 +164,7 @@ class Inbound(Ring):
             return 0
         elif kind & IN_POOL:
             if self.sharing is None:
-                raise RemoteProtocolError("it told of memory that it has not handed over")
+                raise RemoteProtocolError("it announced memory that it has not handed over")
             hand_out = self._exposed if kind == RTS | EXPOSED else self._in_pool
             return hand_out(self.sharing, sink, header, begin)
         elif kind == CTS:

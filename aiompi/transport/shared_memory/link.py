@@ -13,8 +13,7 @@ from aiompi.transport.dial import EXHAUSTED, describe
 from aiompi.transport.shared_memory.export import Export
 from aiompi.transport.shared_memory.inbound import FRAME_COST
 from aiompi.transport.shared_memory.ring import CHUNK, TAIL, Outgoing
-from aiompi.transport.shared_memory.segment import Segment
-from aiompi.transport.shared_memory.sharing import Sharing
+from aiompi.transport.shared_memory.sharing import Segment, Sharing
 from aiompi.transport.stream import COPY_LIMIT
 from aiompi.wire.frame import EAGER, Payload
 
@@ -267,7 +266,7 @@ class RingLink:
             self._segment.ring_self()
 
     def _attend(self, segment: Segment) -> bool:
-        """Read and write for a turn; return True if a doorbell or a poll tells when there is more to do."""
+        """Read and write for a turn; return True if a doorbell or a poll shows when there is more to do."""
         inbound, uncrowded = segment.inbound, segment.outbound.uncrowded
         budget = _MOST
         for turn in _TURNS:

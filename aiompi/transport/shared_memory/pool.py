@@ -5,11 +5,11 @@ frame goes first, so that a reader that sleeps wakes up meanwhile, and one that 
 front of the message is the number of its bytes that are there. A long message in the first half of the pool may stay
 there (see `zero_copy_recv`); the other half is for messages that do not.
 
-A reader counts the blocks that it has read, in a word of its own, in the order in which it was told of them. A block is
+A reader counts the blocks that it has read, in a word of its own, in the order in which they were announced. A block is
 free when its reader has read it or is gone. The writer never waits for that: when there is no room, a message goes in
 chunks, once the receiver asks for it.
 
-Memory ordering. A block is written before the frame that tells of it, and the words of a ring put both into that order
+Memory ordering. A block is written before the frame that announces it, and the words of a ring put both into that order
 (see `ring`). A reader's loads from a block come before the store of its count, like those from a ring. The bytes of a
 message are stored before their number, which the reader loads first, and the number is cleared before the frame is
 written. A reader that is about to sleep before the message is whole stores its wait and then loads the number again.
@@ -58,7 +58,7 @@ class PoolBlock:
         start, end: its place in the pool, in bytes.
         open: True if the writer still uses it.
         keepable: True if its message may stay there.
-        returned: returns True if every reader that was told of it has read it, or never will.
+        returned: returns True if every reader to which it was announced has read it, or never will.
     """
 
     __slots__ = ("end", "keepable", "open", "returned", "start")
@@ -68,17 +68,12 @@ class PoolBlock:
         self.end = end
         self.open = True
         self.keepable = False
-        self.returned: Callable[[], bool] = _unread
+        self.returned: Callable[[], bool] = lambda: True
 
     @property
     def free(self) -> bool:
         """Return True if no rank reads or writes it any more."""
         return not self.open and self.returned()
-
-
-def _unread() -> bool:
-    """Return True: no reader was told of the block."""
-    return True
 
 
 class Pool(Export):
@@ -103,17 +98,14 @@ class Pool(Export):
         return block
 
     def lend(self, block: PoolBlock, importer: Importer) -> None:
-        """Keep a block until its reader, which is told of it next, has given it back and keeps no message in it."""
+        """Keep a block that is announced next until its reader, has given it back and keeps no message in it."""
         number = importer.begin_read()
-        if block.keepable:
-            words = self._memory[block.start : block.start + PREFACE].cast("Q")
-            block.returned = lambda: importer.returned(number) and (not words[KEPT] or importer.ended)
-        else:
-            block.returned = lambda: importer.returned(number)
+        words = self._memory[block.start : block.start + PREFACE].cast("Q")
+        block.returned = lambda: importer.returned(number) and (not words[KEPT] or importer.ended)
 
     def take_back(self, block: PoolBlock, importer: Importer) -> None:
-        """Undo `lend`, if the reader could not be told."""
-        block.returned = _unread
+        """Undo `lend`: the block could not be announced."""
+        block.returned = lambda: True
         importer.forget()
 
     def pour(self, block: PoolBlock, payload: Payload) -> None:
@@ -135,25 +127,22 @@ class Pool(Export):
                 place = end
 
     def _reserve(self, nbytes: int) -> PoolBlock | None:
-        found = self._room(nbytes)
-        if found is None:
-            return None
-        start, index = found
-        block = PoolBlock(start, start + -(-nbytes // _GRAIN) * _GRAIN)
-        self._blocks.insert(index, block)
-        return block
-
-    def _room(self, nbytes: int) -> tuple[int, int] | None:
-        """Return the first place where so many bytes are free, the likeliest to be in the cache, and its index."""
+        """Return a block at the first place with so many free bytes, the likeliest to be in the cache; None if full."""
+        self._sweep()
         blocks = self._blocks
-        if blocks:
-            blocks[:] = [block for block in blocks if not block.free]
-        start = 0
-        for index, block in enumerate(blocks):
-            if block.start - start >= nbytes:
-                return start, index
-            start = block.end
-        return (start, len(blocks)) if SIZE - start >= nbytes else None
+        start = index = 0
+        while index < len(blocks) and blocks[index].start - start < nbytes:
+            start = blocks[index].end
+            index += 1
+        if SIZE - start < nbytes:
+            return None
+        reserved = PoolBlock(start, start + -(-nbytes // _GRAIN) * _GRAIN)
+        blocks.insert(index, reserved)
+        return reserved
+
+    def _sweep(self) -> None:
+        """Forget the blocks that are free."""
+        self._blocks[:] = [block for block in self._blocks if not block.free]
 
 
 class PoolStream:

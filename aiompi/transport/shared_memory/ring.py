@@ -307,7 +307,7 @@ class Outgoing:
 
     Attributes:
         pieces: what is still to be written, the last piece first.
-        owner: owns the memory, and is still to be told that it was sent; None if no owner is.
+        owner: owns the memory, and must be notified when it was sent; None if nothing must.
     """
 
     __slots__ = ("owner", "pieces")

@@ -131,7 +131,7 @@ class SlotPeer:
         """Return what the peer has exposed."""
         pool = self._pools.get(self.rank)
         if pool is None:
-            raise self._peer.error or RemoteProtocolError(f"rank {self.rank} told of memory that this rank has not got")
+            raise self._peer.error or RemoteProtocolError(f"rank {self.rank} announced memory that is not here")
         return pool.read(place, nbytes)
 
 

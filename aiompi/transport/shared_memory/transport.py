@@ -13,7 +13,7 @@ from aiompi.errors import OtherError
 from aiompi.transport.shared_memory.export import Import, affords_descriptors
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.pool import Pool
-from aiompi.transport.shared_memory.segment import Segment
+from aiompi.transport.shared_memory.sharing import Segment
 from aiompi.transport.shared_memory.slots import SIZE as SLOT_BYTES
 from aiompi.transport.shared_memory.slots import SlotArea, SlotGroup, SlotPeer, cells_of
 from aiompi.transport.sockets import Unix

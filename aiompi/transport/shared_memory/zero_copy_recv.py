@@ -8,7 +8,7 @@ reader has ended.
 
 Memory ordering. The word becomes 1 before the block is given back, and 0 after all that was done with the message:
 stores in program order, or after the lock of the interpreter had changed hands. The writer loads whether the block was
-given back first; and clears the word before the frame that tells of the next message there.
+given back first; and clears the word before the frame that announces the next message there.
 
 The child of a fork would share such memory, while it has all other memory for itself. So each message that stays is
 copied before a fork, and the child puts the copies in the place of the shared memory.

@@ -268,7 +268,7 @@ def test_a_receiver_that_goes_in_the_midst(world: PolledWorld) -> None:
     into[:] = bytes(len(into))
     world.until(request.done)
     assert isinstance(request.exception(), errors.ProcessFailedError)
-    assert not any(into), "nobody has written there since"
+    assert not any(into), "no rank has written there since"
 
 
 def test_memory_is_free_when_the_send_is_complete(world: PolledWorld) -> None:

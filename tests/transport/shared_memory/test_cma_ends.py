@@ -124,7 +124,7 @@ def test_a_reader_waits_for_what_the_other_end_is_writing(transfer: Transfer, mo
 
     monkeypatch.setattr(process, "write", late)
     assert assistance.write(10)
-    assert places == [35], "up to where nobody writes"
+    assert places == [35], "up to where no rank writes"
     assert transfer.exposed.copy(transfer.place, 35, 1000, 95) == 95
     assert transfer.place == transfer.data
 
@@ -191,7 +191,7 @@ class Naps:
             self._happens()
 
 
-def test_memory_is_given_back_only_when_nobody_writes_any_more(
+def test_memory_is_given_back_only_when_no_rank_writes_any_more(
     transfer: Transfer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This holds however long the sender is stopped in the middle of a piece."""

@@ -332,7 +332,7 @@ def test_memory_that_is_not_there_is_refused(readers):
     with pytest.raises(errors.RemoteProtocolError, match="72 bytes at 33554432 is not in the memory that it shares"):
         slots.read(0, SIZE, 72)
     w.transports[1].pools.clear()
-    with pytest.raises(errors.RemoteProtocolError, match="rank 0 told of memory that this rank has not got"):
+    with pytest.raises(errors.RemoteProtocolError, match="rank 0 announced memory that is not here"):
         slots.read(0, 0, 72)
 
 

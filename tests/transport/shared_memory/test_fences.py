@@ -115,10 +115,10 @@ def test_room_that_is_made_while_a_writer_begins_to_wait_for_it_is_seen() -> Non
     heard = ends.at_fence(ends.outbound, read)
     assert not ends.outbound.want()
     assert ends.read
-    assert heard == [True], "the reader sees that somebody waits"
+    assert heard == [True], "the reader sees that a writer waits"
 
 
-def test_what_is_on_a_board_is_there_before_its_owner_looks_at_others() -> None:
+def test_what_is_in_a_slot_is_there_before_its_owner_looks_at_others() -> None:
     slots = SlotArea()
     cells = slots._cells
     try:

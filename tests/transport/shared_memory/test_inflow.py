@@ -83,7 +83,7 @@ def counting(w: PolledWorld, then: Callable[[int], object]) -> Counting:
 def nothing_held(w: PolledWorld) -> bool:
     """Return True if no block of the pool of rank 0 is in use and no credit is lost."""
     own: Any = w.transports[0]
-    own.pool._room(1)
+    own.pool._sweep()
     return not own.pool._blocks and w.balanced(0, 1)
 
 
@@ -153,7 +153,7 @@ def test_a_message_for_which_there_is_no_memory_is_read(world: PolledWorld, monk
         w.finish(irecv(w.comms[1]))
     assert w.finish(irecv(w.comms[1]), isend(w.comms[0], b"next", 1))[0] == b"next"
     own: Any = w.transports[0]
-    own.pool._room(1)
+    own.pool._sweep()
     assert not own.pool._blocks
 
 
@@ -383,13 +383,13 @@ def test_a_reader_that_is_woken_early_waits_again_only_when_the_frame_is_deliver
     assert waits == [True]
 
 
-def test_a_link_that_is_closed_wakes_nobody(world: PolledWorld) -> None:
+def test_a_link_that_is_closed_wakes_no_rank(world: PolledWorld) -> None:
     w = world
     sleeping(w).close()
     assert not w.engines[0].wake_callbacks
 
 
-def test_nobody_waits_for_a_frame_that_was_not_announced(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_rank_waits_for_a_frame_that_was_not_announced(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     w = world
     link: Any = w.engines[0].peer(1).link
     yields: list[int] = []
@@ -487,7 +487,7 @@ def test_credit_is_kept_where_there_is_no_room(world: PolledWorld, monkeypatch: 
     w = world
     own: Any = w.transports[0]
     credit = w.engines[0].peer(1).credit
-    monkeypatch.setattr(own.pool, "_room", lambda nbytes: None)
+    monkeypatch.setattr(own.pool, "_reserve", lambda nbytes: None)
     send = isend(w.comms[0], pattern(LONG), 1)
     assert not send.done(), "it waits to be asked for"
     assert w.engines[0].peer(1).credit == credit > LONG + OVERHEAD

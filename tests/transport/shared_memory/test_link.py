@@ -22,7 +22,7 @@ from aiompi.settings import MIN_RING, Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.link import BUDGET
 from aiompi.transport.shared_memory.ring import ALIGN, CHUNK, HEAD, TAIL, WANTING, Outbound
-from aiompi.transport.shared_memory.segment import Segment
+from aiompi.transport.shared_memory.sharing import Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER
@@ -97,7 +97,7 @@ def test_memory_beyond_a_limit_of_the_process_is_not_offered() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_rank_without_memory_reaches_nobody_by_it(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_without_memory_reaches_no_rank_by_it(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
     address = polled().addresses[1]
     monkeypatch.setattr(shared, "ORDERED", False)
     lacking = polled().transports[0]
@@ -110,7 +110,7 @@ def test_a_rank_without_memory_for_a_segment_tells_so_at_once(
 ) -> None:
     w = polled()
     for engine in w.engines:
-        engine.peer_lost = lambda peer, cause: None  # as long as the agent has not told why
+        engine.peer_lost = lambda peer, cause: None  # as long as the agent has not reported why
 
     def refuse(*_: object) -> Segment:
         raise OSError(12, "Cannot allocate memory")
@@ -156,8 +156,8 @@ def test_sends_that_are_complete_and_cannot_leave_for_want_of_memory_end_the_job
 ) -> None:
     """This does not hold if the receiver has finalized, and would not have received them anyway."""
     w = polled()
-    told: list[BaseException] = []
-    w.engines[0].fatal = told.append
+    reported: list[BaseException] = []
+    w.engines[0].fatal = reported.append
     w.engines[0].peer_lost = lambda peer, cause: None
 
     def refuse(*_: object) -> Segment:
@@ -171,7 +171,7 @@ def test_sends_that_are_complete_and_cannot_leave_for_want_of_memory_end_the_job
     if gone:
         w.engines[0].peer(1).mark_finalized()
     w.until(lambda: not w.links(0, 1))
-    assert [str(error) for error in told] == ([] if gone else [str(w.engines[0].peer(1).error)])
+    assert [str(error) for error in reported] == ([] if gone else [str(w.engines[0].peer(1).error)])
     assert send.result() is None
 
 
@@ -200,7 +200,7 @@ def test_reader_that_is_awake_is_not_rung_for(polled: NewPolled, monkeypatch: py
     assert len(rung) == 1
 
 
-def test_nobody_is_woken_for_credit(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_rank_is_woken_for_credit(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
     w = polled(eager_limit=1000, eager_window=4000)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     w.poll()
@@ -376,7 +376,7 @@ def test_lingering_and_resting_lose_nothing(polled: NewPolled, nbytes: int) -> N
         assert w.finish(*receives, *sends)[:2] == [pattern(nbytes, i)] * 2
 
 
-def test_ranks_that_spin_wake_nobody_for_a_long_message(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_spin_wake_no_rank_for_a_long_message(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
     w = polled(ring_size=2**23)
     for driver in w.drivers:
         driver.spin(60.0)

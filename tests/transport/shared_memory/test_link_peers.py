@@ -18,7 +18,7 @@ from worlds import PolledWorld, RawPeer, irecv, isend
 from aiompi import errors
 from aiompi.settings import MIN_RING
 from aiompi.transport.shared_memory.ring import GRANTED, TAIL
-from aiompi.transport.shared_memory.segment import PREFIX
+from aiompi.transport.shared_memory.sharing import PREFIX
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER
@@ -65,7 +65,7 @@ BAD: dict[str, tuple[int | bytes, tuple[Callable[[], int], ...]]] = {
     "size too small": (MIN_RING // 2, (lambda: memory(PREFIX + MIN_RING), *DOORBELLS)),
     "size no power of two": (3 * MIN_RING, (lambda: memory(PREFIX + 6 * MIN_RING), *DOORBELLS)),
     "size too large": (2**63, (lambda: memory(WHOLE), *DOORBELLS)),
-    "shorter than told": (MIN_RING, (lambda: memory(WHOLE - 1), *DOORBELLS)),
+    "shorter than announced": (MIN_RING, (lambda: memory(WHOLE - 1), *DOORBELLS)),
     "not sealed": (MIN_RING, (lambda: memory(WHOLE, 0), *DOORBELLS)),
     "can be shrunk": (MIN_RING, (lambda: memory(WHOLE, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL), *DOORBELLS)),
     "seals can be added": (MIN_RING, (lambda: memory(WHOLE, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK), *DOORBELLS)),

@@ -32,7 +32,7 @@ def test_a_process_that_has_ended_is_not_taken_for_a_later_one(tmp_path: Path) -
         assert peer.alive()
         sock.send(b".")
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        assert peer.same(), "nobody has waited for it"
+        assert peer.same(), "no process has waited for it"
         assert not peer.alive()
         os.waitpid(child, 0)
         assert not peer.alive()

@@ -75,7 +75,7 @@ def written(w: PolledWorld, rank: int) -> int:
 def blocks(w: PolledWorld) -> int:
     """Return the blocks of the pool of rank 0 that are in use."""
     own: Any = w.transports[0]
-    own.pool._room(1)
+    own.pool._sweep()
     return len(own.pool._blocks)
 
 
@@ -100,7 +100,7 @@ def test_short_ones_are_copied_for_each(world: NewPolled) -> None:
     assert got(w, receives) == [pattern(LEAST - 1)] * 3
 
 
-def test_one_that_nobody_has_asked_for_is_taken_out_of_the_pool(world: NewPolled) -> None:
+def test_one_that_no_rank_has_asked_for_is_taken_out_of_the_pool(world: NewPolled) -> None:
     w = world()
     for number in range(5):
         multicast(w, pattern(LONG, number), number)
@@ -154,7 +154,7 @@ def test_a_long_message_to_one_rank_is_lent_too(world: NewPolled) -> None:
     before = written(w, 1)
     sends = [isend(w.comms[0], pattern(LONG), 1), isend(w.comms[0], pattern(LONG + 1, 1), 1)]
     assert [send.done() for send in sends] == [True, False]
-    assert written(w, 1) - before == 2 * ALIGN, "a frame that tells of it, and one that asks"
+    assert written(w, 1) - before == 2 * ALIGN, "a frame that announces it, and one that asks"
     assert w.finish(irecv(w.comms[1]), irecv(w.comms[1]), *sends)[:2] == [pattern(LONG), pattern(LONG + 1, 1)]
     assert blocks(w) == 0
     assert w.balanced(0, 1)
@@ -184,7 +184,7 @@ def test_what_waits_for_a_receive_is_bounded(world: NewPolled) -> None:
 # The memory is used again.
 
 
-def test_a_block_is_not_overwritten_while_somebody_has_not_read_it(world: NewPolled) -> None:
+def test_a_block_is_not_overwritten_while_a_reader_has_not_read_it(world: NewPolled) -> None:
     """Rank 1 sleeps meanwhile."""
     w = world(2, eager_window=2**26)
     number = pool.SIZE // 2**21 - 1
@@ -391,7 +391,7 @@ BAD: dict[str, tuple[bytes, tuple[Callable[[], int], ...]]] = {
     "part of a label": (label()[:3], (memory,)),
     "no such area": (label(3), (memory,)),
     "no place for the reader": (label(reader=export.READERS), (memory,)),
-    "shorter than told": (label(), (lambda: memory(4096),)),
+    "shorter than announced": (label(), (lambda: memory(4096),)),
     "too long": (label(nbytes=2**63), (memory,)),
     "not sealed": (label(), (lambda: memory(seals=0),)),
     "no memory": (label(), (lambda: os.open(os.devnull, os.O_RDWR),)),

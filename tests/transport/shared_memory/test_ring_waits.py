@@ -19,7 +19,7 @@ from worlds import pattern
 from aiompi.transport.shared_memory import inbound
 from aiompi.transport.shared_memory.inbound import FRAME_COST
 from aiompi.transport.shared_memory.ring import COMING, EARLY, HEAD, WANTING, WATCHING
-from aiompi.transport.shared_memory.segment import PREFIX, Segment
+from aiompi.transport.shared_memory.sharing import PREFIX, Segment
 from aiompi.wire.frame import HEADER_BYTES
 
 #: when the reader is rung for, see `put`

