@@ -42,9 +42,9 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
     The result is exact for a few strided blocks, and for any buffers of up to `MOST_RUNS` runs of bytes. Larger buffers
     whose bounds overlap are assumed to be disjoint.
     """
-    if type(one) is Buffer and type(other) is Buffer:  # other classes may have several memories
-        if not _may_share_memory(one.memory, other.memory):
-            return False  # the usual case
+    # Buffers of other classes may have several memories.
+    if type(one) is Buffer and type(other) is Buffer and not _may_share_memory(one.memory, other.memory):
+        return False  # the usual case
     one, other = _plain(one), _plain(other)
     if isinstance(one, memoryview) and isinstance(other, memoryview):
         return _may_share_memory(one, other)
