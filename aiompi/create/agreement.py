@@ -26,19 +26,24 @@ class Agreement(ABC):
 
     Args:
         comm: communicator from which the new one is made.
+
+    Attributes:
+        alike: True if all processes have given `reach` the same number, as far as the protocol tells.
     """
 
-    __slots__ = ("_comm",)
+    __slots__ = ("_comm", "alike")
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm
+        self.alike = True
 
     @abstractmethod
-    async def reach(self, participants: Participants) -> int:
+    async def reach(self, participants: Participants, number: int = 0) -> int:
         """Find a pair of identifiers that none of the processes has used.
 
         Args:
             participants: the processes that must agree.
+            number: 0..2**64-1; its comparison costs no message of its own.
 
         Returns:
             The even identifier, for point-to-point communication; collectives use the next one.
@@ -75,19 +80,20 @@ class NativeAgreement(Agreement):
 
     __slots__ = ()
 
-    async def reach(self, participants: Participants) -> int:
+    async def reach(self, participants: Participants, number: int = 0) -> int:
         comm = self._comm
         ids = comm.ids if _is_one_implementation(comm) else comm.ids.inner
         ids.begin()
         try:
-            return await self._reach(participants, ids, f"{comm.engine.rank} {ids.agreements}")
+            return await self._reach(participants, ids, number, f"{comm.engine.rank} {ids.agreements}")
         finally:
             ids.end()
 
-    async def _reach(self, participants: Participants, ids: ContextIds, seed: str) -> int:
+    async def _reach(self, participants: Participants, ids: ContextIds, number: int, seed: str) -> int:
         pair, step = ids.propose(), 0
         while True:
-            highest, lowest = await participants.maximum(pair, _LARGEST - pair)
+            highest, lowest, most, least = await participants.maximum(pair, _LARGEST - pair, number, _LARGEST - number)
+            self.alike = most == _LARGEST - least
             if highest >= MAX_CID:
                 raise self._none_left()
             if highest == _LARGEST - lowest:
@@ -116,7 +122,7 @@ class ImpiAgreement(Agreement):
         self._ended: Request[None] = Request(comm.engine)
         comm.ids.latest = self._ended
 
-    async def reach(self, participants: Participants) -> int:
+    async def reach(self, participants: Participants, number: int = 0) -> int:
         if self._before is not None and not self._before.done():
             await self._before
         ids = self._comm.ids

@@ -40,9 +40,10 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
         remote = None
         if isinstance(participants, TwoGroups):
             remote = Group.of(unpack(await participants.exchange(pack(group.members))))
-        pair = await agreement.reach(participants)
-        if comm.native:
-            await _check_alike(channel, group, apart=remote is None)
+        number = _number_of(group)
+        pair = await agreement.reach(participants, number if remote is None else 0)
+        if comm.native and not (agreement.alike if remote is None else await alike(OneGroup(channel.local), number)):
+            await _check_given(channel, group, apart=remote is None)
         if group.rank == UNDEFINED or remote == Group.of(()):
             return None
         return derive(comm, group, pair, remote)
@@ -114,8 +115,13 @@ def _part(comm: Communicator, group: Group, operation: str) -> Group:
     return Group.of(group.members, comm.group.own)
 
 
-async def _check_alike(channel: Channel, group: Group, apart: bool) -> None:
-    """Check that the processes have given consistent groups.
+def _number_of(group: Group) -> int:
+    """Return a number that differs from the number of another group, but for a probability of 2**-32."""
+    return zlib.crc32(pack(group.members))
+
+
+async def _check_given(channel: Channel, group: Group, apart: bool) -> None:
+    """Check that the groups that the processes have given are consistent, although not all are alike.
 
     Args:
         apart: True if groups without a common member may differ.
@@ -124,9 +130,6 @@ async def _check_alike(channel: Channel, group: Group, apart: bool) -> None:
         InvalidGroupError: the groups contradict each other; all processes raise it.
     """
     local = channel.local
-    # A difference goes unnoticed with a probability of 2**-32.
-    if await alike(OneGroup(local), zlib.crc32(pack(group.members))):
-        return
     given = dict(zip(channel.comm.group.members, map(unpack, await collect(local, pack(group.members))), strict=True))
     if not apart or any(given[member] != members for members in set(given.values()) for member in members):
         raise InvalidGroupError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from abc import ABC, abstractmethod
 from typing import Final, TypeAlias
@@ -45,6 +46,31 @@ class OneGroup(Participants):
 
     async def maximum(self, *numbers: int) -> Numbers:
         return await _maximum(self._channel, numbers)
+
+
+class Gathering(OneGroup):
+    """The members of one group, each of which also sends an entry to all others.
+
+    Args:
+        channel: channel between the members.
+        entry: entry of this process.
+
+    Attributes:
+        entries: entries of all processes, in rank order, after the first `maximum`.
+    """
+
+    __slots__ = ("_entry", "entries")
+
+    def __init__(self, channel: Channel, entry: bytes) -> None:
+        super().__init__(channel)
+        self._entry = entry
+        self.entries: list[bytes] = []
+
+    async def maximum(self, *numbers: int) -> Numbers:
+        nbytes = len(numbers) * NUMBER
+        gathered = await collect(self._channel, pack(numbers) + self._entry)
+        self.entries = [data[nbytes:] for data in gathered]
+        return functools.reduce(larger, [unpack(data[:nbytes]) for data in gathered])
 
 
 class TwoGroups(Participants):

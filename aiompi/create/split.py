@@ -11,7 +11,7 @@ from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.constants import COMM_TYPE_SHARED, UNDEFINED
 from aiompi.create.agreement import Agreement, construct, participants_of
 from aiompi.create.impi import INT, ImpiOneGroup, Row, split_table
-from aiompi.create.participants import TwoGroups, collect
+from aiompi.create.participants import Gathering, OneGroup, Participants, TwoGroups, collect
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError
 
@@ -41,10 +41,9 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
         participants = participants_of(channel)
-        pair = await agreement.reach(participants)
         if isinstance(participants, ImpiOneGroup):
-            return _part(comm, pair, await split_table(channel, color, key), color)
-        table = await collect(channel.local, entry)
+            return _part(comm, await agreement.reach(participants), await split_table(channel, color, key), color)
+        pair, table = await _reach(channel, agreement, participants, entry)
         remote = None
         if comm.remote is not None:
             assert isinstance(participants, TwoGroups)
@@ -80,8 +79,7 @@ def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str])
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
         participants = participants_of(channel)
-        pair = await agreement.reach(participants)
-        entries = await collect(channel if comm.remote is None else channel.local, entry)
+        pair, entries = await _reach(channel, agreement, participants, entry)
         remote = None
         if comm.remote is not None:
             assert isinstance(participants, TwoGroups)
@@ -94,6 +92,16 @@ def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str])
         )
 
     return construct(comm, run, operation)
+
+
+async def _reach(
+    channel: Channel, agreement: Agreement, participants: Participants, entry: bytes
+) -> tuple[int, list[bytes]]:
+    """Return the identifiers of the new communicator, and the entries of all members of the local group."""
+    if type(participants) is OneGroup:
+        gathering = Gathering(channel, entry)
+        return await agreement.reach(gathering), gathering.entries
+    return await agreement.reach(participants), await collect(channel.local, entry)
 
 
 def _part(comm: Communicator, pair: int, table: list[Row], color: int) -> Communicator | None:

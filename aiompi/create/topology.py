@@ -16,7 +16,7 @@ from aiompi.coll.alltoall.linear import linear
 from aiompi.coll.block import Block
 from aiompi.comm import Channel, Communicator, derive
 from aiompi.comm.topology import Cartesian, DistributedGraph, Edges, Graph, split_edges
-from aiompi.create.agreement import Agreement, alike, construct, participants_of
+from aiompi.create.agreement import Agreement, construct, participants_of
 from aiompi.create.participants import pack, unpack
 from aiompi.create.split import split
 from aiompi.engine import Request
@@ -148,9 +148,8 @@ def cart_sub(comm: Communicator, remain_dims: Sequence[bool]) -> Request[Communi
 
 def _arrange(comm: Communicator, topology: Cartesian | Graph, operation: str) -> Request[Communicator | None]:
     async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
-        participants = participants_of(channel)
-        pair = await agreement.reach(participants)
-        if comm.native and not await alike(participants, zlib.crc32(repr(topology).encode())):
+        pair = await agreement.reach(participants_of(channel), zlib.crc32(repr(topology).encode()))
+        if not agreement.alike:
             raise InvalidArgumentError(
                 f"{channel.where}: the processes have given different arguments, here {topology}"
             )

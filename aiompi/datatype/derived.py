@@ -228,13 +228,15 @@ class Constructors(TypeHandle):
     def _indexed(self, combiner: int, blocklengths: Any, displacements: Any, unit: int) -> Self:
         """Make a type of blocks at displacements in units of `unit` bytes."""
         old = self._component()
-        lengths = check.counts(blocklengths, "blocklengths")
-        starts = check.integers(displacements, "displacements")
+        few = _are_few(displacements)
+        lengths = (check.few_counts if few else check.counts)(blocklengths, "blocklengths")
+        starts = (check.few_integers if few else check.integers)(displacements, "displacements")
         check.same_length(blocklengths=lengths, displacements=starts)
-        check.check_reach(starts, lengths, unit, old.extent)
 
         def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
-            return form(old).place(starts * unit, lengths, old.extent)
+            there, each = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
+            check.check_reach(there, each, unit, old.extent)
+            return form(old).place(there * unit, each, old.extent)
 
         return self._derive(combiner, {"blocklengths": lengths, "displacements": starts}, old, compose)
 
@@ -242,13 +244,20 @@ class Constructors(TypeHandle):
         """Make a type of blocks of equal length at displacements in units of `unit` bytes."""
         old = self._component()
         blocklength = check.count(blocklength, "blocklength")
-        starts = check.integers(displacements, "displacements")
-        check.check_reach(starts, blocklength, unit, old.extent)
+        few = _are_few(displacements)
+        starts = (check.few_integers if few else check.integers)(displacements, "displacements")
 
         def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
-            return form(old).place(starts * unit, blocklength, old.extent)
+            there = np.asarray(starts, np.int64)
+            check.check_reach(there, blocklength, unit, old.extent)
+            return form(old).place(there * unit, blocklength, old.extent)
 
         return self._derive(combiner, {"blocklength": blocklength, "displacements": starts}, old, compose)
+
+
+def _are_few(numbers: object) -> bool:
+    """Return True for a short list, from which a type map can be recognized without NumPy."""
+    return isinstance(numbers, list | tuple) and len(numbers) <= 64
 
 
 def _components(datatypes: Iterable[object]) -> tuple[TypeMap, ...]:

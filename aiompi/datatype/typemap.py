@@ -132,12 +132,15 @@ class TypeMap:
             dtype: numpy type of an item, or a function that returns it.
         """
         call = (combiner, *types, *arguments.values())
-        small = len(call) <= _FEW and {TypeMap, int, tuple}.issuperset(map(type, call))
-        small = small and all([old.small for old in types])  # noqa: C419 (a generator takes longer)
-        if small and components is None and (known := _recent.get(call)) is not None:
+        try:
+            known = _recent.get(call)
+        except TypeError:  # arrays cannot be hashed
+            known = None
+        if known is not None:
             return known
         self = cls.__new__(cls)
-        self.small = small
+        few = len(call) <= _FEW and {TypeMap, int, tuple}.issuperset(map(type, call))
+        self.small = few and all(old.small for old in types)
         self._dtype = dtype
         self.combiner, self.arguments, self.types, self.constant = combiner, arguments, types, None
         self._components = tuple(dict.fromkeys(types if components is None else components))
@@ -145,7 +148,7 @@ class TypeMap:
         self.signature = compose(Signature, operator.attrgetter("signature"))
         bounds = compose(Bounds, operator.attrgetter("bounds"))
         self._set_bounds(bounds if markers is None else bounds.marked(*markers))
-        if small and components is None:
+        if self.small and components is None:
             if len(_recent) >= _RECENT:
                 _recent.clear()
             _recent[call] = self

@@ -21,11 +21,8 @@ from peers.distribution import unpacked
 
 HERE: Final = Path(__file__).parent
 EXPECTED: Final[dict[str, Any]] = tomllib.loads((HERE / "mpi4py_expected.toml").read_text(encoding="utf-8"))
-WITH_SLOW: Final = bool(os.environ.get("MPI4PY_SUITE_SLOW"))
-SLOW: Final = [] if WITH_SLOW else EXPECTED["slow"]
-JOBS: Final = EXPECTED["jobs"] | (EXPECTED["slow_jobs"] if WITH_SLOW else {})
 RANKS: Final = int(os.environ.get("MPI4PY_SUITE_RANKS", "2"))
-LIMIT: Final = 75 * max(RANKS, 2) * (20 if WITH_SLOW else 1)  # seconds for a job
+LIMIT: Final = 150 * max(RANKS, 2)  # seconds for a job
 
 
 @pytest.fixture(scope="session")
@@ -54,12 +51,12 @@ def expected() -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.timeout(LIMIT + 20)
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", EXPECTED["jobs"])
 def test_files(site: Site, tests: Path, tmp_path: Path, name: str) -> None:
-    files = JOBS[name]
+    files = EXPECTED["jobs"][name]
     # Threads, for which every call is guarded, are for the file that is about them.
     environ = {} if name == "threads" else {"MPI4PY_RC_THREADS": "0"}
-    left_out = [*EXPECTED["left_out"], *SLOW]
+    left_out = EXPECTED["left_out"]
     arguments = [str(HERE / "suite_worker.py"), str(LIMIT), str(tests), ",".join(files), str(tmp_path), *left_out]
     job = site.launch("--mpi4py", "-n", str(RANKS), *arguments, env=environ).finish(LIMIT + 10)
     assert job.code == 0, job.err

@@ -42,14 +42,9 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
     The result is exact for a few strided blocks, and for any buffers of up to `MOST_RUNS` runs of bytes. Larger buffers
     whose bounds overlap are assumed to be disjoint.
     """
-    if type(one) is Buffer and type(other) is Buffer:  # other classes may have several memories
-        some: object = one.memory.obj
-        others: object = other.memory.obj
-        if type(some) in _OWNERS and type(others) in _OWNERS:  # decided without NumPy
-            if some is not others:
-                return False
-        elif type(some) is type(others) is np.ndarray and not np.may_share_memory(some, others):
-            return False  # the usual case, decided in a quarter of the time that memoryviews take
+    # Buffers of other classes may have several memories.
+    if type(one) is Buffer and type(other) is Buffer and not _may_share_memory(one.memory, other.memory):
+        return False  # the usual case
     one, other = _plain(one), _plain(other)
     if isinstance(one, memoryview) and isinstance(other, memoryview):
         return _may_share_memory(one, other)
@@ -60,8 +55,13 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
 
 def _may_share_memory(one: memoryview, other: memoryview) -> bool:
     """Compare the bounds of two memories."""
-    if one.obj is not other.obj and type(one.obj) in _OWNERS and type(other.obj) in _OWNERS:
-        return False
+    some: object = one.obj
+    others: object = other.obj
+    if type(some) in _OWNERS and type(others) in _OWNERS:  # decided without NumPy
+        if some is not others:
+            return False
+    elif type(some) is type(others) is np.ndarray and not np.may_share_memory(some, others):
+        return False  # in a quarter of the time that memoryviews take
     return np.may_share_memory(one, other)
 
 
@@ -88,12 +88,17 @@ def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> boo
 
 def _far_apart(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
     """Return True if the memories of two groups are disjoint; the blocks of one buffer have the same memory."""
-    if {*map(type, some), *map(type, others)} != {Buffer}:  # other classes may have several memories
-        return False
-    first, second = ({id(buffer.memory): buffer.memory for buffer in group}.values() for group in (some, others))
-    return len(first) * len(second) <= FEW_PAIRS and not any(
-        _may_share_memory(one, other) for one in first for other in second
-    )
+    one, other = _memory_of(some), _memory_of(others)
+    return one is not None and other is not None and not _may_share_memory(one, other)
+
+
+def _memory_of(buffers: Sequence[Buffer]) -> memoryview | None:
+    """Return the memory of all buffers; None if they may have several."""
+    memory = buffers[0].memory
+    for buffer in buffers:
+        if buffer.memory is not memory or type(buffer) is not Buffer:
+            return None
+    return memory
 
 
 def _all(buffers: Sequence[Buffer]) -> list[Piece]:
@@ -137,15 +142,16 @@ def refuse_common(buffers: Sequence[Buffer], name: str) -> None:
     Raises:
         InvalidBufferError: two blocks share memory.
     """
-    memory = buffers[0].memory
-    if all(type(buffer) is Buffer and buffer.memory is memory for buffer in buffers):
+    one = _memory_of(buffers) is not None
+    intervals = [it.bounds for it in buffers if it.nbytes] if one else [_interval(piece) for piece in _all(buffers)]
+    intervals.sort()
+    if all(left[1] <= right[0] for left, right in itertools.pairwise(intervals)):
+        return
+    if one:
         found = [(buffer.base, buffer.layout) for buffer in buffers if buffer.nbytes]
     else:
         found = [(_address(piece), piece.layout) for piece in _all(buffers)]
-    intervals = sorted([(place + layout.lb, place + layout.ub) for place, layout in found])
-    if all(left[1] <= right[0] for left, right in itertools.pairwise(intervals)):
-        return
-    if _overlapping(tuple([(place - found[0][0], layout) for place, layout in found])):
+    if _overlapping(tuple(found)):
         raise InvalidBufferError(
             f"blocks of {name} overlap, so that two ranks would be received into the same memory; pass other "
             "counts or displacements"

@@ -174,7 +174,7 @@ def _parse(spec: object, name: str, nblocks: int) -> tuple[object, Numbers, Numb
 
 def _counts(value: Any, name: str, nblocks: int) -> Numbers:
     numbers = _numbers(value, f"counts in {name}", nblocks)
-    if min(_one_each(numbers, nblocks), default=0) < 0:
+    if (min(numbers, default=0) if isinstance(numbers, list) else numbers or 0) < 0:
         raise InvalidCountError(f"counts in {name} are {numbers}: expected 0 or more")
     return numbers
 

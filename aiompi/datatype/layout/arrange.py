@@ -165,6 +165,9 @@ def _together(group: list[StridedBlock]) -> Iterator[Part]:
         yield first
         return
     group.sort(key=lambda block: block.packed)
+    if len(group) < _FEW and first.kind is None and any(block.run != first.run for block in group):
+        yield from _continued(group)  # without NumPy, which takes longer for a few
+        return
     where = np.array([block.memory for block in group], np.int64)
     packed = np.array([block.packed for block in group], np.int64)
     if first.kind is None:

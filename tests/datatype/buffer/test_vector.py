@@ -208,3 +208,16 @@ def test_typed_blocks_that_receive_must_not_overlap() -> None:
     with pytest.raises(InvalidBufferError, match="blocks of buf overlap"):
         resolve_typed_recv(spec, "buf", 2)
     assert len(resolve_typed_send(spec, "buf", 2)) == 2
+
+
+@pytest.mark.parametrize("table", [lambda: bytearray(128), lambda: np.zeros(16)])
+def test_interleaved_blocks(table: Any) -> None:
+    """Each column of a table is a block. The same layouts overlap at other displacements."""
+    column = DOUBLE.Create_vector(4, 1, 4).Create_resized(0, 8).Commit()
+    for _ in range(2):
+        blocks = resolve_typed_recv([table(), [1, 1], [8, 24], [column, column]], "buf", 2)
+        assert [block.bounds for block in blocks] == [(8, 112), (24, 128)]
+        with pytest.raises(InvalidBufferError, match="blocks of buf overlap"):
+            resolve_typed_recv([table(), [1, 1], [8, 8], [column, column]], "buf", 2)
+        with pytest.raises(InvalidBufferError, match="blocks of buf overlap"):
+            resolve_typed_recv([table(), [1, 2], [8, 0], [column, column]], "buf", 2)
