@@ -18,10 +18,12 @@ engine. Type checkers read the block below instead.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+#: True if the modules of the message path are compiled
+__compiled__ = importlib.util.find_spec("aiompi__mypyc") is not None
 
 __all__ = [
     "AINT", "ANY_SOURCE", "ANY_TAG", "APPNUM", "BAND", "BFLOAT16_T", "BOOL", "BOR", "BOTTOM", "BSEND_OVERHEAD", "BXOR",

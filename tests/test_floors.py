@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import aiompi
 import aiompi_launcher
 
 PACKAGE = Path(aiompi.__file__).parent
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 LAUNCHER = Path(aiompi_launcher.__file__).parent
 TESTS = Path(__file__).parent
 
@@ -80,6 +82,7 @@ WORLDLY: dict[str, set[str]] = {
 
 #: units of aiompi that the launcher may import; it starts without the engine
 LAUNCHER_MAY = {
+    "__init__",  # the version; nothing else of it is imported before it is used
     "compat",
     "constants",
     "unsupported_errors",
@@ -294,3 +297,9 @@ def test_units() -> None:
     assert unit_of("aiompi.errors.OtherError") == "errors"
     assert unit_of("aiompi") == unit_of("aiompi.World") == "__init__"
     assert len(MODULES) > 50
+
+
+def test_lists_of_compiled_modules_name_modules() -> None:
+    hook = tomllib.loads(PYPROJECT.read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    for each in hook["compiled"] + hook["interpreted"]:
+        assert list(PACKAGE.parent.glob(each)), each

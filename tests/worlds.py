@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import random
 import select
@@ -82,6 +83,12 @@ def frames_of(data: bytes) -> list[tuple[Header, bytes]]:
     pour(reader, data)
     assert reader.between_frames
     return found
+
+
+def private_attributes(kind: type) -> set[str]:
+    """Return the names of the private attributes of the objects of a class with slots, compiled or not."""
+    names = {name for name, _ in inspect.getmembers(kind, inspect.isdatadescriptor)}
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
 
 
 class _Collected:

@@ -54,7 +54,7 @@ def idle_cores(awake: bool, device: Path = _LATENCY) -> Iterator[None]:
 def machine() -> dict[str, Any]:
     """Return the versions and properties of the machine that figures depend on."""
     return {
-        "aiompi": aiompi.__version__,
+        "aiompi": f"{aiompi.__version__} ({'compiled' if aiompi.__compiled__ else 'pure Python'})",
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in _PACKAGES if _is_installed(name)},
         "system": platform.platform(),

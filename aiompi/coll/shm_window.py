@@ -138,8 +138,8 @@ class ShmWindow:
         self._slots = slots
         self._nbytes = nbytes
         block = slots.allocate(nbytes)
-        self._place = b"" if block is None else block.place.to_bytes(_WORD)
-        self.own = None if block is None else block.memory
+        self._place = b"" if block is None else block[0].to_bytes(_WORD)
+        self.own = None if block is None else block[1]
         self.views: list[memoryview] = []
 
     def show(self, value: memoryview, but: slice) -> None:

@@ -37,7 +37,6 @@ class AsyncioDriver:
 
     background = True
     single = False
-    now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self.owner = NO_THREAD
@@ -52,6 +51,10 @@ class AsyncioDriver:
         self._brief_until = 0.0  # end of brief polling in this turn of the loop
         self._busy = False  # a poller has found something
         self._adopt()
+
+    @property
+    def now(self) -> Callable[[], float]:
+        return time.monotonic
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -49,7 +49,6 @@ class BlockingDriver:
 
     level: ClassVar[int] = THREAD_FUNNELED
     background = False
-    now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self._epoll: select.epoll | SharedEpoll = select.epoll()
@@ -61,12 +60,17 @@ class BlockingDriver:
         self._soon: deque[Callable[[], object]] = deque()
         self._timers: list[_Timer] = []
         self._deadlocked: Callable[[], bool] | None = None
+        self._observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]] | None = None
         self._spin = Spin()
         self.single = False
         self._pollers: list[Poller] = []
         self._descriptors_due = 0.0  # time to check the descriptors, in case this rank never sleeps
         self._first = threading.current_thread()
         self.owner = self._owner = get_ident()
+
+    @property
+    def now(self) -> Callable[[], float]:
+        return time.monotonic
 
     # Threads.
 
@@ -147,6 +151,8 @@ class BlockingDriver:
         engine = request._engine
         if engine.stepping:
             engine.refuse_nested()
+        if self._observer is not None:
+            return self.wait_until(request.done, (request,))
         if self._asleep:
             return self._interrupt(lambda: self.finish(request))
         self.single = True
@@ -158,8 +164,12 @@ class BlockingDriver:
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         """Block until `satisfied` returns True. Only the completion of one of the requests can change its result."""
+        with nullcontext() if self._observer is None else self._observer(requests):
+            self._wait(satisfied, requests)
+
+    def _wait(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         if self._asleep:
-            return self._interrupt(lambda: self.wait_until(satisfied, requests))
+            return self._interrupt(lambda: self._wait(satisfied, requests))
         try:
             while not satisfied():
                 self._turn(None)
@@ -341,19 +351,7 @@ class BlockingDriver:
         return yield_core_until(ready, seconds)
 
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
-        finish, wait_until = self.finish, self.wait_until
-
-        def observed_finish(request: Request[Any]) -> None:
-            with observer((request,)):
-                finish(request)
-
-        def observed_wait(satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
-            with observer(requests):
-                wait_until(satisfied, requests)
-
-        # These replace the methods, so that waits without an observer have no cost.
-        self.finish = observed_finish  # type: ignore[method-assign]
-        self.wait_until = observed_wait  # type: ignore[method-assign]
+        self._observer = observer
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self._soon.append(lambda: callback(*args))

@@ -43,8 +43,11 @@ class SerialDriver(BlockingDriver):
         if not self._lock._is_owned():  # type: ignore[attr-defined]
             raise stale_method_error()
 
+    def exclusive(self, call: str) -> AbstractContextManager[object]:
+        return self._exclusive(call)
+
     @contextlib.contextmanager
-    def exclusive(self, call: str) -> Iterator[None]:
+    def _exclusive(self, call: str) -> Iterator[None]:
         if not self._lock.acquire(blocking=False):
             raise LocalProtocolError(
                 f"{name_of_thread()} calls {call} while {self._running_call}, and the thread level is "
@@ -80,11 +83,11 @@ class ThreadDriver(BlockingDriver):
         self.owner = self._owner = NO_THREAD
         self._asleep = True  # always: completing a request wakes its thread, even in a signal handler
         self._lock = threading.RLock()
-        self._epoll: SharedEpoll = SharedEpoll(self._lock)
+        self._epoll = self._shared_epoll = SharedEpoll(self._lock)
         self._waiters: list[_Waiter] = []
         self._leader = NO_THREAD
         self._background = Background(
-            self._epoll.fileno(), self._lock, lambda: self._leader != NO_THREAD, self._lead_in_background, failed
+            self._shared_epoll.fileno(), self._lock, lambda: self._leader != NO_THREAD, self._lead_in_background, failed
         )
 
     def start(self) -> None:
@@ -107,8 +110,11 @@ class ThreadDriver(BlockingDriver):
     def exclusive(self, call: str) -> AbstractContextManager[object]:
         return self._lock
 
+    def exclusive_to_abort(self) -> AbstractContextManager[None]:
+        return self._exclusive_to_abort()
+
     @contextlib.contextmanager
-    def exclusive_to_abort(self) -> Iterator[None]:
+    def _exclusive_to_abort(self) -> Iterator[None]:
         owned = self._lock.acquire(timeout=_ABORT_TIMEOUT)
         try:
             yield
@@ -127,15 +133,14 @@ class ThreadDriver(BlockingDriver):
     def finish(self, request: Request[Any]) -> None:
         with self._lock:
             request._engine.refuse_nested()
-            self._wait(request.done, (request,))
-
-    def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
-        with self._lock:
-            self._wait(satisfied, requests)
+            self.wait_until(request.done, (request,))
 
     def _wait(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
-        if satisfied():
-            return
+        with self._lock:
+            if not satisfied():
+                self._wait_among_threads(satisfied, requests)
+
+    def _wait_among_threads(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         waiter = _Waiter(self, satisfied)
         pending = [request for request in requests if not request.done()]
         for request in pending:
@@ -180,7 +185,7 @@ class ThreadDriver(BlockingDriver):
     def wake_if_satisfied(self, waiter: _Waiter) -> None:
         """Handle the completion of a request that a thread waits for."""
         if self._leader == waiter.thread:
-            self._epoll.wake()  # in case another thread has completed it
+            self._shared_epoll.wake()  # in case another thread has completed it
         elif waiter.asleep and waiter.satisfied():
             waiter.wake()
 
@@ -191,7 +196,7 @@ class ThreadDriver(BlockingDriver):
 
     def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
         waiter = next(waiter for waiter in reversed(self._waiters) if waiter.thread == self._leader)
-        return self._epoll.poll(timeout, MAX_EVENTS, waiter.satisfied)
+        return self._shared_epoll.poll(timeout, MAX_EVENTS, waiter.satisfied)
 
     def _end_interrupted_sleep(self) -> None:
         pass
@@ -260,7 +265,7 @@ class ThreadDriver(BlockingDriver):
 
     def _wake(self) -> None:
         """Wake the leader, so that it runs the callbacks that are due."""
-        self._epoll.wake()
+        self._shared_epoll.wake()
         self._background.wake()
 
 

@@ -26,10 +26,13 @@ class Request(Generic[T_co]):
     `await request` waits for it and returns its result. Cancelling the awaiting task does not cancel the operation:
     await it again, or `cancel` it. A request also has the methods of `asyncio.Future` that `asyncio.wait` and done
     callbacks need.
+
+    Attributes:
+        record, starter: set, while calls are observed, to the record of the call that has made a persistent request,
+            and to its communicator.
     """
 
     __slots__ = (
-        "__weakref__",
         "_callbacks",
         "_cancelled",
         "_done",
@@ -38,7 +41,12 @@ class Request(Generic[T_co]):
         "_error_seen",
         "_value",
         "_waiter",
+        "record",
+        "starter",
     )
+
+    record: Any
+    starter: Any
 
     def __init__(self, engine: Progress) -> None:
         self._engine = engine

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from aiompi.engine.request import Request
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: the content of a slot: two numbers for the other ranks to compare, and bytes
 SlotEntry: TypeAlias = tuple[int, int, bytes]
+#: memory of this rank that other ranks read: where they find it, and its bytes
+WindowBlock: TypeAlias = tuple[int, memoryview]
 
 #: bytes of a slot in the first communicators of a job; longer blocks are exposed, which is faster for them
 ROOM: Final = 32 * 2**10 - 64
@@ -38,18 +40,6 @@ def ordinal(context: int) -> int:
 def room(context: int) -> int:
     """Return the bytes of a slot in a communicator, by its context id."""
     return ROOM if ordinal(context) < FIRST_COMMUNICATORS else LITTLE_ROOM
-
-
-class WindowBlock(NamedTuple):
-    """Memory of this rank that other ranks read.
-
-    Attributes:
-        place: where they find it.
-        memory: the bytes.
-    """
-
-    place: int
-    memory: memoryview
 
 
 class SlotGroup(Protocol):

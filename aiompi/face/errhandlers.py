@@ -9,9 +9,8 @@ blocking one when the request is completed (section 2.7).
 from __future__ import annotations
 
 import traceback
-import weakref
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from aiompi import hooks
 from aiompi.comm import Group
@@ -75,8 +74,6 @@ class ErrorHandling(Membership):
 
 _find_world: Callable[[], ErrorHandling | None] | None = None
 
-_starters: Final[weakref.WeakKeyDictionary[Request[Any], ErrorHandling]] = weakref.WeakKeyDictionary()
-
 
 def serve_calls_without_communicator(find: Callable[[], ErrorHandling | None]) -> None:
     """Set how COMM_WORLD is found, whose handler serves calls without a communicator (section 7.2).
@@ -109,7 +106,7 @@ def _responsible(call: hooks.Call, completing: list[Request[Any]]) -> ErrorHandl
         return call.receiver
     failed = [operation for operation in completing if _failed(operation) is not None]
     if completing:
-        return _starters.get((failed or completing)[0])
+        return getattr((failed or completing)[0], "starter", None)
     return None if _find_world is None else _find_world()
 
 
@@ -122,7 +119,7 @@ def _watch(comm: ErrorHandling, result: Any) -> None:
         else:
             _conclude(comm, operation)
     elif isinstance(getattr(result, "_core", None), Request):
-        _starters[result._core] = comm
+        result._core.starter = comm
 
 
 def _conclude(comm: ErrorHandling, operation: Request[Any]) -> None:

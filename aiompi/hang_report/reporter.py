@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from aiompi import hooks
 from aiompi.comm import Communicator
@@ -40,7 +39,6 @@ class HangReporter:
         self._glance = seconds / 4
         self._tell = tell
         self._open: dict[int, CallRecord] = {}
-        self._started: WeakKeyDictionary[Request[Any], CallRecord] = WeakKeyDictionary()
         self._communicators: dict[int, Communicator] = {}
         self._last: CallRecord | None = None
         self._closed = False
@@ -115,7 +113,7 @@ class HangReporter:
             return
         started = getattr(result, "_core", None)
         if isinstance(started, Request):
-            self._started[started] = record
+            started.record = record
         self._ended(record, None)
 
     def _ended(self, record: CallRecord, error: BaseException | None) -> None:
@@ -131,7 +129,7 @@ class HangReporter:
             yield
             return
         operations = [operation for operation in operations if not operation.done()]
-        record.block(operations, [self._started[one] for one in operations if one in self._started])
+        record.block(operations, [one.record for one in operations if hasattr(one, "record")])
         try:
             yield
         finally:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+import aiompi
 from aiompi.errors import Exception as MPIError
 from aiompi_launcher.jobspec import (
     EXIT_FAILURE,
@@ -274,6 +275,7 @@ def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Pr
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
+    form = "compiled" if aiompi.__compiled__ else "pure Python"
     parser = argparse.ArgumentParser(
         prog=name,
         usage="%(prog)s [options] [-n N] program [args] [: [-n N] program [args]]...",
@@ -282,6 +284,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"aiompi {aiompi.__version__}, {form}")
     job = parser.add_argument_group("the whole job, given in the first section")
     job.add_argument(
         "--tag-output", action="store_true", help="prefix lines with [RANK] (stdout) or [RANK:err] (stderr)"

@@ -47,6 +47,7 @@ def fill(landing: Landing, data: bytes, step: int, limit: int = 2**30) -> int:
 
 
 @given(st.integers(1, 300), st.integers(0, 400), st.integers(1, 301))
+@pytest.mark.pure
 def test_payload_goes_to_memory_and_the_rest_nowhere(length: int, room: int, step: int) -> None:
     landing, memory, target = new_landing(room, length)
     data = pattern(length)
@@ -57,6 +58,7 @@ def test_payload_goes_to_memory_and_the_rest_nowhere(length: int, room: int, ste
     assert not landing.peer.landings
 
 
+@pytest.mark.pure
 def test_payload_much_longer_than_memory() -> None:
     landing, memory, target = new_landing(10, 2**20)
     data = pattern(2**20)
@@ -66,6 +68,7 @@ def test_payload_much_longer_than_memory() -> None:
 
 
 @pytest.mark.parametrize(("room", "length"), [(10, 10), (20, 10), (5, 10), (0, 10), (0, 0), (5, 0)])
+@pytest.mark.pure
 def test_whole_payload_at_once(room: int, length: int) -> None:
     landing, memory, target = new_landing(room, length)
     data = pattern(length)
@@ -76,6 +79,7 @@ def test_whole_payload_at_once(room: int, length: int) -> None:
 
 
 @given(st.integers(1, 200), st.integers(0, 200), st.integers(0, 250))
+@pytest.mark.pure
 def test_landing_moves_to_other_memory(length: int, arrived: int, room: int) -> None:
     arrived = min(arrived, length - 1)
     landing, _, first = new_landing(length, length)

@@ -243,6 +243,7 @@ def busy(world: WireWorld, looks: int) -> Busy:
     return receive
 
 
+@pytest.mark.pure
 def test_a_task_and_not_its_loop_waits_until_no_process_writes_into_its_memory(run: Run) -> None:
     async def cancel() -> None:
         receive = busy(new_world(), 3)
@@ -262,6 +263,7 @@ def test_a_task_and_not_its_loop_waits_until_no_process_writes_into_its_memory(r
     run(cancel())
 
 
+@pytest.mark.pure
 def test_a_task_that_is_cancelled_before_its_first_step_waits_likewise(run: Run) -> None:
     async def cancel() -> None:
         receive = busy(new_world(), 3)
@@ -278,6 +280,7 @@ def test_a_task_that_is_cancelled_before_its_first_step_waits_likewise(run: Run)
     run(cancel())
 
 
+@pytest.mark.pure
 def test_what_interrupts_the_wait_is_raised_after_it(run: Run) -> None:
     async def interrupt() -> None:
         receive = busy(new_world(), 3)
@@ -298,6 +301,7 @@ def test_what_interrupts_the_wait_is_raised_after_it(run: Run) -> None:
     run(interrupt())
 
 
+@pytest.mark.pure
 def test_an_exchange_is_quiescent_when_its_receive_is() -> None:
     world = new_world()
     receive = busy(world, 2)
@@ -305,6 +309,7 @@ def test_an_exchange_is_quiescent_when_its_receive_is() -> None:
     assert [both.quiescent() for _ in range(3)] == [False, False, True]
 
 
+@pytest.mark.pure
 def test_a_receive_that_is_cancelled_before_its_first_step_is_in_no_cycle(run: Run) -> None:
     async def cancel() -> None:
         receive = busy(new_world(), 2)
@@ -338,6 +343,7 @@ def test_a_receive_is_quiescent_unless_its_sender_writes_into_its_memory() -> No
     assert not any(asked), "it must not wait"
 
 
+@pytest.mark.pure
 def test_an_await_that_is_closed_meanwhile_waits_no_longer(run: Run) -> None:
     async def close() -> None:
         receive = busy(new_world(), 3)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from worlds import LocalWorld, irecv, isend, pattern
+from worlds import LocalWorld, irecv, isend, pattern, private_attributes
 
 from aiompi import errors
 from aiompi.driver.aio import AsyncioDriver
@@ -372,7 +372,7 @@ def test_requests_with_their_own_init_set_every_attribute() -> None:
 
     for request in (isend(w.comms[1], b"x", 0, sync=True), irecv(w.comms[0], 1, 1), w.engines[0].spawn(wait())):
         fresh: Request[Any] = Request(w.engines[0])
-        for name in set(Request.__slots__) - {"__weakref__", "_engine", "_callbacks"}:
+        for name in private_attributes(Request) - {"_engine", "_callbacks"}:
             assert getattr(request, name) == getattr(fresh, name), name
         assert request._engine in w.engines
         assert request._callbacks is None

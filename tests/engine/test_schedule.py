@@ -112,6 +112,7 @@ def test_interrupt_ends_the_schedule_and_not_the_delivery(error: type[BaseExcept
     assert other.result() == [b"x", b"x"]
 
 
+@pytest.mark.pure
 def test_an_interrupt_at_the_end_leaves_no_waiter_behind() -> None:
     class Interrupted(set[Any]):
         def discard(self, element: Any) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from aiompi.engine import SlotExchange
 from aiompi.engine.shm_sync import SlotExchanges
 
@@ -33,6 +35,7 @@ class Vote(SlotExchange):
         self.complete([])
 
 
+@pytest.mark.pure
 def test_an_exchange_that_ends_before_the_sleep_is_completed() -> None:
     driver: Any = SimpleNamespace(start_polling=lambda poller, first: False)
     vote = Vote()
@@ -41,6 +44,7 @@ def test_an_exchange_that_ends_before_the_sleep_is_completed() -> None:
     assert vote.done(), "no rank would wake this one for it any more"
 
 
+@pytest.mark.pure
 def test_exchanges_that_are_polled_do_not_ask_to_be_woken() -> None:
     pollers: list[object] = []
     driver: Any = SimpleNamespace(start_polling=lambda poller, first: pollers.append(poller) or True)

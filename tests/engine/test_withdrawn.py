@@ -45,6 +45,7 @@ def test_withdrawn_send_that_was_not_matched_is_recalled() -> None:
 
 
 @pytest.mark.parametrize("moved", [HEADER_BYTES, HEADER_BYTES + 100, HEADER_BYTES + LIMIT])
+@pytest.mark.pure
 def test_withdrawn_receive_for_whose_message_there_is_no_memory(moved: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written into the memory of that receive, the next receive fails, and credit is not lost."""
 

@@ -50,7 +50,7 @@ OTHERS = {
 }
 #: words of other programs and libraries, and of MPI, in which documents are free
 FOREIGN = {"memcpy", "malloc", "marshal", "multiprocessing", "_multiprocessing", "aplus", "hvector", "gc", "freeze"} | {
-    "ptrace_scope", "eventfd_write",
+    "ptrace_scope", "eventfd_write", "pyproject", "toml", "hatch_build", "py",
 }  # fmt: skip
 
 consoles = pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def is_there(name: str) -> bool:
 
 
 def known_variables() -> set[str]:
-    """Environment variables, without AIOMPI_: of settings, and those by which a launcher describes a job."""
-    described = {"CONTROL", "KEY", "KEY_FILE", "RANK", "SIZE"}
+    """Environment variables, without AIOMPI_: of settings and builds, and those by which a launcher describes a job."""
+    described = {"COMPILE", "CONTROL", "KEY", "KEY_FILE", "RANK", "SIZE"}
     return {name.upper() for name in settings.Settings.__dataclass_fields__} | described
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import aiompi
 from aiompi_launcher.cli import parse
 from aiompi_launcher.jobspec import Endpoint, Program, RunSpec, ServerSpec, ServeSpec
 
@@ -160,3 +161,11 @@ def test_help_fits_a_terminal(capsys: pytest.CaptureFixture[str]):
     text = capsys.readouterr().out
     assert "--tag-output" in text
     assert max(map(len, text.splitlines())) <= 120
+
+
+def test_version_names_the_form(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        parse(["--version"], "aiompi-launch")
+    assert caught.value.code == 0
+    form = "compiled" if aiompi.__compiled__ else "pure Python"
+    assert capsys.readouterr().out == f"aiompi {aiompi.__version__}, {form}\n"

@@ -266,7 +266,7 @@ class SlotGroup:
         others, number = self._others, self._number + 1
         block.returned = lambda: all(other.returned(number) for other in others)
         self._block = block
-        return WindowBlock(block.start, memory)
+        return block.start, memory
 
     def read(self, member: int, place: int, nbytes: int) -> memoryview:
         return self._others[member].read(place, nbytes)

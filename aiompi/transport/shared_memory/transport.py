@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import weakref
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Final
 
@@ -46,7 +45,7 @@ class SharedMemory(Unix):
         self._available = memory.ORDERED and memory.available(Segment.nbytes(self.ring_size))
         self.pool: Pool | None = None
         self._slots: SlotArea | None = None
-        self._groups: weakref.WeakSet[SlotGroup] = weakref.WeakSet()
+        self._groups: dict[int, SlotGroup] = {}  # by context id, of which few have a place
         self.peer_slots: dict[int, memoryview] = {}
         self.pools: dict[int, Import] = {}
         engine.slot_provider = self
@@ -95,7 +94,7 @@ class SharedMemory(Unix):
         if len(others) < len(peers):
             return None
         group = SlotGroup(self.engine, slots, cells, others, self.own_pool)
-        self._groups.add(group)
+        self._groups[context] = group
         return group
 
     def _slot_peer(self, peer: Endpoint, cells: tuple[int, int], slots: SlotArea) -> SlotPeer | None:
@@ -121,6 +120,5 @@ class SharedMemory(Unix):
         self.peer_slots.clear()
         self.pools.clear()
         self.engine.slot_exchanges.clear()
-        for group in [*self._groups]:
-            group.dissolve()
-        self._groups.clear()
+        while self._groups:
+            self._groups.popitem()[1].dissolve()

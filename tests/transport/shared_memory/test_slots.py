@@ -25,7 +25,7 @@ from shm_sync import (
     until_assembled,
     written,
 )
-from worlds import irecv, isend
+from worlds import irecv, isend, private_attributes
 
 from aiompi import errors
 from aiompi.coll import buffers, shm_sync
@@ -487,7 +487,7 @@ def test_only_the_first_communicators_have_a_place():
 
 def test_a_round_leaves_out_nothing_of_a_request(together):
     current = together(2).comms[0].shm_sync.slots.publish(b"", 0, 0)
-    assert all(hasattr(current, name) for name in Request.__slots__)
+    assert all(hasattr(current, name) for name in private_attributes(Request))
 
 
 @pytest.mark.parametrize("place", [2, FIRST_COMMUNICATORS])
