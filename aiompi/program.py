@@ -82,7 +82,8 @@ class Program(NamedTuple):
 
     def _find(self) -> tuple[CodeType, dict[str, Any]]:
         if self.code:
-            return compile(self.code, "<string>", "exec", dont_inherit=True), {}
+            loader: Any = importlib.machinery.BuiltinImporter  # as Python has it
+            return compile(self.code, "<string>", "exec", dont_inherit=True), {"__loader__": loader}
         if self.module:
             return _code_of(self.module)
         if os.path.isdir(self.path) or self.path.endswith((".zip", ".pyz")):

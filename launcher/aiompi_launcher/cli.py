@@ -41,6 +41,7 @@ _OF_RANKS: Final = {
     "tag_output": "--tag-output",
     "output_dir": "--output-dir",
     "stdin": "--stdin",
+    "prefork": "--no-prefork",
 }
 
 _DESCRIPTION: Final = "Run a program as an MPI job of several ranks on this machine."
@@ -218,6 +219,7 @@ def _run_spec(parser: argparse.ArgumentParser, options: argparse.Namespace, prog
         timeout=options.timeout,
         verbose=options.verbose,
         server=options.client and _endpoint(parser, options),
+        prefork=options.prefork,
     )
     if spec.server is not None and spec.server.hosts > spec.size:
         parser.error(f"--hosts-per-client {spec.server.hosts}: there are only {spec.size} ranks")
@@ -292,6 +294,9 @@ def _parser(name: str) -> argparse.ArgumentParser:
     job.add_argument("--output-dir", metavar="DIR", help="write to DIR/rank.N.out and rank.N.err instead")
     job.add_argument(
         "--stdin", type=_stdin_rank, default=0, metavar="RANK|none", help="rank that reads standard input (0)"
+    )
+    job.add_argument(
+        "--no-prefork", dest="prefork", action="store_false", help="start an interpreter for each rank of a program"
     )
     job.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="kill the job after this time")
     job.add_argument("-v", "--verbose", action="store_true", help="report progress on stderr")

@@ -67,6 +67,7 @@ class RunSpec:
         timeout: seconds after which the job is killed.
         verbose: True to report progress on stderr.
         server: IMPI server to join, None for a server in memory.
+        prefork: True to fork the ranks of a Python program from one process.
     """
 
     programs: tuple[Program, ...]
@@ -76,6 +77,7 @@ class RunSpec:
     timeout: float | None = None
     verbose: bool = False
     server: Endpoint | None = None
+    prefork: bool = True
 
     @property
     def size(self) -> int:

@@ -19,7 +19,7 @@ from aiompi.wire import control, hello
 from aiompi_launcher.jobspec import RunSpec, ServeSpec
 from aiompi_launcher.listen import address_of, announce, listen_tcp, listen_unix
 from aiompi_launcher.rundir import RunDirectory
-from aiompi_launcher.spawn.ranks import RankProcess, start_ranks
+from aiompi_launcher.spawn.ranks import RankProcess, Starting
 from aiompi_launcher.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -83,11 +83,12 @@ class _Launch:
         self._listener = listen_unix(directory.join(_CONTROL))
 
     def run(self) -> int:
-        import asyncio
+        with Starting(self._spec, self._variables) as starting:
+            import asyncio  # meanwhile
 
-        return asyncio.run(self._supervise())
+            return asyncio.run(self._supervise(starting))
 
-    async def _supervise(self) -> int:
+    async def _supervise(self, starting: Starting) -> int:
         from aiompi_launcher.job import Job
         from aiompi_launcher.supervisor import Supervisor
 
@@ -96,8 +97,7 @@ class _Launch:
         supervisor = Supervisor(job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose)
         if not await supervisor.meet(self._rendezvous(supervisor)):
             return await supervisor.finish()
-        first, size = job.world.first, job.world.size
-        ranks = start_ranks(spec, self._variables, self._watchdog.add, first=first, size=size)
+        ranks = starting.ranks(self._watchdog.add, first=job.world.first, size=job.world.size)
         return await _host(supervisor, self._key, self._listener, None, ranks)
 
     def _rendezvous(self, supervisor: Supervisor) -> Rendezvous:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from jobs import ROOTS, Site
 
 from aiompi_launcher.spawn.forked import ForkServer, adopting
+from aiompi_launcher.spawn.python import PythonProgram
 
 WHAT = '''
 """A program."""
@@ -53,6 +55,9 @@ print(json.dumps({
 }))
 '''
 
+#: the program above, without what the text of -c has not
+WHAT_CODE = WHAT.replace("__file__, ", "")
+APP = PythonProgram((sys.executable,), ("app.py",))
 FORKED = "'forkserver.py' in open('/proc/self/cmdline').read()"
 
 
@@ -82,6 +87,10 @@ def directory(tmp_path: Path) -> Path:
         ("what.py", [], {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "latin-1"}),
         ("what.py", [], {"PYTHONDEVMODE": "1", "PYTHONIOENCODING": ":replace"}),
         ("what.py", ["--mpi4py"], {"PYTHONPATH": "sub"}),
+        ("what.py", ["python"], {}),
+        ("what.py", [sys.executable, "-uB", "-W", "ignore", "-Xdev", "-bb"], {}),
+        ("what", ["python", "-O", "-m"], {}),
+        (WHAT_CODE, ["python", "-X", "utf8=0", "-c"], {}),
     ],
 )
 def test_a_program_finds_what_it_finds_in_a_python_of_its_own(
@@ -89,14 +98,14 @@ def test_a_program_finds_what_it_finds_in_a_python_of_its_own(
 ):
     options = {"env": env, "cwd": directory, "input": "text"}
     found = facts(launch("-n", "2", *words, program, "a", "b", **options))
-    assert found == facts(launch("-n", "2", *words, sys.executable, program, "a", "b", **options))
+    assert found == facts(launch("--no-prefork", "-n", "2", *words, program, "a", "b", **options))
     assert len(found) == 2
 
 
 def test_a_program_finds_its_working_directory_and_files_for_its_output(launch, directory: Path):
     found = []
-    for python in ([], [sys.executable]):
-        words = ["--output-dir", str(directory / "out"), "--wdir", str(directory), *python, "what.py", "a"]
+    for prefork in ([], ["--no-prefork"]):
+        words = [*prefork, "--output-dir", str(directory / "out"), "--wdir", str(directory), "what.py", "a"]
         assert launch("-n", "2", *words).stderr == ""
         found.append([(directory / f"out/rank.{rank}.{name}").read_text() for rank in "01" for name in ("out", "err")])
     assert found[0] == found[1]
@@ -163,7 +172,7 @@ def test_bad_ends_are_told_as_those_of_a_python_of_its_own(launch, tmp_path: Pat
     (tmp_path / "app.py").write_text(text)
     (tmp_path / "broken.py").write_text("print(")
     options = ["-n", "2", "--output-dir", str(tmp_path / "out")]  # so that the launcher repeats stderr, of one rank
-    forked, executed = (launch(*options, *python, "app.py", cwd=tmp_path) for python in ([], [sys.executable]))
+    forked, executed = (launch(*options, *words, "app.py", cwd=tmp_path) for words in ([], ["--no-prefork"]))
     assert forked.returncode == executed.returncode
     messages = [re.sub("rank [01]", "rank N", result.stderr) for result in (forked, executed)]
     assert messages[0] == messages[1]
@@ -183,7 +192,11 @@ def test_modules_that_cannot_be_run(launch, directory: Path):
         (True, ["-n", "2", "-m", "app"], {"PYTHONHASHSEED": "0"}),
         (True, ["-n", "2", "--env", "A=1", "app.py"], {}),
         (True, ["-n", "2", "--mpi4py", "-m", "app"], {}),
-        (False, ["-n", "2", sys.executable, "app.py"], {}),
+        (True, ["-n", "2", sys.executable, "app.py"], {}),
+        (True, ["-n", "2", "python", "-W", "ignore", "-m", "app"], {}),
+        (False, ["--no-prefork", "-n", "2", "app.py"], {}),
+        (False, ["-n", "2", "python", "-I", "app.py"], {}),
+        (False, ["-n", "2", "env", "python", "app.py"], {}),
         (False, ["app.py", ":", "app.py"], {}),
         (False, ["-n", "2", "--env", "PYTHONHASHSEED=0", "app.py"], {}),
         (False, ["-n", "2", "-x", "PYTHONHASHSEED", "app.py"], {"PYTHONHASHSEED": "0"}),
@@ -196,6 +209,41 @@ def test_which_ranks_are_forked(launch, tmp_path: Path, forked: bool, words: lis
     result = launch(*words, env=env, cwd=tmp_path)
     randomized = int("PYTHONHASHSEED" not in " ".join([*words, *env]))
     assert (result.stdout, result.stderr) == (f"{forked} {randomized}\n" * 2, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "forked"),
+    [
+        ("platform.py", "NAME = 'platform'", False),
+        ("json/__init__.py", "NAME = 'json'", False),
+        ("cmd.py", "NAME = 'cmd'", True),
+        ("data.py", "NAME = 'data'", True),
+        ("email/notes.txt", "", True),
+    ],
+)
+def test_modules_of_a_program_with_usual_names(launch, tmp_path: Path, path: str, text: str, forked: bool):
+    """They are found in place of modules that a rank would have imported before."""
+    (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / path).write_text(text)
+    name = path.partition("/")[0].partition(".")[0]
+    found = f"import {name}; print({name}.NAME == {name!r})" if text else "print(True)"
+    (tmp_path / "app.py").write_text(f"import sys\nprint('aiompi.MPI' in sys.modules)\n{found}")
+    for words in (["app.py"], ["-m", "app"], ["python", "-c", "import app"]):
+        result = launch("-n", "2", *words, cwd=tmp_path)
+        assert (sorted(result.stdout.split()), result.stderr) == (sorted([str(forked), "True"] * 2), "")
+
+
+def test_what_is_imported_before_the_fork_has_no_state():
+    script = (
+        "import os, sys, threading\n"
+        "from aiompi_launcher.spawn import forkserver\n"
+        "before = os.listdir('/proc/self/fd')\n"
+        "forkserver.import_what_ranks_need()\n"
+        "assert os.listdir('/proc/self/fd') == before\n"
+        "assert threading.active_count() == len(os.listdir('/proc/self/task')) == 1\n"
+        "assert not {'numpy', 'random', 'secrets', 'uuid', 'tempfile', 'logging.handlers'} & sys.modules.keys()\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
 
 
 @pytest.mark.parametrize(("name", "texts"), [("0", ["hello\n", ""]), ("1", ["", "hello\n"]), ("none", ["", ""])])
@@ -267,7 +315,7 @@ def test_the_process_that_forks_may_end_too_early(tmp_path: Path):
     (tmp_path / "aiompi" / "__init__.py").write_text("raise SystemExit(9)")
     before = os.listdir("/proc/self/fd")
     with open(os.devnull, "r+b") as null:
-        server = ForkServer(["app.py"], directory=None, environ={"PYTHONPATH": str(tmp_path)})
+        server = ForkServer(APP, directory=None, environ={"PYTHONPATH": str(tmp_path)})
         for _ in range(2):
             with pytest.raises(OSError, match="has ended with status 9"):
                 server.start([null.fileno()] * 3, {})
@@ -279,7 +327,8 @@ def test_ranks_are_told_of_whenever_they_end(tmp_path: Path, is_gone, wait_until
     program = tmp_path / "app.py"
     program.write_text("import os\nos.read(0, 1)\nos._exit(int(os.environ['CODE']))")
     before, others = os.listdir("/proc/self/fd"), children(os.getpid())
-    server = ForkServer([str(program)], directory=None, environ={"PYTHONPATH": os.pathsep.join(ROOTS)})
+    command = PythonProgram((sys.executable,), (str(program),))
+    server = ForkServer(command, directory=None, environ={"PYTHONPATH": os.pathsep.join(ROOTS)})
     read_end, write_end = os.pipe()
     with adopting(), open(read_end, "rb") as pipe, open(os.devnull, "r+b") as null:
         ended, waiting = (

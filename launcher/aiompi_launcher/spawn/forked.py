@@ -11,11 +11,11 @@ import ctypes
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from aiompi_launcher.spawn.local import Process
+from aiompi_launcher.spawn.python import PythonProgram
 
 _SERVER: Final = os.path.join(os.path.dirname(__file__), "forkserver.py")
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -23,33 +23,41 @@ _LIMIT: Final = 32
 
 
 class ForkServer:
-    """Starts the ranks of one program.
+    """A process that starts the ranks of one program; it begins to import what they need.
 
     Args:
-        words: program and arguments, as on Python's command line.
+        program: the program.
         directory: working directory, None for the launcher's.
         environ: the environment of the ranks.
+
+    Raises:
+        OSError: it cannot be started.
     """
 
-    def __init__(self, words: Sequence[str], *, directory: str | None, environ: Mapping[str, str]) -> None:
-        self._words = words
-        self._directory = directory
-        self._environ = environ
-        self._socket: socket.socket | None = None
-        self._server: subprocess.Popen[bytes]
+    def __init__(self, program: PythonProgram, *, directory: str | None, environ: Mapping[str, str]) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with contextlib.ExitStack() as stack, theirs:
+            stack.enter_context(self._socket)
+            self._server = subprocess.Popen(
+                [*program.command, _SERVER, str(theirs.fileno()), *program.words],
+                cwd=directory,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                process_group=0,
+            )
+            stack.pop_all()
 
     def start(self, descriptors: Sequence[int], variables: Mapping[str, str]) -> Process:
         """Start a rank.
 
         Args:
-            descriptors: standard input, output and error, of equal kinds for all ranks; the caller closes its copies.
+            descriptors: standard input, output and error; the caller closes its copies.
             variables: additional environment variables of this rank.
 
         Raises:
             OSError: it cannot be started.
         """
-        if self._socket is None:
-            self._socket = self._begin(descriptors)
         message = b"\0".join(os.fsencode(f"{name}={value}") for name, value in variables.items())
         try:
             socket.send_fds(self._socket, [message], descriptors)
@@ -60,31 +68,12 @@ class ForkServer:
             raise OSError(-answer, os.strerror(-answer))
         return Process(answer)
 
-    def _begin(self, descriptors: Sequence[int]) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with contextlib.ExitStack() as stack, theirs, open(os.devnull, "rb") as null:
-            stack.enter_context(ours)
-            self._server = subprocess.Popen(
-                [sys.executable, _SERVER, str(theirs.fileno()), *self._words],
-                cwd=self._directory,
-                env=self._environ,
-                stdin=null,
-                stdout=descriptors[1],
-                stderr=descriptors[2],
-                pass_fds=[theirs.fileno()],
-                process_group=0,
-            )
-            stack.pop_all()
-        return ours
-
     def close(self) -> int:
         """End the fork server. Call it within `adopting`, so that the ranks become children of this process.
 
         Returns:
-            The exit status of the fork server, 0 if it was not started.
+            The exit status of the fork server.
         """
-        if self._socket is None:
-            return 0
         self._socket.close()
         return self._server.wait()
 

@@ -1,15 +1,21 @@
 """The process from which the ranks of one Python program are forked; started by `forked`.
 
-    forkserver.py DESCRIPTOR [-m MODULE | PROGRAM] [ARGUMENT ...]
+    forkserver.py DESCRIPTOR [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...]
 
 Each message on the socket starts a rank. It carries the three standard descriptors of the rank, and `NAME=VALUE` of its
-additional environment variables. The answer is the process id of the rank, or minus an errno. Little is imported before
-the fork, so that a program finds the modules that it would find in a new Python process.
+additional environment variables. The answer is the process id of the rank, or minus an errno.
+
+The process imports what every rank needs, once for all. These modules have no state of their own: no generator of
+random numbers, no thread and no descriptor (so NumPy is not among them). If a module beside the program has the name of
+one of them, each rank executes Python anew, so that the program finds its own module.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
+import importlib.machinery
 import io
 import os
 import socket
@@ -24,6 +30,8 @@ from aiompi.program import Program
 _LIMIT: Final = 4096
 _DESCRIPTORS: Final = 3
 _USAGE: Final = "aiompi-launch starts this module to run a program"
+#: modules that ranks need
+_NEEDED: Final = ("aiompi.MPI", "aiompi.face.native.job")
 #: files whose frames are between Python and the program
 _OURS: Final = frozenset({__file__, programs.__file__})
 _show_all = sys.excepthook
@@ -59,19 +67,46 @@ def _be_rank(variables: str, descriptors: list[int]) -> None:
     for variable in variables.split("\0"):
         name, _, value = variable.partition("=")
         os.environ[name] = value
-    _reopen_input()
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        _reopen(number, name)
 
 
-def _reopen_input() -> None:
-    """Recreate sys.stdin for the standard input of the rank, as Python does at its start."""
-    before: Any = sys.stdin
-    raw: Any = io.FileIO(0, closefd=False)
+def _reopen(number: int, name: str) -> None:
+    """Recreate a standard stream for the descriptor of the rank, which is no terminal, as Python does at its start."""
+    before: Any = getattr(sys, name)
+    raw: Any = io.FileIO(number, before.mode, closefd=False)
     raw.name = before.name
-    stdin: Any = io.TextIOWrapper(
-        io.BufferedReader(raw), before.encoding, before.errors, newline="\n", write_through=before.write_through
+    buffer = io.BufferedReader(raw) if number == 0 else raw if before.write_through else io.BufferedWriter(raw)
+    stream: Any = io.TextIOWrapper(
+        buffer,
+        before.encoding,
+        before.errors,
+        newline="\n",
+        line_buffering=number == 2 and not before.write_through,
+        write_through=before.write_through,
     )
-    stdin.mode = before.mode
-    vars(sys).update(stdin=stdin, __stdin__=stdin)
+    stream.mode = before.mode
+    vars(sys).update({name: stream, f"__{name}__": stream})
+
+
+def import_what_ranks_need() -> None:
+    """Import the modules that ranks need."""
+    gc.disable()
+    for name in _NEEDED:
+        importlib.import_module(name)
+    gc.enable()
+    gc.freeze()  # the garbage collector of a rank would write to these pages, and so make copies of them
+
+
+def hides_modules(directory: str) -> bool:
+    """Return True if a module in this directory has the name of one that has been imported from elsewhere."""
+    with contextlib.suppress(OSError):
+        for name in {entry.partition(".")[0] for entry in os.listdir(directory or ".")} & sys.modules.keys():
+            here = importlib.machinery.PathFinder.find_spec(name, [directory])
+            spec = sys.modules[name].__spec__
+            if here is not None and here.loader is not None and (spec is None or spec.origin != here.origin):
+                return True
+    return False
 
 
 def _show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
@@ -83,10 +118,17 @@ def _show(kind: type[BaseException], error: BaseException, traceback: TracebackT
 
 def main(descriptor: str, *words: str) -> None:
     """Fork ranks that run a program."""
-    sys.orig_argv = [sys.executable, *words]
+    sys.orig_argv = [*sys.orig_argv[: -len(words) - 2], *words]
+    program = Program.take_over(words, _USAGE)
+    directory = sys.path.pop(0)
+    import_what_ranks_need()
+    hidden = hides_modules(directory)
+    sys.path.insert(0, directory)
     become_ranks(socket.socket(fileno=int(descriptor)))
+    if hidden:
+        os.execv(sys.executable, sys.orig_argv)
     sys.excepthook = sys.__excepthook__ = _show
-    Program.take_over(words, _USAGE).run()
+    program.run()
 
 
 if __name__ == "__main__":

@@ -12,12 +12,13 @@ import os
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from aiompi.wire import control
-from aiompi_launcher.jobspec import EXIT_NOT_FOUND, MODULE, Program, RunSpec
+from aiompi_launcher.jobspec import EXIT_NOT_FOUND, Program, RunSpec
 from aiompi_launcher.spawn.forked import ForkServer, adopting
 from aiompi_launcher.spawn.local import Process, execute
+from aiompi_launcher.spawn.python import python_of
 
 EXIT_CANNOT_EXECUTE: Final = 126
 
@@ -62,48 +63,92 @@ class StartError(Exception):
         self.code = code
 
 
-def start_ranks(
-    spec: RunSpec,
-    variables: Mapping[str, str],
-    on_start: Callable[[int], None],
-    *,
-    first: int = 0,
-    size: int = 0,
-) -> Generator[RankProcess]:
-    """Start the ranks in order, one per step of the generator.
+class Starting:
+    """The start of the ranks of a job. As a context manager, it ends the processes from which ranks are forked.
 
-    Close the generator when enough ranks have been started. Until then, forked ranks are children of another process.
+    Those processes start at once, and import what ranks need, while the caller does something else. They have to end
+    before forked ranks are children of this process.
 
     Args:
         spec: the job.
         variables: environment variables of all ranks.
-        on_start: called with the process group of each rank as soon as it exists.
-        first: number of the first rank in its world.
-        size: of the world, 0 if it has no other ranks.
-
-    Yields:
-        Each running rank.
-
-    Raises:
-        StartError: the next rank cannot be started.
     """
-    size = size or spec.size
-    # Many packages recognise an MPI job by MPICH's variables. Without PMI_FD, MPI libraries ignore them.
-    common = {**variables, control.ENV_SIZE: str(size), "PMI_SIZE": str(size), "MPI_LOCALNRANKS": str(spec.size)}
-    rank = first
-    with contextlib.ExitStack() as stack:
-        if any(map(_forks, spec.programs)):
-            stack.enter_context(adopting())
+
+    def __init__(self, spec: RunSpec, variables: Mapping[str, str]) -> None:
+        self._spec = spec
+        self._variables = variables
+        self._servers: dict[int, ForkServer] = {}
+        self._failure: tuple[int, OSError] | None = None  # of the first rank of a program that cannot be started
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        local = 0
         try:
-            for program in spec.programs:
-                start = _starter(program, _environ(program, common), stack)
-                for _ in range(program.count):
-                    process = _start(spec, rank, rank - first, start)
-                    on_start(process.process.pid)
-                    yield process
-                    rank += 1
+            if any(map(self._forks, self._spec.programs)):
+                self._stack.enter_context(adopting())
+            for number, program in enumerate(self._spec.programs):
+                self._prepare(number, program)
+                local += program.count
         except OSError as error:
-            raise _explain(rank, error) from None
+            self._failure = local, error
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    def _forks(self, program: Program) -> bool:
+        """Return True if the ranks of a program are forked from one process: several ranks of a Python program."""
+        if not self._spec.prefork or program.count == 1 or sys.platform != "linux" or sys.flags.safe_path:
+            return False
+        return python_of(program) is not None and not any(name.startswith("PYTHON") for name in program.environ)
+
+    def _prepare(self, number: int, program: Program) -> None:
+        python = python_of(program)
+        if python is not None and not python.words[0].startswith("-"):
+            os.stat(os.path.join(program.directory or "", python.words[0]))  # one error, not one per rank
+        if python is not None and self._forks(program):
+            server = ForkServer(python, directory=program.directory, environ=_environ(program, self._variables))
+            self._stack.callback(server.close)
+            self._servers[number] = server
+
+    def ranks(self, on_start: Callable[[int], None], *, first: int = 0, size: int = 0) -> Generator[RankProcess]:
+        """Start the ranks in order, one per step of the generator. Closing the generator closes this object.
+
+        Args:
+            on_start: called with the process group of each rank as soon as it exists.
+            first: number of the first rank in its world.
+            size: of the world, 0 if it has no other ranks.
+
+        Yields:
+            Each running rank.
+
+        Raises:
+            StartError: the next rank cannot be started.
+        """
+        spec, rank, total = self._spec, first, str(size or self._spec.size)
+        # Many packages recognise an MPI job by MPICH's variables. Without PMI_FD, MPI libraries ignore them.
+        sizes = {control.ENV_SIZE: total, "PMI_SIZE": total, "MPI_LOCALNRANKS": str(spec.size)}
+        with self._stack:
+            try:
+                if self._failure is not None:
+                    rank += self._failure[0]
+                    raise self._failure[1]
+                for number, program in enumerate(spec.programs):
+                    start = self._starter(number, program)
+                    for _ in range(program.count):
+                        process = _start(spec, rank, rank - first, sizes, start)
+                        on_start(process.process.pid)
+                        yield process
+                        rank += 1
+            except OSError as error:
+                raise _explain(rank, error) from None
+
+    def _starter(self, number: int, program: Program) -> Starter:
+        if number in self._servers:
+            return self._servers[number].start
+        python = python_of(program)
+        argv = program.argv if python is None else (*python.command, *python.words)
+        return partial(execute, argv, directory=program.directory, environ=_environ(program, self._variables))
 
 
 def _environ(program: Program, common: Mapping[str, str]) -> dict[str, str]:
@@ -116,32 +161,6 @@ def _environ(program: Program, common: Mapping[str, str]) -> dict[str, str]:
     return environ
 
 
-def _forks(program: Program) -> bool:
-    """Return True if the ranks of a program are forked from one process: several ranks of a Python program."""
-    plain = not any(name.startswith("PYTHON") for name in program.environ) and not sys.flags.safe_path
-    return plain and program.count > 1 and sys.platform == "linux" and bool(_words(program))
-
-
-def _words(program: Program) -> tuple[str, ...]:
-    """Return Python's arguments for a Python program; empty for other programs."""
-    if program.argv[0].endswith(".py"):
-        return program.argv
-    return program.argv[1:] if program.argv[:2] == MODULE else ()
-
-
-def _starter(program: Program, environ: Mapping[str, str], stack: contextlib.ExitStack) -> Starter:
-    """Return the function that starts the ranks of a program, until the stack is closed."""
-    words = _words(program)
-    if words and words[0] != "-m":
-        os.stat(os.path.join(program.directory or "", words[0]))  # one error if it is missing, not one per rank
-    if _forks(program):
-        server = ForkServer(words, directory=program.directory, environ=environ)
-        stack.callback(server.close)
-        return server.start
-    argv = (sys.executable, *words) if words else program.argv
-    return partial(execute, argv, directory=program.directory, environ=environ)
-
-
 def _explain(rank: int, error: OSError) -> StartError:
     code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_CANNOT_EXECUTE
     cause = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
@@ -150,14 +169,14 @@ def _explain(rank: int, error: OSError) -> StartError:
     return StartError(f"rank {rank} cannot be started: {cause}", code)
 
 
-def _start(spec: RunSpec, rank: int, local: int, start: Starter) -> RankProcess:
+def _start(spec: RunSpec, rank: int, local: int, common: Mapping[str, str], start: Starter) -> RankProcess:
     ours: list[int] = []
     theirs: list[int] = []
     try:
         descriptor, terminal_input = _stdin(local == spec.stdin_rank, ours, theirs)
         stdout, from_stdout = _output(spec, rank, "out", ours, theirs)
         stderr, from_stderr = _output(spec, rank, "err", ours, theirs)
-        variables = {control.ENV_RANK: str(rank), "PMI_RANK": str(rank), "MPI_LOCALRANKID": str(local)}
+        variables = {**common, control.ENV_RANK: str(rank), "PMI_RANK": str(rank), "MPI_LOCALRANKID": str(local)}
         process = start((descriptor, stdout, stderr), variables)
     except BaseException:
         _close(ours)

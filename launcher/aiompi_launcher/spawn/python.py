@@ -1,0 +1,56 @@
+"""`python_of` recognises commands that run a Python program by the Python of the launcher."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from typing import Final, NamedTuple
+
+from aiompi_launcher.jobspec import Program
+
+#: options without a value that have the same effect on ranks that are forked as on a process of their own
+_FLAGS: Final = frozenset("bBOqu")
+#: such options with a value
+_WITH_VALUE: Final = ("-W", "-X")
+
+
+class PythonProgram(NamedTuple):
+    """A Python program.
+
+    Attributes:
+        command: the interpreter and its options.
+        words: `-m`, `-c` or the program, and the arguments.
+    """
+
+    command: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+def python_of(program: Program) -> PythonProgram | None:
+    """Return the Python program of a section; None if it runs something else, or another Python."""
+    argv = program.argv
+    if argv[0].endswith(".py"):
+        return PythonProgram((sys.executable,), argv)
+    at = 1
+    while at < len(argv) and (argv[at][:2] in _WITH_VALUE or _is_flags(argv[at])):
+        at += 2 if argv[at] in _WITH_VALUE else 1
+    command, words = argv[:at], argv[at:]
+    named = words[:1] in (("-m",), ("-c",)) and len(words) > 1
+    if (not named and (not words or words[0].startswith("-"))) or any("importtime" in word for word in command):
+        return None
+    return PythonProgram(command, words) if _is_this_python(argv[0], program) else None
+
+
+def _is_flags(word: str) -> bool:
+    return word[0:1] == "-" and len(word) > 1 and _FLAGS.issuperset(word[1:])
+
+
+def _is_this_python(name: str, program: Program) -> bool:
+    """Return True for the interpreter of the launcher, in its virtual environment."""
+    found = shutil.which(name, path=program.environ.get("PATH")) if os.path.basename(name) == name else name
+    with contextlib.suppress(OSError):
+        here = os.path.dirname(sys.executable)
+        return found is not None and os.path.dirname(found) == here and os.path.samefile(found, sys.executable)
+    return False
