@@ -25,6 +25,7 @@ as well, and InvalidBufferError is a BufferError, because Python and mpi4py rais
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -78,6 +79,7 @@ ERR_INFO_NOKEY: Final = 25
 ERR_LASTCODE: Final = 0x3FFFFFFF
 
 
+@functools.total_ordering
 class Exception(RuntimeError):
     """An MPI error (section 7.3).
 
@@ -146,15 +148,6 @@ class Exception(RuntimeError):
 
     def __lt__(self, other: int | Exception) -> bool:
         return self.error_code < int(other) if isinstance(other, int | Exception) else NotImplemented
-
-    def __le__(self, other: int | Exception) -> bool:
-        return self.error_code <= int(other) if isinstance(other, int | Exception) else NotImplemented
-
-    def __gt__(self, other: int | Exception) -> bool:
-        return self.error_code > int(other) if isinstance(other, int | Exception) else NotImplemented
-
-    def __ge__(self, other: int | Exception) -> bool:
-        return self.error_code >= int(other) if isinstance(other, int | Exception) else NotImplemented
 
 
 class InvalidBufferError(Exception, ValueError, BufferError):
