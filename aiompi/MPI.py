@@ -8,8 +8,7 @@ from __future__ import annotations
 import socket as _socket
 import sys as _sys
 import time as _time
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
+import typing as _typing
 
 from aiompi import hooks as _hooks
 from aiompi.comm import Group
@@ -41,7 +40,7 @@ from aiompi.status import Status
 from aiompi.typing import BufSpec as _BufSpec
 from aiompi.unsupported_errors import *
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from aiompi.datatype.buffer.memory import *
 
 __all__ = [
@@ -156,7 +155,7 @@ def Attach_buffer(buf: _BufSpec | BufferAutomaticType) -> None:
         _common.attach(attachment, buf)
 
 
-def Detach_buffer() -> _Any:
+def Detach_buffer() -> _typing.Any:
     """Take the attached memory back when the messages in it have left (MPI_Buffer_detach, section 3.6).
 
     Returns:
@@ -247,12 +246,12 @@ def Get_version() -> tuple[int, int]:
     return VERSION, SUBVERSION
 
 
-if not _TYPE_CHECKING:  # type checkers would accept any name
+if not _typing.TYPE_CHECKING:  # type checkers would accept any name
 
     def __dir__() -> list[str]:
         return sorted({*globals(), "buffer", "memory"})
 
-    def __getattr__(name: str) -> _Any:
+    def __getattr__(name: str) -> _typing.Any:
         """Return `buffer` or `memory`, which is made of an array of NumPy; programs without arrays do not need it."""
         if name not in ("buffer", "memory"):
             raise AttributeError(f"module 'aiompi.MPI' has no attribute {name!r}")

@@ -96,6 +96,7 @@ def select(
     commute: bool = True,
     algorithm: str | None = None,
     equal: bool = True,
+    of_buffers: bool = False,
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
     """Choose the algorithm for a call; on an intercommunicator the one between groups, whatever the arguments are.
 
@@ -105,10 +106,11 @@ def select(
         commute: True if the operation of a reduction commutes.
         algorithm: name, to be the same on all ranks; None: the setting or the tuning data decide.
         equal: True if all blocks are equally long.
+        of_buffers: True for a call that other implementations of IMPI may make too.
 
     Raises:
         InvalidArgumentError: the call or the setting `coll` names an unknown collective or algorithm, or the call one
-            that cannot serve it.
+            that cannot serve it; or the call names one where IMPI 0.0 says which.
         InvalidCommError: the collective is not defined on an intercommunicator.
     """
     if comm.remote is not None:
@@ -117,41 +119,25 @@ def select(
                 f"{comm.where(collective.name)}: not defined on an intercommunicator; merge it, or use its local group"
             )
         return collective.between_groups
+    call = _Call(nbytes, commute, equal)
+    if of_buffers and collective.over_clients and not comm.native:
+        if algorithm is not None:
+            raise InvalidArgumentError(
+                f"algorithm {algorithm!r} of {collective.name}: the communicator spans IMPI clients, where the "
+                "algorithms are those of IMPI 0.0; leave the choice to aiompi"
+            )
+        return next(able.run for able in collective.over_clients if call.obstacle(able) is None)
     if algorithm is not None:
-        return _named(collective, algorithm, _Call(nbytes, commute, equal)).run
+        return _named(collective, algorithm, call).run
     forced = comm.engine.settings.coll
     if forced:
         check(forced)
         if collective.name in forced:
             candidate = collective.algorithm(forced[collective.name])
-            if _Call(nbytes, commute, equal).obstacle(candidate) is None:
+            if call.obstacle(candidate) is None:
                 return candidate.run
     chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory)
     return collective.algorithms[chosen].run
-
-
-def select_for_buffers(
-    comm: Communicator,
-    collective: Collective[P],
-    nbytes: int | None = None,
-    commute: bool = True,
-    algorithm: str | None = None,
-    equal: bool = True,
-) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
-    """As `select`, for a call that other implementations of IMPI may make too.
-
-    Raises:
-        InvalidArgumentError: as `select`; or the communicator spans IMPI clients, and the call names an algorithm.
-    """
-    if comm.native or comm.remote is not None or not collective.over_clients:
-        return select(comm, collective, nbytes, commute, algorithm, equal)
-    if algorithm is not None:
-        raise InvalidArgumentError(
-            f"algorithm {algorithm!r} of {collective.name}: the communicator spans IMPI clients, where the algorithms "
-            "are those of IMPI 0.0; leave the choice to aiompi"
-        )
-    call = _Call(nbytes, commute, equal)
-    return next(able.run for able in collective.over_clients if call.obstacle(able) is None)
 
 
 @functools.lru_cache(2**12)

@@ -11,7 +11,7 @@ from aiompi.coll.buffers.stage import ExternalStage, Stage
 from aiompi.coll.external import ExternalAccumulator
 from aiompi.coll.intercomm import remote_root
 from aiompi.coll.registry import Collective
-from aiompi.coll.select import preferred, select_for_buffers
+from aiompi.coll.select import preferred, select
 from aiompi.coll.signature import BY_USER, LENGTHS, digest, note_of
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import ROOT
@@ -98,7 +98,7 @@ class Call:
         if usual:  # without another call
             chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory)
             return collective.algorithms[chosen].run
-        return self.checked(select_for_buffers, self.comm, collective, nbytes, commute, self._algorithm, equal)
+        return self.checked(select, comm, collective, nbytes, commute, self._algorithm, equal, True)
 
     # What moves while it runs: in external32 where the communicator spans IMPI clients.
 

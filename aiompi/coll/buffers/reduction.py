@@ -13,7 +13,7 @@ from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.block import Block
 from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.buffers.prepared import Prepared, within_group
-from aiompi.coll.select import select_for_buffers
+from aiompi.coll.select import select
 from aiompi.coll.shm_sync import hold_turn
 from aiompi.comm import Channel
 from aiompi.constants import ROOT
@@ -212,7 +212,7 @@ def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> 
     """Exchange the counts first; both steps use the channel, in which messages do not overtake each other."""
     _check_segment(call, sendbuf, recvbuf, recvbuf.count)
     op = call.check_op(op, sendbuf)
-    exchange = call.checked(select_for_buffers, call.comm, registry.ALLGATHER, COUNT_BYTES)
+    exchange = call.checked(select, call.comm, registry.ALLGATHER, COUNT_BYTES, True, None, True, True)
 
     async def run(channel: Channel) -> None:
         blocks = [Block(memoryview(bytearray(COUNT_BYTES))) for _ in range(channel.size)]

@@ -1,0 +1,33 @@
+"""The making of communicators of the class that their members need."""
+
+from __future__ import annotations
+
+from aiompi.comm.communicator import Communicator
+from aiompi.comm.contexts import ContextIds
+from aiompi.comm.errhandler import Errhandler
+from aiompi.comm.group import Group
+from aiompi.engine import Engine
+
+
+def make_communicator(
+    engine: Engine,
+    group: Group,
+    context_id: int,
+    name: str,
+    remote: Group | None = None,
+    ids: ContextIds | None = None,
+) -> Communicator:
+    """Make a communicator of the class that its members need; see `Communicator` for the arguments."""
+    gateway = engine.gateway
+    if gateway is not None and any(map(gateway.reaches, (*group.members, *(remote.members if remote else ())))):
+        from aiompi.comm.impi_communicator import ImpiCommunicator  # only such jobs need it
+
+        return ImpiCommunicator(engine, group, context_id, name, remote, ids)
+    return Communicator(engine, group, context_id, name, remote, ids)
+
+
+def derive(comm: Communicator, group: Group, context_id: int, remote: Group | None = None) -> Communicator:
+    """Make a communicator that inherits the error handler of another, and nothing else (section 7.2)."""
+    made = make_communicator(comm.engine, group, context_id, "", remote, comm.ids)
+    made.errhandler = Errhandler(comm.errhandler)
+    return made
