@@ -30,10 +30,10 @@ class Codec(Protocol):
     """Converts objects to messages and back."""
 
     def dumps(self, obj: Any) -> tuple[Payload, int]:
-        """The message of an object: memory in pieces, and the bytes they are together."""
+        """Return the message of an object: memory in pieces, and their total length in bytes."""
 
     def loads(self, data: memoryview) -> Any:
-        """The object of a message. It may keep using the memory."""
+        """Return the object of a message. It may keep using the memory."""
 
 
 class Accumulator(ABC):
@@ -55,14 +55,14 @@ class Accumulator(ABC):
 
     @abstractmethod
     def absorb(self, lower: bool) -> None:
-        """Combine with what came in; `lower`: it is the one of lower ranks, otherwise of higher ones."""
+        """Combine with what came in: from lower ranks if `lower` is True, otherwise from higher ones."""
 
     @abstractmethod
     def adopt(self) -> None:
         """Take over what came in."""
 
     def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
-        """Become what the contributions of some ranks make together; see `fold`, also for `near` of vectors."""
+        """Become the combination of the contributions of some ranks; for `near`, which only vectors use, see `fold`."""
         raise self._whole()
 
     # The rest is for algorithms that cut accumulators, and therefore serve vectors only.
@@ -78,7 +78,7 @@ class Accumulator(ABC):
         raise self._whole()
 
     def span(self, start: int, stop: int) -> slice:
-        """The bytes of the items `start` to `stop - 1`."""
+        """Return the bytes of the items `start` to `stop - 1`."""
         raise self._whole()
 
     def part(self, start: int, stop: int) -> Accumulator:
@@ -93,15 +93,15 @@ class Accumulator(ABC):
         raise self._whole()
 
     def take(self, room: Block, lower: bool) -> None:
-        """Combine with what came into a room; `lower`: it is of lower ranks, otherwise of higher ones."""
+        """Combine with what came into a room; for `lower` see `absorb`."""
         raise self._whole()
 
     def started(self, room: Block) -> Accumulator:
-        """What came into a room as an accumulator of its own, until its block is taken."""
+        """Return an accumulator of what came into a room, to be used until its block is taken."""
         raise self._whole()
 
     def replacement(self) -> Block:
-        """Room for a result that takes the place of the partial one; no `adopt` is needed."""
+        """Return room for a result that replaces the partial one; no `adopt` is needed."""
         raise self._whole()
 
     def fold(self, contributions: Sequence[bytes | memoryview], result: memoryview, near: int | None = None) -> None:
@@ -110,13 +110,13 @@ class Accumulator(ABC):
         Args:
             contributions: the items of each rank.
             result: memory for as many.
-            near: the rank whose items are in the cache of this core rather than in that of another, to begin with where
-                the order is free; None: the last one.
+            near: the rank to begin with where the order is free, because its items are in the cache of this core; None:
+                the last rank.
         """
         raise self._whole()
 
     def join(self, *parts: Accumulator) -> None:
-        """Become what the parts, which cover the whole, are by now."""
+        """Take over the results of the parts, which together cover the whole."""
         raise self._whole()
 
     def keep(self, part: Accumulator) -> None:
@@ -142,7 +142,7 @@ async def scatter_segments(
     counts: Sequence[int],
     scatter: Callable[[Channel, Sequence[Block] | None, Block, int], Coroutine[Any, Any, None]],
 ) -> None:
-    """Give each rank its segment of what rank 0 has.
+    """Give each rank its segment of the result of rank 0.
 
     Args:
         counts: items of the segment of each rank.
@@ -356,8 +356,8 @@ class VectorAccumulator(Vector):
 
     Args:
         value: contribution of this rank; not changed unless it is `result`.
-        result: destination of the result: as many items as `value`, and then partial results may be there, too; or as
-            many items as the algorithm leaves. None where no result is wanted.
+        result: destination of the result. If it has as many items as `value`, partial results are stored in it, too;
+            otherwise it has as many as the algorithm leaves. None where no result is wanted.
         op: operation, defined for the datatype.
     """
 
@@ -381,7 +381,7 @@ class ObjectAccumulator(Accumulator):
     """Python objects, combined by calling the operation.
 
     Args:
-        value: contribution of this rank, which stays as it is, whatever the operation does with its operands.
+        value: contribution of this rank; it is not changed, even if the operation changes its operands.
         op: takes two objects, the one of lower ranks first, and returns their combination.
         codec: makes messages of objects.
     """

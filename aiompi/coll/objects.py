@@ -38,7 +38,7 @@ Operation: TypeAlias = Op | Callable[[Any, Any], Any]
 
 
 def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None) -> Request[Any]:
-    """The root's object, on every rank (section 4.4).
+    """Send the root's object to every rank (section 4.4).
 
     Args:
         obj: ignored except at the root, which gets it back as its result.
@@ -60,7 +60,7 @@ def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str 
 def scatter(
     comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, root: int, algorithm: str | None = None
 ) -> Request[Any]:
-    """Item i of the root's sequence, on rank i (section 4.6).
+    """Send item i of the root's sequence to rank i (section 4.6).
 
     Args:
         sequence: `size` objects at the root; ignored elsewhere.
@@ -84,7 +84,7 @@ def scatter(
 def gather(
     comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None
 ) -> Request[list[Any] | None]:
-    """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
+    """Collect the objects of all ranks at the root, in rank order; the result is None elsewhere (section 4.5)."""
     rank, is_root = _root(comm, root, "gather")
     own = Block.holding(*codec.dumps(obj)) if root >= 0 else Block()
     blocks = _empty(comm) if is_root else None
@@ -98,7 +98,7 @@ def gather(
 
 
 def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None = None) -> Request[list[Any]]:
-    """The objects of all ranks in rank order (section 4.7)."""
+    """Collect the objects of all ranks on every rank, in rank order (section 4.7)."""
     own = Block.holding(*codec.dumps(obj))
     if comm.remote is not None:
         return _exchange(comm, codec, [own] * len(comm.targets), "allgather")
@@ -118,7 +118,7 @@ def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None 
 def alltoall(
     comm: Communicator, codec: Codec, sequence: Sequence[Any], algorithm: str | None = None
 ) -> Request[list[Any]]:
-    """Item r of every rank's sequence, on rank r, in rank order (section 4.8).
+    """Send item r of every rank's sequence to rank r (section 4.8).
 
     Args:
         sequence: `size` objects.
@@ -151,7 +151,7 @@ def reduce(
     root: int,
     algorithm: str | None = None,
 ) -> Request[Any]:
-    """The objects of all ranks combined in rank order at the root, None elsewhere (section 4.9.1).
+    """Combine the objects of all ranks in rank order at the root; the result is None elsewhere (section 4.9.1).
 
     Args:
         op: operation, or a function of two objects, the one of lower ranks first. It may change them, but
@@ -173,7 +173,7 @@ def reduce(
 
 
 def allreduce(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
-    """The objects of all ranks combined in rank order, on every rank (section 4.9.6).
+    """Combine the objects of all ranks in rank order on every rank (section 4.9.6).
 
     Args:
         op: operation, or a function of two objects, the one of lower ranks first. It may change them, but
@@ -186,7 +186,7 @@ def allreduce(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorit
 
 
 def scan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
-    """The objects of the ranks up to this one, it included, combined in rank order (section 4.11).
+    """Combine the objects of the ranks up to and including this one in rank order (section 4.11).
 
     Args and Raises are those of `allreduce`.
     """
@@ -194,7 +194,7 @@ def scan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: s
 
 
 def exscan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
-    """The objects of the ranks below this one combined in rank order, None on rank 0 (MPI_Exscan, MPI-2).
+    """Combine the objects of the ranks below this one in rank order; the result is None on rank 0 (MPI_Exscan, MPI-2).
 
     Args and Raises are those of `allreduce`.
     """
@@ -214,7 +214,7 @@ def _rootless(
     combine = select(comm, collective, commute=_commutes(comm, op, operation), algorithm=algorithm)
     accumulator = ObjectAccumulator(obj, op, codec)
     if collective is registry.ALLREDUCE or comm.rank < comm.size - 1:
-        accumulator.block()  # which will be needed; what that raises it raises before others count this call
+        accumulator.block()  # needed later; its errors are raised before other ranks count this call
 
     async def run(channel: Channel) -> Any:
         await combine(channel, accumulator)
@@ -224,7 +224,7 @@ def _rootless(
 
 
 def neighbor_allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[list[Any]]:
-    """The objects of all neighbours, in the order of edges that lead here; None for PROC_NULL.
+    """Collect the objects of all neighbours, in the order of edges that lead here; None for PROC_NULL.
 
     Raises:
         InvalidTopologyError: the communicator has no topology, or a graph with more edges one way than back.
@@ -236,7 +236,7 @@ def neighbor_allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[li
 
 
 def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any]) -> Request[list[Any]]:
-    """What each neighbour has for this rank, in the order of edges that lead here; None for PROC_NULL.
+    """Send an object to each neighbour. Results are in the order of edges that lead here; None for PROC_NULL.
 
     Args:
         sequence: an object for each edge that leads from here; those for PROC_NULL are ignored.
@@ -284,15 +284,15 @@ def _root(comm: Communicator, root: int, operation: str) -> tuple[int | None, bo
 
 
 def _empty(comm: Communicator) -> list[Block]:
-    """A block for what comes from each rank: of the communicator, or of the remote group."""
+    """Return an empty block for each rank: of the communicator, or of the remote group."""
     return [Block() for _ in comm.targets]
 
 
 def _filled(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, operation: str) -> list[Block]:
-    """A block for each rank, of the communicator or of the remote group, with the object that is for it.
+    """Return a block with the object for each rank: of the communicator, or of the remote group.
 
     Raises:
-        InvalidArgumentError: there are more objects, or fewer.
+        InvalidArgumentError: the number of objects is not the number of these ranks.
     """
     items, size = [] if sequence is None else list(sequence), len(comm.targets)
     if len(items) != size:

@@ -1,7 +1,7 @@
 """Registry: the collectives, and the algorithms of each by name.
 
-An algorithm is the coroutine that its file is named after. What it takes behind the channel is the same for all
-algorithms of a collective, and described in their folder.
+An algorithm is the coroutine that its file is named after. Its first argument is the channel; the `__init__` of its
+folder describes the others, which are the same for all algorithms of a collective.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Algorithm(Generic[P]):
         order_safe: True if it combines in the order of ranks; if not, it serves only operations that commute.
         any_form: True if it moves blocks and accumulators as a whole; if not, it cuts them into pieces, and serves only
             buffers whose length all ranks know.
-        any_lengths: True if the blocks of buffers may differ in length, as in Gatherv and its kin. Where that is
-            known to all ranks, an algorithm that cuts may serve as well.
+        any_lengths: True if the blocks of buffers may differ in length, as in Gatherv. Where all ranks know the
+            lengths, an algorithm that cuts may serve as well.
     """
 
     run: Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]
@@ -94,8 +94,8 @@ class Collective(Generic[P]):
     Attributes:
         name: in tuning data and settings.
         algorithms: by name.
-        over_clients: those of IMPI 0.0, for buffers on communicators that span clients; the first that can serve a call
-            does. Without any it is a collective that IMPI 0.0 has not.
+        over_clients: algorithms of IMPI 0.0, for buffers on communicators that span clients. The first that can serve a
+            call is used. Empty for a collective that IMPI 0.0 does not have.
         between_groups: algorithm of intercommunicators; None if the collective is not defined there, and for Allgather,
             which uses that of Alltoall.
     """
@@ -106,7 +106,7 @@ class Collective(Generic[P]):
     between_groups: Callable[Concatenate[Channel, P], Coroutine[Any, Any, None]] | None = None
 
     def algorithm(self, name: str) -> Algorithm[P]:
-        """The algorithm of a name.
+        """Return the algorithm of a name.
 
         Raises:
             InvalidArgumentError: there is no algorithm of that name.

@@ -1,18 +1,17 @@
 """Selection: which algorithm serves a call.
 
 A call may name one itself. The setting `coll` names one per collective (AIOMPI_COLL="bcast=binomial,reduce=binomial"),
-for the calls that it can serve. Otherwise `tuning.json` decides: for each collective a list of rules, of which the
-first that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
-`max_bytes` bytes, both without limit when left out, with `power_of_two` only to such numbers of ranks, with `objects`
-only where each rank alone knows how long its block is, and with `shared_memory` only where all ranks share memory, so
-that what one sends to several needs to be copied but once. The file also tells by what command and on what machine it
-was made.
+for the calls that it can serve. Otherwise `tuning.json` decides. It has a list of rules for each collective; the first
+rule that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
+`max_bytes` bytes, both without limit when left out. With `power_of_two` it applies only to such numbers of ranks, with
+`objects` only where each rank alone knows the length of its block, and with `shared_memory` only where all ranks share
+memory. The file also has the command that made it, and the machine.
 
-Buffers on a communicator that spans IMPI clients are served by the algorithms of IMPI 0.0 and no others, where it has
-any for the collective.
+On a communicator that spans IMPI clients, buffers are served only by the algorithms of IMPI 0.0, if it has any for the
+collective.
 
-All ranks must choose alike, so that only what all know may count: the communicator, the operation, the form of the
-call, and the bytes of one rank's block, which they agree upon for buffers but not for objects.
+All ranks must choose the same algorithm. Therefore the choice depends only on what all of them know: the communicator,
+the operation, the form of the call, and the length of one rank's block, which is known for buffers but not for objects.
 """
 
 from __future__ import annotations
@@ -43,10 +42,12 @@ class Rule:
     objects: bool = False
 
     def applies(self, size: int, nbytes: int | None, shared_memory: bool = False) -> bool:
-        """Return True if the rule is for `size` ranks with blocks of `nbytes`; None: not known to all ranks.
+        """Return True if the rule applies to a call.
 
         Args:
-            shared_memory: True if the ranks have it.
+            size: number of ranks.
+            nbytes: length of a block; None if not all ranks know it.
+            shared_memory: True if all ranks share memory.
         """
         if self.max_ranks is not None and size > self.max_ranks:
             return False
@@ -82,7 +83,7 @@ def parse(text: str | bytes) -> Rules:
 
 @functools.cache
 def tuning() -> Rules:
-    """The rules that come with the package."""
+    """Return the rules that come with the package."""
     data = pkgutil.get_data(__package__, "tuning.json")
     if data is None:
         raise InternalError("tuning.json is missing from the installed package aiompi.coll: install it again")
@@ -149,7 +150,7 @@ def preferred(
     equal: bool = True,
     shared_memory: bool = False,
 ) -> str:
-    """Name of the algorithm that the tuning data choose for `size` ranks, which may share memory.
+    """Return the name of the algorithm that the tuning data choose for `size` ranks, which may share memory.
 
     For the other arguments see `select`.
     """
@@ -190,7 +191,7 @@ class _Call:
     equal: bool
 
     def obstacle(self, algorithm: Algorithm[P]) -> str | None:
-        """What the algorithm serves only, and the call is not; None: it can serve it."""
+        """Return the kind of calls to which the algorithm is limited, None if it can serve this one."""
         if not (algorithm.order_safe or self.commute):
             return "operations that commute"
         if not algorithm.any_form and self.nbytes is None:

@@ -111,7 +111,7 @@ class Channel:
 
     @property
     def room(self) -> int:
-        """Bytes that can be posted in a round."""
+        """Bytes of the slot of each member in shared memory."""
         return self.comm.room
 
     @property

@@ -18,7 +18,7 @@ async def shm_segments(channel: Channel, accumulator: Accumulator) -> None:
     last bits from segment to segment. A segment is combined by one rank, so that all ranks get the same bits. Steps: 2.
     Per rank, for m bytes: no messages; 2 * m bytes copied and (n - 1) / n * m combined; 2 * (n - 1) wake-ups in all.
     Any number of ranks; segments differ by at most one item. Where ranks share no memory, until they have handed it to
-    each other, and when one of them has no room left: by the algorithm `linear`.
+    each other, and when one of them has no room left, the algorithm `linear` is used.
 
     Five ranks; the segments a to e that each exposes, and in capital letters those of the result:
 
@@ -33,7 +33,7 @@ async def shm_segments(channel: Channel, accumulator: Accumulator) -> None:
 
 
 async def _combined(channel: Channel, slots: SlotGroup, accumulator: Accumulator) -> bool:
-    """Make the accumulator the result; False, on all ranks alike, if not all have memory for it."""
+    """Make the accumulator the result; return False, on all ranks alike, if not all have memory for it."""
     rank, size, count = channel.rank, channel.size, accumulator.count
     value = accumulator.memory
     segments = [accumulator.span(i * count // size, (i + 1) * count // size) for i in range(size)]

@@ -1,8 +1,8 @@
 """The collectives on buffers between neighbours in a topology (section 7.6 of MPI-3.1).
 
-There is one block for each neighbour, in the order in which `neighbors` of the topology has them. Blocks of PROC_NULL,
-beyond the border of a grid, are counted, but neither sent nor touched. A buffer with blocks of no neighbour at all is
-not looked at. IN_PLACE is not allowed. Besides what other collectives raise, at the call
+There is one block for each neighbour, in the order of `neighbors` of the topology. Blocks of PROC_NULL, beyond the
+border of a grid, are counted, but neither sent nor touched. A buffer for no neighbours is ignored. IN_PLACE is not
+allowed. Besides the errors of other collectives, calls raise
 
     InvalidTopologyError     the communicator has no topology, or a graph with more edges one way than back
 """
@@ -44,7 +44,7 @@ def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @within_group
 def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Send the same to all neighbours, of a length of one's own (MPI_Neighbor_allgatherv, section 7.6.1).
+    """Send the same to all neighbours; each rank sends its own length (MPI_Neighbor_allgatherv, section 7.6.1).
 
     Args:
         sendspec: (count,) items.
@@ -107,7 +107,7 @@ def _alltoall_any(
 def _exchange(
     call: Call, near: Neighborhood, sources: Sequence[Buffer], places: Sequence[Buffer], times: int = 1
 ) -> Run:
-    """What sends the sources, so many times over, and fills the places."""
+    """Return the function that sends the sources, `times` times over, and fills the places."""
     call.check_apart(sources, places)
 
     async def run(channel: Channel) -> None:

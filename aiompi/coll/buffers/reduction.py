@@ -88,7 +88,7 @@ def exscan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
 
     Args:
         sendspec: (count,) items; IN_PLACE: the contribution is in the receive buffer.
-        recvspec: (count,) items; on rank 0, below which there is none, only looked at under IN_PLACE, and not changed.
+        recvspec: (count,) items; on rank 0, which has no result, used only under IN_PLACE, and not changed.
         op: operation, defined for the datatype.
     """
     if call.comm.rank or sendspec is IN_PLACE:
@@ -148,10 +148,9 @@ def reduce_scatter(call: Call, sendspec: object, recvspec: object, recvcounts: S
 
     Args:
         sendspec: (sum(recvcounts),) items; IN_PLACE: they are in the receive buffer.
-        recvspec: (recvcounts[rank],) items; under IN_PLACE as many as there are in all, of which the result takes the
-            first ones.
-        recvcounts: number of items for each rank, the same on all ranks; None, which must then be so on all of them:
-            the ranks tell each other how many items `recvspec` has.
+        recvspec: (recvcounts[rank],) items; under IN_PLACE (sum(recvcounts),), of which the result takes the first.
+        recvcounts: number of items for each rank, the same on all ranks; None on all ranks to let them exchange how
+            many items `recvspec` has.
         op: operation, defined for the datatype.
     """
     recvbuf = call.receive(recvspec)
@@ -170,7 +169,7 @@ def reduce_scatter(call: Call, sendspec: object, recvspec: object, recvcounts: S
 
 
 def _numbers(recvcounts: Sequence[int], size: int) -> list[int]:
-    """The numbers of items for `size` ranks."""
+    """Check and return the numbers of items for `size` ranks."""
     counts = [arguments.count(number, "a number in recvcounts") for number in recvcounts]
     if len(counts) != size:
         raise InvalidArgumentError(f"recvcounts has {len(counts)} entries: expected {size}, one for each rank")
@@ -178,11 +177,11 @@ def _numbers(recvcounts: Sequence[int], size: int) -> list[int]:
 
 
 def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequence[int], op: Op) -> Run:
-    """Run it with known counts; under IN_PLACE the buffers are one object."""
+    """Run the collective with known counts; under IN_PLACE the buffers are one object."""
     own, total = counts[call.comm.rank], sum(counts)
     call.check_counts(sendbuf, total, f"for which the ranks receive {total} together; these must be equal")
     if sendbuf is recvbuf:
-        # Where the segment is everything, it is the same object, so that no other memory is taken for the result.
+        # A segment that is the whole stays the same object, so that the result needs no other memory.
         recvbuf = recvbuf if own == total else recvbuf.part(0, own)
     else:
         _check_segment(call, sendbuf, recvbuf, own)
@@ -198,7 +197,7 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
 
 
 def _check_segment(call: Call, sendbuf: Buffer, recvbuf: Buffer, count: int) -> None:
-    """Check that the receive buffer is one for a segment of so many items."""
+    """Check that the receive buffer fits a segment of `count` items."""
     call.check_types(sendbuf, recvbuf)
     call.check_apart([sendbuf], [recvbuf])
     if recvbuf.count != count:

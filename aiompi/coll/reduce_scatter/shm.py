@@ -17,11 +17,11 @@ async def shm(channel: Channel, accumulator: Accumulator, counts: Sequence[int])
     operation commutes it begins with its own contribution. Steps: 1. Per rank, for m bytes in all: no messages; m bytes
     and the own segment copied, and n - 1 times the own segment combined; n - 1 wake-ups in all. Any number of ranks;
     segments may differ in length. Where ranks share no memory, until they have handed it to each other, and when one of
-    them has no room left: by the algorithm `pairwise`.
+    them has no room left, the algorithm `pairwise` is used.
 
     Five ranks; the segments a to e that each shows, and in capital letters those of the result:
 
-        on the boards     abcde   abcde   abcde   abcde   abcde
+        in the slots      abcde   abcde   abcde   abcde   abcde
         result            A        B        C        D        E
     """
     rank = channel.rank

@@ -21,7 +21,7 @@ class Message:
     """A message that no other receive can get; to be received once. It is false afterwards.
 
     When the await of `recv` or `Recv` is cancelled, the message is here again, to be received by another call; if
-    nobody refers to this object any more, it is unexpected again, and any receive can get it.
+    nothing refers to this object any more, it is unexpected again, and any receive can get it.
 
     Attributes:
         status: its envelope.
