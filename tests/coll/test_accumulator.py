@@ -1,4 +1,4 @@
-"""Accumulators keep the order of ranks, the contribution as it was, and their use of memory bounded."""
+"""Accumulators keep the order of ranks, do not change the contribution, and use bounded memory."""
 
 from __future__ import annotations
 
