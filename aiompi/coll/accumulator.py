@@ -16,7 +16,6 @@ from aiompi.comm import Channel
 from aiompi.datatype.buffer.allocation import allocate, copied, joined
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.datatype import Datatype
-from aiompi.errors import InternalError
 from aiompi.lazy import np, numpy_is_loaded
 from aiompi.op import Op
 from aiompi.op.combine import Combine, combiner
@@ -61,70 +60,9 @@ class Accumulator(ABC):
     def adopt(self) -> None:
         """Take over what came in."""
 
+    @abstractmethod
     def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
         """Become the combination of the contributions of some ranks; for `near`, which only vectors use, see `fold`."""
-        raise self._whole()
-
-    # The rest is for algorithms that cut accumulators, and therefore serve vectors only.
-
-    @property
-    def count(self) -> int:
-        """Number of items."""
-        raise self._whole()
-
-    @property
-    def memory(self) -> memoryview:
-        """The partial result, to be read."""
-        raise self._whole()
-
-    def span(self, start: int, stop: int) -> slice:
-        """Return the bytes of the items `start` to `stop - 1`."""
-        raise self._whole()
-
-    def part(self, start: int, stop: int) -> Accumulator:
-        """Return an accumulator of the items `start` to `stop - 1`, which shares the memory.
-
-        While there are parts, use the whole only to `join` or `keep` them.
-        """
-        raise self._whole()
-
-    def room(self) -> Block:
-        """Room for another partial result, of several at a time."""
-        raise self._whole()
-
-    def take(self, room: Block, lower: bool) -> None:
-        """Combine with what came into a room; for `lower` see `absorb`."""
-        raise self._whole()
-
-    def started(self, room: Block) -> Accumulator:
-        """Return an accumulator of what came into a room, to be used until its block is taken."""
-        raise self._whole()
-
-    def replacement(self) -> Block:
-        """Return room for a result that replaces the partial one; no `adopt` is needed."""
-        raise self._whole()
-
-    def fold(self, contributions: Sequence[bytes | memoryview], result: memoryview, near: int | None = None) -> None:
-        """Combine some items of all ranks, which are not changed, in other memory.
-
-        Args:
-            contributions: the items of each rank.
-            result: memory for as many.
-            near: the rank to begin with where the order is free, because its items are in the cache of this core; None:
-                the last rank.
-        """
-        raise self._whole()
-
-    def join(self, *parts: Accumulator) -> None:
-        """Take over the results of the parts, which together cover the whole."""
-        raise self._whole()
-
-    def keep(self, part: Accumulator) -> None:
-        """Become one of the parts; the others are not needed any more."""
-        raise self._whole()
-
-    def _whole(self) -> InternalError:
-        return InternalError(f"a {type(self).__name__} cannot be cut; the algorithm must not be `any_form`")
 
 
 async def exchange(channel: Channel, given: Accumulator, kept: Accumulator, partner: int) -> None:
@@ -170,7 +108,7 @@ class Pool(list[memoryview]):
 
 
 class Vector(Accumulator):
-    """Packed items, combined in place.
+    """Packed items, combined in place. Only vectors can be cut into parts.
 
     Each partial result is made in the memory of one of its two operands. A rank therefore needs room for two at a time,
     one of which is the destination of the result.
@@ -212,11 +150,13 @@ class Vector(Accumulator):
 
     @property
     def count(self) -> int:
+        """Number of items."""
         size = self._datatype.size
         return len(self._value) // size if size else 0
 
     @property
     def memory(self) -> memoryview:
+        """The partial result, to be read."""
         return self._value
 
     @property
@@ -254,10 +194,15 @@ class Vector(Accumulator):
         self._value, self._own = self._incoming, True
 
     def span(self, start: int, stop: int) -> slice:
+        """Return the bytes of the items `start` to `stop - 1`."""
         size = self._datatype.size
         return slice(start * size, stop * size)
 
     def part(self, start: int, stop: int) -> Vector:
+        """Return an accumulator of the items `start` to `stop - 1`, which shares the memory.
+
+        While there are parts, use the whole only to `join` or `keep` them.
+        """
         place, cut = self._settled_place(), self.span(start, stop)
         target = place[cut]
         return Vector(
@@ -272,18 +217,22 @@ class Vector(Accumulator):
         )
 
     def room(self) -> Block:
+        """Return room for another partial result, of several at a time."""
         return Block(self._pool.take(len(self._value)))
 
     def take(self, room: Block, lower: bool) -> None:
+        """Combine with what came into a room; for `lower` see `absorb`."""
         assert room.memory is not None
         self._incoming = room.memory
         self.absorb(lower)
 
     def started(self, room: Block) -> Vector:
+        """Return an accumulator of what came into a room, to be used until its block is taken."""
         assert room.memory is not None
         return Vector(self._op, self._datatype, room.memory, None, own=True, pool=self._pool)
 
     def replacement(self) -> Block:
+        """Return room for a result that replaces the partial one; no `adopt` is needed."""
         return Block(self._replaced())
 
     def _replaced(self) -> memoryview:
@@ -294,6 +243,14 @@ class Vector(Accumulator):
         return self._value
 
     def fold(self, contributions: Sequence[bytes | memoryview], result: memoryview, near: int | None = None) -> None:
+        """Combine some items of all ranks, which are not changed, in other memory.
+
+        Args:
+            contributions: the items of each rank.
+            result: memory for as many.
+            near: the rank to begin with where the order is free, because its items are in the cache of this core; None:
+                the last rank.
+        """
         size = self._datatype.size
         combine = combiner(self._op, self._datatype, len(result) // size if size else 0)
         if near is None or not self._op.commute:
@@ -307,14 +264,14 @@ class Vector(Accumulator):
     def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
         self.fold(contributions, self._replaced(), near)
 
-    def join(self, *parts: Accumulator) -> None:
+    def join(self, *parts: Vector) -> None:
+        """Take over the results of the parts, which together cover the whole."""
         for part in parts:
-            assert isinstance(part, Vector)
             part.settle()
         self._value, self._own, self._vacant = self._settled_place(), True, False
 
-    def keep(self, part: Accumulator) -> None:
-        assert isinstance(part, Vector)
+    def keep(self, part: Vector) -> None:
+        """Become one of the parts; the others are not needed any more."""
         self._value, self._own = part._value, part._own
         self._place, self._vacant = None, False
 

@@ -86,6 +86,11 @@ class Algorithm(Generic[P]):
     any_form: bool = True
     any_lengths: bool = True
 
+    @classmethod
+    def cutting(cls, run: Callable[..., Coroutine[Any, None, None]], order_safe: bool = True) -> Algorithm[P]:
+        """Make the entry of an algorithm that cuts accumulators, and therefore takes a `Vector`."""
+        return cls(run, order_safe, any_form=False)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Collective(Generic[P]):
@@ -182,8 +187,8 @@ REDUCE: Final[Collective[[Accumulator, int]]] = Collective(
     {
         "binomial": Algorithm(reduce_binomial),
         "shm": Algorithm(reduce_shm, any_form=False),
-        "linear": Algorithm(reduce_linear, any_form=False),
-        "rabenseifner": Algorithm(reduce_rabenseifner, any_form=False),
+        "linear": Algorithm.cutting(reduce_linear),
+        "rabenseifner": Algorithm.cutting(reduce_rabenseifner),
     },
     (Algorithm(impi_reduce.reduce_commutative, order_safe=False), Algorithm(impi_reduce.reduce_ordered)),
     intercomm.reduce,
@@ -192,11 +197,11 @@ ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
     "allreduce",
     {
         "shm": Algorithm(allreduce_shm),
-        "linear": Algorithm(allreduce_linear, any_form=False),
+        "linear": Algorithm.cutting(allreduce_linear),
         "recursive_doubling": Algorithm(allreduce_recursive_doubling),
-        "rabenseifner": Algorithm(allreduce_rabenseifner, any_form=False),
-        "ring": Algorithm(allreduce_ring, order_safe=False, any_form=False),
-        "shm_segments": Algorithm(allreduce_shm_segments, any_form=False),
+        "rabenseifner": Algorithm.cutting(allreduce_rabenseifner),
+        "ring": Algorithm.cutting(allreduce_ring, order_safe=False),
+        "shm_segments": Algorithm.cutting(allreduce_shm_segments),
     },
     (Algorithm(impi_reduce.allreduce_commutative, order_safe=False), Algorithm(impi_reduce.allreduce_ordered)),
     intercomm.allreduce,
@@ -204,9 +209,9 @@ ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
 REDUCE_SCATTER: Final[Collective[[Accumulator, Sequence[int]]]] = Collective(
     "reduce_scatter",
     {
-        "recursive_halving": Algorithm(reduce_scatter_recursive_halving, order_safe=False, any_form=False),
-        "pairwise": Algorithm(reduce_scatter_pairwise, any_form=False),
-        "shm": Algorithm(reduce_scatter_shm, any_form=False),
+        "recursive_halving": Algorithm.cutting(reduce_scatter_recursive_halving, order_safe=False),
+        "pairwise": Algorithm.cutting(reduce_scatter_pairwise),
+        "shm": Algorithm.cutting(reduce_scatter_shm),
     },
     (
         Algorithm(impi_reduce.reduce_scatter_commutative, order_safe=False),

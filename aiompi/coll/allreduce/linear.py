@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.accumulator import Vector
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, accumulator: Accumulator) -> None:
+async def linear(channel: Channel, accumulator: Vector) -> None:
     """Give each rank one of n segments of all contributions, which it combines and sends to all others.
 
     Order-safe: a rank combines what it has with that of the rank below, and so on, and then upwards. A segment is

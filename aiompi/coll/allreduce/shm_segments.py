@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.accumulator import Vector
 from aiompi.coll.allreduce.linear import linear
 from aiompi.coll.shm_sync import run_in_turn
 from aiompi.coll.shm_window import ShmWindow
@@ -10,7 +10,7 @@ from aiompi.comm import Channel
 from aiompi.engine import SlotGroup
 
 
-async def shm_segments(channel: Channel, accumulator: Accumulator) -> None:
+async def shm_segments(channel: Channel, accumulator: Vector) -> None:
     """Expose the contribution; each rank combines one of n segments of all, and exposes that.
 
     Order-safe: a rank combines what the last one contributes with that of the rank below, and so on. Where the
@@ -32,7 +32,7 @@ async def shm_segments(channel: Channel, accumulator: Accumulator) -> None:
         await linear(channel, accumulator)
 
 
-async def _combined(channel: Channel, slots: SlotGroup, accumulator: Accumulator) -> bool:
+async def _combined(channel: Channel, slots: SlotGroup, accumulator: Vector) -> bool:
     """Make the accumulator the result; return False, on all ranks alike, if not all have memory for it."""
     rank, size, count = channel.rank, channel.size, accumulator.count
     value = accumulator.memory

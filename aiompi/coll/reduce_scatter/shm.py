@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.accumulator import Vector
 from aiompi.coll.reduce_scatter.pairwise import pairwise
 from aiompi.coll.shm_window import share
 from aiompi.comm import Channel
 
 
-async def shm(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
+async def shm(channel: Channel, accumulator: Vector, counts: Sequence[int]) -> None:
     """Show the contribution in shared memory, and combine the own segment of all.
 
     Order-safe: a rank combines what the last one contributes with that of the rank below, and so on; where the
