@@ -29,7 +29,7 @@ class TypedBlock(Block):
 
     @property
     def native(self) -> Block:
-        """The same items packed in the form of this machine, in memory of their own."""
+        """A block with the same items in the form of this machine, in memory of its own."""
         block = Block.of(self._count * self._datatype.size)
         external32.unpack(self._form, self.data, block.data)
         return block

@@ -184,7 +184,7 @@ def _collective(name: str) -> Collective[...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Call:
-    """What an algorithm must be able to serve; see `select`."""
+    """The properties of a call that limit the choice of algorithms; see `select`."""
 
     nbytes: int | None
     commute: bool

@@ -49,7 +49,7 @@ _OPERATION_NUMBERS.update({None: 0, BY_USER: _USER})
 
 
 class Signature(NamedTuple):
-    """What all ranks must agree on.
+    """The properties of a call on which all ranks must agree.
 
     Attributes:
         name: of the collective.

@@ -27,7 +27,7 @@ Place: TypeAlias = memoryview | Buffer
 
 @dataclasses.dataclass(slots=True)
 class Conversion:
-    """How a communicator turns buffer specifications into messages and destinations, for the faces.
+    """Functions that turn buffer specifications into messages and destinations on a communicator, for the faces.
 
     Attributes:
         to_send: (spec, dest) -> the message for that rank.

@@ -48,7 +48,7 @@ def _show_blocks(channel: Channel, outgoing: Sequence[Block], incoming: Sequence
 
 
 def _show_objects(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> Coroutine[Any, None, bool]:
-    """What is shown begins with the length of each object."""
+    """Show objects, behind the length of each of them."""
     rank, lengths = channel.rank, _lengths(channel.size)
 
     def make() -> bytes:

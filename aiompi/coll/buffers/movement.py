@@ -218,7 +218,7 @@ def alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @Prepared
 def alltoallw(call: Call, sendspec: object, recvspec: object) -> Run:
-    """As `alltoallv`, with a datatype for each rank and displacements in bytes (MPI_Alltoallw, MPI-2).
+    """Do what `alltoallv` does, with a datatype for each rank and displacements in bytes (MPI_Alltoallw, MPI-2).
 
     Args:
         sendspec, recvspec: `[buf, (counts, displs), types]` or `[buf, types]`, see `aiompi.datatype.buffer.vector`;

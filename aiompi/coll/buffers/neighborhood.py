@@ -84,7 +84,7 @@ def neighbor_alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @within_group
 def neighbor_alltoallw(call: Call, sendspec: object, recvspec: object) -> Run:
-    """As `neighbor_alltoallv`, with a datatype for each neighbour (MPI_Neighbor_alltoallw, section 7.6.2).
+    """Do what `neighbor_alltoallv` does, with a datatype for each neighbour (MPI_Neighbor_alltoallw, section 7.6.2).
 
     Args:
         sendspec, recvspec: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.

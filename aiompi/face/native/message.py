@@ -34,7 +34,7 @@ class Message:
         self._codec = codec
         self._message = message
         self._received = False
-        self._retain: Callable[[], object] | None = None  # calls off that the message goes with this object
+        self._retain: Callable[[], object] | None = None  # undoes `drop_with`: the message outlives this object
         self.status = core.envelope(message)
 
     def irecv(self, status: Status | None = None) -> Request[Any]:
