@@ -13,7 +13,7 @@ async def shm(channel: Channel) -> None:
     Steps: 1. Per rank: no messages; n - 1 wake-ups in all. Any number of ranks. Where ranks share no memory, and until
     they have handed it to each other, dissemination is used.
 
-    Five ranks that enter one after the other; the slots that each finds written:
+    Five ranks, that enter one after the other; what each sees in the slots of all:
 
         rank 2   . . x . .      waits
         rank 0   x . x . .      waits
