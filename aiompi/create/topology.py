@@ -9,13 +9,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from aiompi import errors
 from aiompi.coll.alltoall.linear import linear
 from aiompi.coll.block import Block
 from aiompi.comm import Channel, Communicator, derive
-from aiompi.comm.topology import Cartesian, DistributedGraph, Edges, Graph, Weights, split_edges
+from aiompi.comm.topology import Cartesian, DistributedGraph, Edges, Graph, split_edges
 from aiompi.create.agreement import Agreement, alike, construct, participants_of
 from aiompi.create.participants import pack, unpack
 from aiompi.create.split import split
@@ -24,6 +24,8 @@ from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidTopolog
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Weights: TypeAlias = "Sequence[int] | int | None"
 
 
 def cart(

@@ -7,9 +7,9 @@ in the order in which neighbourhood collectives use them.
 from typing import TypeAlias
 
 from aiompi.comm.topology.cartesian import Cartesian, Compute_dims
-from aiompi.comm.topology.distgraph import DistributedGraph, Edges, Weights, split_edges
+from aiompi.comm.topology.distgraph import DistributedGraph, Edges, split_edges
 from aiompi.comm.topology.graph import Graph
 
 Topology: TypeAlias = Cartesian | Graph | DistributedGraph
 
-__all__ = ["Cartesian", "Compute_dims", "DistributedGraph", "Edges", "Graph", "Topology", "Weights", "split_edges"]
+__all__ = ["Cartesian", "Compute_dims", "DistributedGraph", "Edges", "Graph", "Topology", "split_edges"]
