@@ -28,12 +28,7 @@ __all__ = ["neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "ne
 
 @within_group
 def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Send the same to all neighbours (MPI_Neighbor_allgather, section 7.6.1).
-
-    Args:
-        sendspec: (count,) items.
-        recvspec: (indegree, count) items, C order.
-    """
+    """Send the same to all neighbours (MPI_Neighbor_allgather, section 7.6.1)."""
     near = Neighborhood.of(call.comm, call.name)
     places = call.receive_blocks(recvspec, near.indegree)
     own = call.send(sendspec)
@@ -44,12 +39,7 @@ def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @within_group
 def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Send the same to all neighbours; each rank sends its own length (MPI_Neighbor_allgatherv, section 7.6.1).
-
-    Args:
-        sendspec: (count,) items.
-        recvspec: a vector specification of `indegree` blocks, see `aiompi.datatype.buffer.vector`.
-    """
+    """Send the same to all neighbours; each rank sends its own length (MPI_Neighbor_allgatherv, section 7.6.1)."""
     near = Neighborhood.of(call.comm, call.name)
     places = call.vector(resolve_vector_recv, recvspec, "recvbuf", near.indegree)
     return _exchange(call, near, [call.send(sendspec)], places, near.outdegree)
@@ -57,12 +47,7 @@ def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @within_group
 def neighbor_alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Send each neighbour its block (MPI_Neighbor_alltoall, section 7.6.2).
-
-    Args:
-        sendspec: (outdegree, count) items, C order.
-        recvspec: (indegree, count) items, C order.
-    """
+    """Send each neighbour its block (MPI_Neighbor_alltoall, section 7.6.2)."""
     near = Neighborhood.of(call.comm, call.name)
     sources = call.send_blocks(sendspec, near.outdegree)
     places = call.receive_blocks(recvspec, near.indegree)
@@ -73,22 +58,13 @@ def neighbor_alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @within_group
 def neighbor_alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Send each neighbour its block, of any length (MPI_Neighbor_alltoallv, section 7.6.2).
-
-    Args:
-        sendspec: a vector specification of `outdegree` blocks, which may overlap.
-        recvspec: a vector specification of `indegree` blocks.
-    """
+    """Send each neighbour its block, of any length (MPI_Neighbor_alltoallv, section 7.6.2)."""
     return _alltoall_any(call, sendspec, recvspec, resolve_vector_send, resolve_vector_recv)
 
 
 @within_group
 def neighbor_alltoallw(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Do what `neighbor_alltoallv` does, with a datatype for each neighbour (MPI_Neighbor_alltoallw, section 7.6.2).
-
-    Args:
-        sendspec, recvspec: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
-    """
+    """Do what `neighbor_alltoallv` does, with a datatype for each neighbour (MPI_Neighbor_alltoallw, section 7.6.2)."""
     return _alltoall_any(call, sendspec, recvspec, resolve_typed_send, resolve_typed_recv)
 
 

@@ -28,14 +28,7 @@ COUNT_BYTES = 8
 
 @Prepared
 def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) -> Run:
-    """Combine the vectors of all ranks element by element at the root (MPI_Reduce, section 4.9.1).
-
-    Args:
-        sendspec: (count,) items; IN_PLACE at the root: its contribution is in the receive buffer.
-        recvspec: at the root (count,) items; ignored elsewhere.
-        op: operation, defined for the datatype.
-        root: rank.
-    """
+    """Combine the vectors of all ranks element by element at the root (MPI_Reduce, section 4.9.1)."""
     sendbuf: Buffer | None = None
     recvbuf: Buffer | None = None
     if call.is_root(root):
@@ -60,37 +53,19 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
 
 @Prepared
 def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    """Combine the vectors of all ranks element by element on every rank (MPI_Allreduce, section 4.9.6).
-
-    Args:
-        sendspec: (count,) items; IN_PLACE: the contribution is in the receive buffer.
-        recvspec: (count,) items; the same bits on all ranks.
-        op: operation, defined for the datatype.
-    """
+    """Combine the vectors of all ranks element by element on every rank (MPI_Allreduce, section 4.9.6)."""
     return _rootless(call, registry.ALLREDUCE, *call.vectors(sendspec, recvspec), op)
 
 
 @within_group
 def scan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    """Combine the vectors of the ranks up to this one, it included (MPI_Scan, section 4.11).
-
-    Args:
-        sendspec: (count,) items; IN_PLACE: the contribution is in the receive buffer.
-        recvspec: (count,) items.
-        op: operation, defined for the datatype.
-    """
+    """Combine the vectors of the ranks up to this one, it included (MPI_Scan, section 4.11)."""
     return _rootless(call, registry.SCAN, *call.vectors(sendspec, recvspec), op)
 
 
 @within_group
 def exscan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    """Combine the vectors of the ranks below this one (MPI_Exscan, MPI-2).
-
-    Args:
-        sendspec: (count,) items; IN_PLACE: the contribution is in the receive buffer.
-        recvspec: (count,) items; on rank 0, which has no result, used only under IN_PLACE, and not changed.
-        op: operation, defined for the datatype.
-    """
+    """Combine the vectors of the ranks below this one (MPI_Exscan, MPI-2)."""
     if call.comm.rank or sendspec is IN_PLACE:
         sendbuf, recvbuf = call.vectors(sendspec, recvspec)
     else:
@@ -119,15 +94,7 @@ def _rootless(
 
 @Prepared
 def reduce_scatter_block(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    """Combine the vectors of all ranks, and give rank i block i of the result (MPI_Reduce_scatter_block, MPI-2.2).
-
-    Args:
-        sendspec: (size, count) items, C order; IN_PLACE: they are in the receive buffer.
-        recvspec: (count,) items; under IN_PLACE (size, count), of which the result takes the first `count`.
-        op: operation, defined for the datatype.
-
-    A count in either is `count`.
-    """
+    """Combine the vectors of all ranks, and give rank i block i of the result (MPI_Reduce_scatter_block, MPI-2.2)."""
     size = call.comm.size
     if call.is_in_place(sendspec):
         recvbuf = call.receive(recvspec, size)
@@ -144,15 +111,7 @@ def reduce_scatter_block(call: Call, sendspec: object, recvspec: object, op: Op)
 
 @Prepared
 def reduce_scatter(call: Call, sendspec: object, recvspec: object, recvcounts: Sequence[int] | None, op: Op) -> Run:
-    """Combine the vectors of all ranks, and give rank i segment i of the result (MPI_Reduce_scatter, section 4.10).
-
-    Args:
-        sendspec: (sum(recvcounts),) items; IN_PLACE: they are in the receive buffer.
-        recvspec: (recvcounts[rank],) items; under IN_PLACE (sum(recvcounts),), of which the result takes the first.
-        recvcounts: number of items for each rank, the same on all ranks; None on all ranks to let them exchange how
-            many items `recvspec` has.
-        op: operation, defined for the datatype.
-    """
+    """Combine the vectors of all ranks, and give rank i segment i of the result (MPI_Reduce_scatter, section 4.10)."""
     recvbuf = call.receive(recvspec)
     if recvcounts is not None:
         counts = call.checked(_numbers, recvcounts, call.comm.size)
