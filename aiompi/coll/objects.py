@@ -1,8 +1,9 @@
 """Collectives on Python objects: mpi4py's lower-case methods (chapter 4), and those between neighbours.
 
-Each function checks its arguments, serialises what is to be sent, starts the collective and returns its request.
-Objects are passed on in serialised form, and no two ranks share what they get. They must not be changed before the
-request is complete. Arguments that matter only at the root are ignored elsewhere.
+Each function checks its arguments, serialises what is to be sent, starts the collective and returns its request. The
+methods of the same names in `aiompi.face.native.collective` describe the arguments. Objects are passed on in serialised
+form, and no two ranks share what they get. They must not be changed before the request is complete. Arguments that
+matter only at the root are ignored elsewhere.
 
 On an intercommunicator results are those of what the remote group contributes (MPI-2, section 5.2.2 of MPI-3.1). Roots
 are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result; of bcast and
@@ -10,8 +11,9 @@ scatter it has none. `algorithm` names the algorithm on a communicator of one gr
 settings and tuning data decide.
 
 They raise, at the call, InvalidRootError, InvalidCommError where a collective is not defined on an intercommunicator,
-InvalidArgumentError for an unknown algorithm, and what serialising raises. For partial results of reductions, and for
-all that `reduce` serialises, the await raises that.
+InvalidArgumentError for a wrong number of objects or an unknown algorithm, InvalidOpError for an operation that is null
+or cannot be called, and what serialising raises. For partial results of reductions, and for all that `reduce`
+serialises, the await raises that.
 """
 
 from __future__ import annotations
@@ -38,12 +40,7 @@ Operation: TypeAlias = Op | Callable[[Any, Any], Any]
 
 
 def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None) -> Request[Any]:
-    """Send the root's object to every rank (section 4.4).
-
-    Args:
-        obj: ignored except at the root, which gets it back as its result.
-        root: rank.
-    """
+    """Send the root's object to every rank (section 4.4)."""
     rank, is_root = _root(comm, root, "bcast")
     block = Block.holding(*codec.dumps(obj)) if is_root else Block()
     spread = select(comm, registry.BCAST, algorithm=algorithm)
@@ -60,15 +57,7 @@ def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str 
 def scatter(
     comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, root: int, algorithm: str | None = None
 ) -> Request[Any]:
-    """Send item i of the root's sequence to rank i (section 4.6).
-
-    Args:
-        sequence: `size` objects at the root; ignored elsewhere.
-        root: rank.
-
-    Raises:
-        InvalidArgumentError: the root's sequence has another length.
-    """
+    """Send item i of the root's sequence to rank i (section 4.6)."""
     rank, is_root = _root(comm, root, "scatter")
     distribute = select(comm, registry.SCATTER, algorithm=algorithm)
     blocks = _filled(comm, codec, sequence, "scatter") if is_root else None
@@ -118,14 +107,7 @@ def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None 
 def alltoall(
     comm: Communicator, codec: Codec, sequence: Sequence[Any], algorithm: str | None = None
 ) -> Request[list[Any]]:
-    """Send item r of every rank's sequence to rank r (section 4.8).
-
-    Args:
-        sequence: `size` objects.
-
-    Raises:
-        InvalidArgumentError: the sequence has another length.
-    """
+    """Send item r of every rank's sequence to rank r (section 4.8)."""
     return _exchange(comm, codec, _filled(comm, codec, sequence, "alltoall"), "alltoall", algorithm)
 
 
@@ -151,16 +133,7 @@ def reduce(
     root: int,
     algorithm: str | None = None,
 ) -> Request[Any]:
-    """Combine the objects of all ranks in rank order at the root; the result is None elsewhere (section 4.9.1).
-
-    Args:
-        op: operation, or a function of two objects, the one of lower ranks first. It may change them, but
-            not the objects of the callers, of which it gets copies.
-        root: rank.
-
-    Raises:
-        InvalidOpError: `op` is OP_NULL, or cannot be called.
-    """
+    """Combine the objects of all ranks in rank order at the root; the result is None elsewhere (section 4.9.1)."""
     rank, is_root = _root(comm, root, "reduce")
     combine = select(comm, registry.REDUCE, commute=_commutes(comm, op, "reduce"), algorithm=algorithm)
 
@@ -173,31 +146,17 @@ def reduce(
 
 
 def allreduce(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
-    """Combine the objects of all ranks in rank order on every rank (section 4.9.6).
-
-    Args:
-        op: operation, or a function of two objects, the one of lower ranks first. It may change them, but
-            not the objects of the callers, of which it gets copies.
-
-    Raises:
-        InvalidOpError: `op` is OP_NULL, or cannot be called.
-    """
+    """Combine the objects of all ranks in rank order on every rank (section 4.9.6)."""
     return _rootless(comm, codec, obj, op, "allreduce", registry.ALLREDUCE, algorithm)
 
 
 def scan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
-    """Combine the objects of the ranks up to and including this one in rank order (section 4.11).
-
-    Args and Raises are those of `allreduce`.
-    """
+    """Combine the objects of the ranks up to and including this one in rank order (section 4.11)."""
     return _rootless(comm, codec, obj, op, "scan", registry.SCAN, algorithm)
 
 
 def exscan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
-    """Combine the objects of the ranks below this one in rank order; the result is None on rank 0 (MPI_Exscan, MPI-2).
-
-    Args and Raises are those of `allreduce`.
-    """
+    """Combine the objects of the ranks below this one in rank order; None on rank 0 (MPI_Exscan, MPI-2)."""
     return _rootless(comm, codec, obj, op, "exscan", registry.EXSCAN, algorithm)
 
 
