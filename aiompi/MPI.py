@@ -8,23 +8,15 @@ from __future__ import annotations
 import socket as _socket
 import sys as _sys
 import time as _time
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
+import typing as _typing
 
 from aiompi import hooks as _hooks
-from aiompi.comm import Group as Group
+from aiompi.comm import Group
 from aiompi.comm.errhandler import *
-from aiompi.comm.group import GROUP_EMPTY as GROUP_EMPTY
-from aiompi.comm.group import GROUP_NULL as GROUP_NULL
-from aiompi.comm.topology import Compute_dims as Compute_dims
+from aiompi.comm.group import GROUP_EMPTY, GROUP_NULL
+from aiompi.comm.topology import Compute_dims
 from aiompi.constants import *
-from aiompi.datatype import BOTTOM as BOTTOM
-from aiompi.datatype import BUFFER_AUTOMATIC as BUFFER_AUTOMATIC
-from aiompi.datatype import IN_PLACE as IN_PLACE
-from aiompi.datatype import Aint_add as Aint_add
-from aiompi.datatype import Aint_diff as Aint_diff
-from aiompi.datatype import Free_address as Free_address
-from aiompi.datatype import Get_address as Get_address
+from aiompi.datatype import BOTTOM, BUFFER_AUTOMATIC, IN_PLACE, Aint_add, Aint_diff, Free_address, Get_address
 from aiompi.datatype.buffer.address import Bottom as BottomType
 from aiompi.datatype.buffer.address import BufferAutomatic as BufferAutomaticType
 from aiompi.datatype.buffer.address import InPlace as InPlaceType
@@ -33,38 +25,22 @@ from aiompi.datatype.predefined import *
 from aiompi.errors import *
 from aiompi.face import common as _common
 from aiompi.face import native as _native
-from aiompi.face.blocking import COMM_NULL as COMM_NULL
-from aiompi.face.blocking import COMM_SELF as COMM_SELF
-from aiompi.face.blocking import COMM_WORLD as COMM_WORLD
-from aiompi.face.blocking import MESSAGE_NO_PROC as MESSAGE_NO_PROC
-from aiompi.face.blocking import MESSAGE_NULL as MESSAGE_NULL
-from aiompi.face.blocking import REQUEST_NULL as REQUEST_NULL
-from aiompi.face.blocking import Cartcomm as Cartcomm
-from aiompi.face.blocking import Comm as Comm
-from aiompi.face.blocking import Distgraphcomm as Distgraphcomm
-from aiompi.face.blocking import Graphcomm as Graphcomm
-from aiompi.face.blocking import Grequest as Grequest
-from aiompi.face.blocking import Intercomm as Intercomm
-from aiompi.face.blocking import Intracomm as Intracomm
-from aiompi.face.blocking import Message as Message
-from aiompi.face.blocking import Prequest as Prequest
-from aiompi.face.blocking import Request as Request
-from aiompi.face.blocking import Topocomm as Topocomm
-from aiompi.face.blocking import process as _process
+from aiompi.face.blocking import *
 from aiompi.face.blocking.environment import *
 from aiompi.face.blocking.internals import *
 from aiompi.face.blocking.missing import *
 from aiompi.face.blocking.process import check_running_loop as _check_running_loop
+from aiompi.face.blocking.process import process as _process
 from aiompi.face.blocking.serializer import *
 from aiompi.face.docstrings import complete as _complete
 from aiompi.info import *
-from aiompi.op import Op as Op
+from aiompi.op import Op
 from aiompi.op.predefined import *
-from aiompi.status import Status as Status
+from aiompi.status import Status
 from aiompi.typing import BufSpec as _BufSpec
 from aiompi.unsupported_errors import *
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from aiompi.datatype.buffer.memory import *
 
 __all__ = [
@@ -179,7 +155,7 @@ def Attach_buffer(buf: _BufSpec | BufferAutomaticType) -> None:
         _common.attach(attachment, buf)
 
 
-def Detach_buffer() -> _Any:
+def Detach_buffer() -> _typing.Any:
     """Take the attached memory back when the messages in it have left (MPI_Buffer_detach, section 3.6).
 
     Returns:
@@ -270,12 +246,12 @@ def Get_version() -> tuple[int, int]:
     return VERSION, SUBVERSION
 
 
-if not _TYPE_CHECKING:  # type checkers would accept any name
+if not _typing.TYPE_CHECKING:  # type checkers would accept any name
 
     def __dir__() -> list[str]:
         return sorted({*globals(), "buffer", "memory"})
 
-    def __getattr__(name: str) -> _Any:
+    def __getattr__(name: str) -> _typing.Any:
         """Return `buffer` or `memory`, which is made of an array of NumPy; programs without arrays do not need it."""
         if name not in ("buffer", "memory"):
             raise AttributeError(f"module 'aiompi.MPI' has no attribute {name!r}")

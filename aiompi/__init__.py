@@ -71,44 +71,24 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from aiompi import MPI as MPI
-    from aiompi.comm import Group as Group
+    from aiompi import MPI
+    from aiompi.comm import Group
     from aiompi.comm.errhandler import *
-    from aiompi.comm.group import GROUP_EMPTY as GROUP_EMPTY
-    from aiompi.comm.group import GROUP_NULL as GROUP_NULL
-    from aiompi.comm.topology import Compute_dims as Compute_dims
+    from aiompi.comm.group import GROUP_EMPTY, GROUP_NULL
+    from aiompi.comm.topology import Compute_dims
     from aiompi.constants import *
-    from aiompi.datatype import BOTTOM as BOTTOM
-    from aiompi.datatype import IN_PLACE as IN_PLACE
-    from aiompi.datatype import Aint_add as Aint_add
-    from aiompi.datatype import Aint_diff as Aint_diff
-    from aiompi.datatype import Free_address as Free_address
-    from aiompi.datatype import Get_address as Get_address
+    from aiompi.datatype import BOTTOM, IN_PLACE, Aint_add, Aint_diff, Free_address, Get_address
     from aiompi.datatype.deprecated import *
     from aiompi.datatype.predefined import *
-    from aiompi.engine import PersistentRequest as PersistentRequest
-    from aiompi.engine import Request as Request
+    from aiompi.engine import PersistentRequest, Request
     from aiompi.errors import *
-    from aiompi.face.native import COMM_NULL as COMM_NULL
-    from aiompi.face.native import Cartcomm as Cartcomm
-    from aiompi.face.native import Comm as Comm
-    from aiompi.face.native import Distgraphcomm as Distgraphcomm
-    from aiompi.face.native import Graphcomm as Graphcomm
-    from aiompi.face.native import Intercomm as Intercomm
-    from aiompi.face.native import Intracomm as Intracomm
-    from aiompi.face.native import Message as Message
-    from aiompi.face.native.job import Session as Session
-    from aiompi.face.native.job import World as World
-    from aiompi.face.native.job import init as init
-    from aiompi.face.native.job import join as join
-    from aiompi.face.native.job import local_world as local_world
-    from aiompi.face.native.job import run as run
+    from aiompi.face.native import *
+    from aiompi.face.native.job import Session, World, init, join, local_world, run
     from aiompi.info import *
-    from aiompi.op import Op as Op
+    from aiompi.op import Op
     from aiompi.op.predefined import *
-    from aiompi.settings import Settings as Settings
-    from aiompi.settings import rc as rc
-    from aiompi.status import Status as Status
+    from aiompi.settings import Settings, rc
+    from aiompi.status import Status
 
 # Where names come from on first use: of each module the names listed, and then all names of the modules with a star.
 _MODULES = {

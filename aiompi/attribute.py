@@ -78,16 +78,10 @@ class Keyvals:
         delete_fn: DeleteFunction | bool | None = None,
         nopython: bool = False,
     ) -> int:
-        """Create a key (MPI_Keyval_create, section 5.7.1); see `Keyval` for the callbacks.
-
-        Args:
-            nopython: values must be integers.
+        """Create a key, whose number no other key of the process has or has had; see `Caching.Create_keyval`.
 
         Raises:
             TypeError: a callback cannot be called.
-
-        Returns:
-            The number of the key, which no other key of the process has or has had.
         """
         for function in (copy_fn, delete_fn):
             if not (function is None or isinstance(function, bool) or callable(function)):
@@ -97,16 +91,7 @@ class Keyvals:
         return keyval.number
 
     def free(self, keyval: int) -> int:
-        """Free a key (MPI_Keyval_free, section 5.7.1).
-
-        Values under the key stay and their callbacks are still called, but no more values can be set.
-
-        Returns:
-            KEYVAL_INVALID.
-
-        Raises:
-            InvalidKeyvalError: the key is predefined or does not exist.
-        """
+        """Free a key, under which no more values can be set; see `Caching.Free_keyval`."""
         self.check_own(keyval, "freed")
         del self._keyvals[self.find(keyval).number]
         return KEYVAL_INVALID
@@ -169,11 +154,7 @@ class Attributes:
         self._values: dict[int, tuple[Keyval, Any]] = {}
 
     def get(self, owner: Any, keyval: int, default: Any = None) -> Any:
-        """Return the value under a key, `default` if there is none (MPI_Attr_get, section 5.7.1).
-
-        Raises:
-            InvalidKeyvalError: there is no such key.
-        """
+        """Return the value under a key, `default` if there is none; see `Caching.Get_attr`."""
         self._keyvals.check(keyval)
         if keyval in self._values:
             return self._values[keyval][1]
@@ -184,13 +165,7 @@ class Attributes:
         return default
 
     def set(self, owner: Any, keyval: int, value: Any) -> None:
-        """Delete the previous value, if there is one, and store a new one (MPI_Attr_put, section 5.7.1).
-
-        Raises:
-            InvalidKeyvalError: there is no such key, or it is predefined.
-            TypeError: the key is for integers, and the value is not one.
-            aiompi.Exception: the callback that deletes the old value failed; the new one is not stored.
-        """
+        """Delete the previous value, if there is one, and store a new one; see `Caching.Set_attr`."""
         self._keyvals.check_own(keyval, "set")
         key = self._keyvals.find(keyval)
         if key.integers:
@@ -200,12 +175,7 @@ class Attributes:
         self._values[keyval] = key, value
 
     def delete(self, owner: Any, keyval: int) -> None:
-        """Delete a value and call its delete callback (MPI_Attr_delete, section 5.7.1).
-
-        Raises:
-            InvalidKeyvalError: there is no value under this key, or it is predefined.
-            aiompi.Exception: the callback failed; the value is deleted nevertheless.
-        """
+        """Delete a value and call its delete callback; see `Caching.Delete_attr`."""
         self._keyvals.check_own(keyval, "deleted")
         if keyval not in self._values:
             self._keyvals.find(keyval)
@@ -327,6 +297,7 @@ class Caching:
 
         Raises:
             InvalidKeyvalError: there is no such key, or it is predefined.
+            TypeError: the key is for integers, and the value is not one.
             aiompi.Exception: the callback that deletes the old value failed; the new one is not stored.
         """
         self._attributes.set(self, keyval, attrval)

@@ -25,6 +25,7 @@ as well, and InvalidBufferError is a BufferError, because Python and mpi4py rais
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -78,6 +79,7 @@ ERR_INFO_NOKEY: Final = 25
 ERR_LASTCODE: Final = 0x3FFFFFFF
 
 
+@functools.total_ordering
 class Exception(RuntimeError):
     """An MPI error (section 7.3).
 
@@ -93,6 +95,12 @@ class Exception(RuntimeError):
     """
 
     error_class: int = ERR_UNKNOWN
+
+    def __init_subclass__(cls, error_class: int | None = None) -> None:
+        """Set the error class of an exception, by default that of its base."""
+        super().__init_subclass__()
+        if error_class is not None:
+            cls.error_class = error_class
 
     def __new__(cls, *what: Any) -> Exception:
         """Return an exception of the type for the error class of a code."""
@@ -147,164 +155,105 @@ class Exception(RuntimeError):
     def __lt__(self, other: int | Exception) -> bool:
         return self.error_code < int(other) if isinstance(other, int | Exception) else NotImplemented
 
-    def __le__(self, other: int | Exception) -> bool:
-        return self.error_code <= int(other) if isinstance(other, int | Exception) else NotImplemented
 
-    def __gt__(self, other: int | Exception) -> bool:
-        return self.error_code > int(other) if isinstance(other, int | Exception) else NotImplemented
-
-    def __ge__(self, other: int | Exception) -> bool:
-        return self.error_code >= int(other) if isinstance(other, int | Exception) else NotImplemented
-
-
-class InvalidBufferError(Exception, ValueError, BufferError):
+class InvalidBufferError(Exception, ValueError, BufferError, error_class=ERR_BUFFER):
     """Bad buffer: too small, read-only as a receive buffer, not contiguous, overlapping."""
 
-    error_class = ERR_BUFFER
 
-
-class InvalidCountError(Exception, ValueError):
+class InvalidCountError(Exception, ValueError, error_class=ERR_COUNT):
     """Bad count argument."""
 
-    error_class = ERR_COUNT
 
-
-class InvalidTypeError(Exception, ValueError):
+class InvalidTypeError(Exception, ValueError, error_class=ERR_TYPE):
     """Bad datatype argument."""
 
-    error_class = ERR_TYPE
 
-
-class InvalidTagError(Exception):
+class InvalidTagError(Exception, error_class=ERR_TAG):
     """Bad tag: legal are 0..TAG_UB, and ANY_TAG in receives."""
 
-    error_class = ERR_TAG
 
-
-class InvalidCommError(Exception):
+class InvalidCommError(Exception, error_class=ERR_COMM):
     """Bad communicator: null, freed, or of the wrong kind."""
 
-    error_class = ERR_COMM
 
-
-class InvalidRankError(Exception):
+class InvalidRankError(Exception, error_class=ERR_RANK):
     """Bad rank: legal are 0..size-1, PROC_NULL, and ANY_SOURCE in receives."""
 
-    error_class = ERR_RANK
 
-
-class InvalidRequestError(Exception):
+class InvalidRequestError(Exception, error_class=ERR_REQUEST):
     """Bad request."""
 
-    error_class = ERR_REQUEST
 
-
-class InvalidRootError(Exception):
+class InvalidRootError(Exception, error_class=ERR_ROOT):
     """Bad root: legal are 0..size-1."""
 
-    error_class = ERR_ROOT
 
-
-class InvalidGroupError(Exception):
+class InvalidGroupError(Exception, error_class=ERR_GROUP):
     """Bad group."""
 
-    error_class = ERR_GROUP
 
-
-class InvalidOpError(Exception, ValueError):
+class InvalidOpError(Exception, ValueError, error_class=ERR_OP):
     """Bad reduction operation, or one that is not defined for the datatype (section 4.9.2)."""
 
-    error_class = ERR_OP
 
-
-class InvalidTopologyError(Exception):
+class InvalidTopologyError(Exception, error_class=ERR_TOPOLOGY):
     """Bad topology."""
 
-    error_class = ERR_TOPOLOGY
 
-
-class InvalidDimsError(Exception):
+class InvalidDimsError(Exception, error_class=ERR_DIMS):
     """Bad dimension argument."""
 
-    error_class = ERR_DIMS
 
-
-class InvalidArgumentError(Exception, ValueError):
+class InvalidArgumentError(Exception, ValueError, error_class=ERR_ARG):
     """Bad argument of another kind."""
 
-    error_class = ERR_ARG
 
-
-class UnknownError(Exception):
+class UnknownError(Exception, error_class=ERR_UNKNOWN):
     """Unknown error."""
 
-    error_class = ERR_UNKNOWN
 
-
-class TruncationError(Exception):
+class TruncationError(Exception, error_class=ERR_TRUNCATE):
     """The message is longer than the receive buffer; nothing was written beyond it (section 3.2.4)."""
 
-    error_class = ERR_TRUNCATE
 
-
-class OtherError(Exception):
+class OtherError(Exception, error_class=ERR_OTHER):
     """A known error that has no class of its own; the string explains it."""
 
-    error_class = ERR_OTHER
 
-
-class InternalError(Exception):
+class InternalError(Exception, error_class=ERR_INTERN):
     """A defect of aiompi itself."""
 
-    error_class = ERR_INTERN
 
-
-class InStatusError(Exception):
+class InStatusError(Exception, error_class=ERR_IN_STATUS):
     """Some of several requests failed; the statuses say which (section 3.7.5)."""
 
-    error_class = ERR_IN_STATUS
 
-
-class PendingError(Exception):
+class PendingError(Exception, error_class=ERR_PENDING):
     """The request has neither failed nor completed (section 3.7.5)."""
 
-    error_class = ERR_PENDING
 
-
-class InvalidKeyvalError(InvalidArgumentError):
+class InvalidKeyvalError(InvalidArgumentError, error_class=ERR_KEYVAL):
     """Bad attribute key: never created, freed, KEYVAL_INVALID, or predefined where it must not be (section 5.7)."""
 
-    error_class = ERR_KEYVAL
 
-
-class InvalidErrhandlerError(InvalidArgumentError):
+class InvalidErrhandlerError(InvalidArgumentError, error_class=ERR_ERRHANDLER):
     """Bad error handler: null, or predefined where it is to be freed (section 7.2)."""
 
-    error_class = ERR_ERRHANDLER
 
-
-class InvalidInfoError(InvalidArgumentError):
+class InvalidInfoError(InvalidArgumentError, error_class=ERR_INFO):
     """Bad info: null or freed, or predefined where it is to be changed."""
 
-    error_class = ERR_INFO
 
-
-class InvalidInfoKeyError(InvalidInfoError):
+class InvalidInfoKeyError(InvalidInfoError, error_class=ERR_INFO_KEY):
     """Bad key of an info: empty, or longer than MAX_INFO_KEY."""
 
-    error_class = ERR_INFO_KEY
 
-
-class InvalidInfoValueError(InvalidInfoError):
+class InvalidInfoValueError(InvalidInfoError, error_class=ERR_INFO_VALUE):
     """Bad value in an info: longer than MAX_INFO_VAL."""
 
-    error_class = ERR_INFO_VALUE
 
-
-class InfoNoKeyError(InvalidInfoError):
+class InfoNoKeyError(InvalidInfoError, error_class=ERR_INFO_NOKEY):
     """The info has no such key."""
-
-    error_class = ERR_INFO_NOKEY
 
 
 class LocalProtocolError(OtherError):

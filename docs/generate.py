@@ -42,6 +42,8 @@ def algorithms() -> str:
             parts += [f"### {name}: {label}", *_described(algorithm)]
         for algorithm in collective.over_clients:
             parts += [f"### {name} between IMPI clients: {_name(algorithm)}", *_described(algorithm)]
+        if collective.between_groups is not None:
+            parts += [f"### {name} on an intercommunicator", *_described(Algorithm(collective.between_groups))]
     return "\n\n".join(parts)
 
 

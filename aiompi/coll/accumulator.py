@@ -16,7 +16,6 @@ from aiompi.comm import Channel
 from aiompi.datatype.buffer.allocation import allocate, copied, joined
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.datatype import Datatype
-from aiompi.errors import InternalError
 from aiompi.lazy import np, numpy_is_loaded
 from aiompi.op import Op
 from aiompi.op.combine import Combine, combiner
@@ -30,10 +29,10 @@ class Codec(Protocol):
     """Converts objects to messages and back."""
 
     def dumps(self, obj: Any) -> tuple[Payload, int]:
-        """The message of an object: memory in pieces, and the bytes they are together."""
+        """Return the message of an object: memory in pieces, and their total length in bytes."""
 
     def loads(self, data: memoryview) -> Any:
-        """The object of a message. It may keep using the memory."""
+        """Return the object of a message. It may keep using the memory."""
 
 
 class Accumulator(ABC):
@@ -55,76 +54,15 @@ class Accumulator(ABC):
 
     @abstractmethod
     def absorb(self, lower: bool) -> None:
-        """Combine with what came in; `lower`: it is the one of lower ranks, otherwise of higher ones."""
+        """Combine with what came in: from lower ranks if `lower` is True, otherwise from higher ones."""
 
     @abstractmethod
     def adopt(self) -> None:
         """Take over what came in."""
 
+    @abstractmethod
     def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
-        """Become what the contributions of some ranks make together; see `fold`, also for `near` of vectors."""
-        raise self._whole()
-
-    # The rest is for algorithms that cut accumulators, and therefore serve vectors only.
-
-    @property
-    def count(self) -> int:
-        """Number of items."""
-        raise self._whole()
-
-    @property
-    def memory(self) -> memoryview:
-        """The partial result, to be read."""
-        raise self._whole()
-
-    def span(self, start: int, stop: int) -> slice:
-        """The bytes of the items `start` to `stop - 1`."""
-        raise self._whole()
-
-    def part(self, start: int, stop: int) -> Accumulator:
-        """Return an accumulator of the items `start` to `stop - 1`, which shares the memory.
-
-        While there are parts, use the whole only to `join` or `keep` them.
-        """
-        raise self._whole()
-
-    def room(self) -> Block:
-        """Room for another partial result, of several at a time."""
-        raise self._whole()
-
-    def take(self, room: Block, lower: bool) -> None:
-        """Combine with what came into a room; `lower`: it is of lower ranks, otherwise of higher ones."""
-        raise self._whole()
-
-    def started(self, room: Block) -> Accumulator:
-        """What came into a room as an accumulator of its own, until its block is taken."""
-        raise self._whole()
-
-    def replacement(self) -> Block:
-        """Room for a result that takes the place of the partial one; no `adopt` is needed."""
-        raise self._whole()
-
-    def fold(self, contributions: Sequence[bytes | memoryview], result: memoryview, near: int | None = None) -> None:
-        """Combine some items of all ranks, which are not changed, in other memory.
-
-        Args:
-            contributions: the items of each rank.
-            result: memory for as many.
-            near: the rank whose items are in the cache of this core rather than in that of another, to begin with where
-                the order is free; None: the last one.
-        """
-        raise self._whole()
-
-    def join(self, *parts: Accumulator) -> None:
-        """Become what the parts, which cover the whole, are by now."""
-        raise self._whole()
-
-    def keep(self, part: Accumulator) -> None:
-        """Become one of the parts; the others are not needed any more."""
-        raise self._whole()
-
-    def _whole(self) -> InternalError:
-        return InternalError(f"a {type(self).__name__} cannot be cut; the algorithm must not be `any_form`")
+        """Become the combination of the contributions of some ranks; for `near`, which only vectors use, see `fold`."""
 
 
 async def exchange(channel: Channel, given: Accumulator, kept: Accumulator, partner: int) -> None:
@@ -142,7 +80,7 @@ async def scatter_segments(
     counts: Sequence[int],
     scatter: Callable[[Channel, Sequence[Block] | None, Block, int], Coroutine[Any, Any, None]],
 ) -> None:
-    """Give each rank its segment of what rank 0 has.
+    """Give each rank its segment of the result of rank 0.
 
     Args:
         counts: items of the segment of each rank.
@@ -170,7 +108,7 @@ class Pool(list[memoryview]):
 
 
 class Vector(Accumulator):
-    """Packed items, combined in place.
+    """Packed items, combined in place. Only vectors can be cut into parts.
 
     Each partial result is made in the memory of one of its two operands. A rank therefore needs room for two at a time,
     one of which is the destination of the result.
@@ -212,11 +150,13 @@ class Vector(Accumulator):
 
     @property
     def count(self) -> int:
+        """Number of items."""
         size = self._datatype.size
         return len(self._value) // size if size else 0
 
     @property
     def memory(self) -> memoryview:
+        """The partial result, to be read."""
         return self._value
 
     @property
@@ -254,10 +194,15 @@ class Vector(Accumulator):
         self._value, self._own = self._incoming, True
 
     def span(self, start: int, stop: int) -> slice:
+        """Return the bytes of the items `start` to `stop - 1`."""
         size = self._datatype.size
         return slice(start * size, stop * size)
 
     def part(self, start: int, stop: int) -> Vector:
+        """Return an accumulator of the items `start` to `stop - 1`, which shares the memory.
+
+        While there are parts, use the whole only to `join` or `keep` them.
+        """
         place, cut = self._settled_place(), self.span(start, stop)
         target = place[cut]
         return Vector(
@@ -272,18 +217,22 @@ class Vector(Accumulator):
         )
 
     def room(self) -> Block:
+        """Return room for another partial result, of several at a time."""
         return Block(self._pool.take(len(self._value)))
 
     def take(self, room: Block, lower: bool) -> None:
+        """Combine with what came into a room; for `lower` see `absorb`."""
         assert room.memory is not None
         self._incoming = room.memory
         self.absorb(lower)
 
     def started(self, room: Block) -> Vector:
+        """Return an accumulator of what came into a room, to be used until its block is taken."""
         assert room.memory is not None
         return Vector(self._op, self._datatype, room.memory, None, own=True, pool=self._pool)
 
     def replacement(self) -> Block:
+        """Return room for a result that replaces the partial one; no `adopt` is needed."""
         return Block(self._replaced())
 
     def _replaced(self) -> memoryview:
@@ -294,6 +243,14 @@ class Vector(Accumulator):
         return self._value
 
     def fold(self, contributions: Sequence[bytes | memoryview], result: memoryview, near: int | None = None) -> None:
+        """Combine some items of all ranks, which are not changed, in other memory.
+
+        Args:
+            contributions: the items of each rank.
+            result: memory for as many.
+            near: the rank to begin with where the order is free, because its items are in the cache of this core; None:
+                the last rank.
+        """
         size = self._datatype.size
         combine = combiner(self._op, self._datatype, len(result) // size if size else 0)
         if near is None or not self._op.commute:
@@ -307,14 +264,14 @@ class Vector(Accumulator):
     def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
         self.fold(contributions, self._replaced(), near)
 
-    def join(self, *parts: Accumulator) -> None:
+    def join(self, *parts: Vector) -> None:
+        """Take over the results of the parts, which together cover the whole."""
         for part in parts:
-            assert isinstance(part, Vector)
             part.settle()
         self._value, self._own, self._vacant = self._settled_place(), True, False
 
-    def keep(self, part: Accumulator) -> None:
-        assert isinstance(part, Vector)
+    def keep(self, part: Vector) -> None:
+        """Become one of the parts; the others are not needed any more."""
         self._value, self._own = part._value, part._own
         self._place, self._vacant = None, False
 
@@ -356,8 +313,8 @@ class VectorAccumulator(Vector):
 
     Args:
         value: contribution of this rank; not changed unless it is `result`.
-        result: destination of the result: as many items as `value`, and then partial results may be there, too; or as
-            many items as the algorithm leaves. None where no result is wanted.
+        result: destination of the result. If it has as many items as `value`, partial results are stored in it, too;
+            otherwise it has as many as the algorithm leaves. None where no result is wanted.
         op: operation, defined for the datatype.
     """
 
@@ -381,7 +338,7 @@ class ObjectAccumulator(Accumulator):
     """Python objects, combined by calling the operation.
 
     Args:
-        value: contribution of this rank, which stays as it is, whatever the operation does with its operands.
+        value: contribution of this rank; it is not changed, even if the operation changes its operands.
         op: takes two objects, the one of lower ranks first, and returns their combination.
         codec: makes messages of objects.
     """

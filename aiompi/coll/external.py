@@ -13,7 +13,7 @@ from aiompi.op import Op
 
 
 class TypedBlock(Block):
-    """Room for items in external32, of which it is known what they are.
+    """Room for items of a known datatype in external32.
 
     Args:
         memory: of `count` items.
@@ -29,13 +29,13 @@ class TypedBlock(Block):
 
     @property
     def native(self) -> Block:
-        """The same items packed in the form of this machine, in memory of their own."""
+        """A block with the same items in the form of this machine, in memory of its own."""
         block = Block.of(self._count * self._datatype.size)
         external32.unpack(self._form, self.data, block.data)
         return block
 
     def copy_native(self, block: Block) -> None:
-        """Hold the items that a block holds in the form of this machine."""
+        """Convert the items of a block, which are in the form of this machine, into this one."""
         external32.pack(self._form, block.data, 0, self.data)
 
     @property
@@ -76,7 +76,7 @@ class ExternalAccumulator(VectorAccumulator):
         super().adopt()
 
     def _read(self) -> None:
-        """Have what came in as items of this machine; once, as absorbing may combine there and adopt it."""
+        """Convert what came in to the form of this machine; once, because `absorb` may call `adopt`."""
         arrived, self._arrived = self._arrived, None
         if arrived is None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aiompi.coll.accumulator import Accumulator, exchange
+from aiompi.coll.accumulator import Vector, exchange
 from aiompi.coll.pof2 import Pof2
 from aiompi.comm import Channel
 
@@ -20,14 +20,14 @@ class Half(NamedTuple):
         partner: rank of the partner.
     """
 
-    whole: Accumulator
-    kept: Accumulator
-    given: Accumulator
+    whole: Vector
+    kept: Vector
+    given: Vector
     distance: int
     partner: int
 
 
-async def halve(channel: Channel, accumulator: Accumulator, pof2: Pof2, position: int) -> list[Half]:
+async def halve(channel: Channel, accumulator: Vector, pof2: Pof2, position: int) -> list[Half]:
     """Combine halves with the partner 1, 2, 4, ... positions away, until each position has its piece of the result.
 
     The partners hold results of neighbouring ranges of ranks, so that the order of ranks is kept. The position with bit

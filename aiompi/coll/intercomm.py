@@ -1,8 +1,8 @@
 """Collectives between the two groups of an intercommunicator (MPI-2, section 5.2.2 of MPI-3.1).
 
-The channel leads to the remote group, `channel.local` to the own one. Where there is a root, it passes ROOT, the others
-of its group PROC_NULL, and those of the remote group its rank. What one process has for a whole group, or gets from it,
-passes through the rank 0 of that group, the leader.
+The channel leads to the remote group, `channel.local` to the own one. The root of a collective passes ROOT, the others
+of its group PROC_NULL, and those of the remote group its rank. What one process sends to a whole group, or gets from
+it, passes through rank 0 of that group, the leader.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aiompi.errors import InvalidRootError
 
 
 def remote_root(comm: Communicator, root: int, operation: str) -> int | None:
-    """Check the root of a collective between groups, and say which rank it is; None in the rest of its group.
+    """Check the root of a collective between groups. Return its rank in its group, None in the rest of that group.
 
     Raises:
         InvalidRootError: neither ROOT nor PROC_NULL nor a rank of the remote group.
@@ -39,7 +39,7 @@ def remote_root(comm: Communicator, root: int, operation: str) -> int | None:
 
 
 async def barrier(channel: Channel) -> None:
-    """Nobody leaves before all of the remote group have entered.
+    """No rank leaves before all of the remote group have entered.
 
     Steps: those of two barriers in the own group, and one message between the leaders.
     """

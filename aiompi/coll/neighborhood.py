@@ -25,8 +25,8 @@ class Neighborhood(NamedTuple):
 
     Attributes:
         indegree, outdegree: numbers of blocks to receive and to send, those of PROC_NULL included.
-        arrivals: the edges that lead here, in the order in which receives are started; without PROC_NULL.
-        departures: the edges that lead from here, in the order of neighbours; without PROC_NULL.
+        arrivals: edges that lead here, in the order in which receives are started; without those of PROC_NULL.
+        departures: edges that lead from here, in the order of neighbours; without those of PROC_NULL.
     """
 
     indegree: int
@@ -36,7 +36,7 @@ class Neighborhood(NamedTuple):
 
     @classmethod
     def of(cls, comm: Communicator, operation: str) -> Neighborhood:
-        """The edges at this process.
+        """Return the edges at this process.
 
         Args:
             operation: name of the call, for messages.
@@ -71,7 +71,7 @@ def _real(edges: enumerate[int] | list[Edge]) -> list[Edge]:
 
 @functools.lru_cache(maxsize=16)
 def _one_way(graph: Graph) -> Edge | None:
-    """Two processes, more edges leading from the first to the second than back; None if there are none."""
+    """Return two processes with more edges from the first to the second than back, None if there are none."""
     edges = Counter((rank, other) for rank in range(graph.nnodes) for other in graph.neighbors_of(rank))
     return next((edge for edge, count in edges.items() if count > edges[edge[::-1]]), None)
 

@@ -1,8 +1,9 @@
 """Collectives on Python objects: mpi4py's lower-case methods (chapter 4), and those between neighbours.
 
-Each function checks its arguments, serialises what is to be sent, starts the collective and returns its request.
-Objects are passed on in serialised form, and no two ranks share what they get. They must not be changed before the
-request is complete. Arguments that matter only at the root are ignored elsewhere.
+Each function checks its arguments, serialises what is to be sent, starts the collective and returns its request. The
+methods of the same names in `aiompi.face.native.collective` describe the arguments. Objects are passed on in serialised
+form, and no two ranks share what they get. They must not be changed before the request is complete. Arguments that
+matter only at the root are ignored elsewhere.
 
 On an intercommunicator results are those of what the remote group contributes (MPI-2, section 5.2.2 of MPI-3.1). Roots
 are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result; of bcast and
@@ -10,8 +11,9 @@ scatter it has none. `algorithm` names the algorithm on a communicator of one gr
 settings and tuning data decide.
 
 They raise, at the call, InvalidRootError, InvalidCommError where a collective is not defined on an intercommunicator,
-InvalidArgumentError for an unknown algorithm, and what serialising raises. For partial results of reductions, and for
-all that `reduce` serialises, the await raises that.
+InvalidArgumentError for a wrong number of objects or an unknown algorithm, InvalidOpError for an operation that is null
+or cannot be called, and what serialising raises. For partial results of reductions, and for all that `reduce`
+serialises, the await raises that.
 """
 
 from __future__ import annotations
@@ -38,12 +40,7 @@ Operation: TypeAlias = Op | Callable[[Any, Any], Any]
 
 
 def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None) -> Request[Any]:
-    """The root's object, on every rank (section 4.4).
-
-    Args:
-        obj: ignored except at the root, which gets it back as its result.
-        root: rank.
-    """
+    """Send the root's object to every rank (section 4.4)."""
     rank, is_root = _root(comm, root, "bcast")
     block = Block.holding(*codec.dumps(obj)) if is_root else Block()
     spread = select(comm, registry.BCAST, algorithm=algorithm)
@@ -60,15 +57,7 @@ def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str 
 def scatter(
     comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, root: int, algorithm: str | None = None
 ) -> Request[Any]:
-    """Item i of the root's sequence, on rank i (section 4.6).
-
-    Args:
-        sequence: `size` objects at the root; ignored elsewhere.
-        root: rank.
-
-    Raises:
-        InvalidArgumentError: the root's sequence has another length.
-    """
+    """Send item i of the root's sequence to rank i (section 4.6)."""
     rank, is_root = _root(comm, root, "scatter")
     distribute = select(comm, registry.SCATTER, algorithm=algorithm)
     blocks = _filled(comm, codec, sequence, "scatter") if is_root else None
@@ -84,7 +73,7 @@ def scatter(
 def gather(
     comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None
 ) -> Request[list[Any] | None]:
-    """The objects of all ranks in rank order at the root, None elsewhere (section 4.5)."""
+    """Collect the objects of all ranks at the root, in rank order; the result is None elsewhere (section 4.5)."""
     rank, is_root = _root(comm, root, "gather")
     own = Block.holding(*codec.dumps(obj)) if root >= 0 else Block()
     blocks = _empty(comm) if is_root else None
@@ -98,7 +87,7 @@ def gather(
 
 
 def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None = None) -> Request[list[Any]]:
-    """The objects of all ranks in rank order (section 4.7)."""
+    """Collect the objects of all ranks on every rank, in rank order (section 4.7)."""
     own = Block.holding(*codec.dumps(obj))
     if comm.remote is not None:
         return _exchange(comm, codec, [own] * len(comm.targets), "allgather")
@@ -118,14 +107,7 @@ def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None 
 def alltoall(
     comm: Communicator, codec: Codec, sequence: Sequence[Any], algorithm: str | None = None
 ) -> Request[list[Any]]:
-    """Item r of every rank's sequence, on rank r, in rank order (section 4.8).
-
-    Args:
-        sequence: `size` objects.
-
-    Raises:
-        InvalidArgumentError: the sequence has another length.
-    """
+    """Send item r of every rank's sequence to rank r (section 4.8)."""
     return _exchange(comm, codec, _filled(comm, codec, sequence, "alltoall"), "alltoall", algorithm)
 
 
@@ -151,16 +133,7 @@ def reduce(
     root: int,
     algorithm: str | None = None,
 ) -> Request[Any]:
-    """The objects of all ranks combined in rank order at the root, None elsewhere (section 4.9.1).
-
-    Args:
-        op: operation, or a function of two objects, the one of lower ranks first. It may change them, but
-            not the objects of the callers, of which it gets copies.
-        root: rank.
-
-    Raises:
-        InvalidOpError: `op` is OP_NULL, or cannot be called.
-    """
+    """Combine the objects of all ranks in rank order at the root; the result is None elsewhere (section 4.9.1)."""
     rank, is_root = _root(comm, root, "reduce")
     combine = select(comm, registry.REDUCE, commute=_commutes(comm, op, "reduce"), algorithm=algorithm)
 
@@ -173,31 +146,17 @@ def reduce(
 
 
 def allreduce(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
-    """The objects of all ranks combined in rank order, on every rank (section 4.9.6).
-
-    Args:
-        op: operation, or a function of two objects, the one of lower ranks first. It may change them, but
-            not the objects of the callers, of which it gets copies.
-
-    Raises:
-        InvalidOpError: `op` is OP_NULL, or cannot be called.
-    """
+    """Combine the objects of all ranks in rank order on every rank (section 4.9.6)."""
     return _rootless(comm, codec, obj, op, "allreduce", registry.ALLREDUCE, algorithm)
 
 
 def scan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
-    """The objects of the ranks up to this one, it included, combined in rank order (section 4.11).
-
-    Args and Raises are those of `allreduce`.
-    """
+    """Combine the objects of the ranks up to and including this one in rank order (section 4.11)."""
     return _rootless(comm, codec, obj, op, "scan", registry.SCAN, algorithm)
 
 
 def exscan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
-    """The objects of the ranks below this one combined in rank order, None on rank 0 (MPI_Exscan, MPI-2).
-
-    Args and Raises are those of `allreduce`.
-    """
+    """Combine the objects of the ranks below this one in rank order; None on rank 0 (MPI_Exscan, MPI-2)."""
     return _rootless(comm, codec, obj, op, "exscan", registry.EXSCAN, algorithm)
 
 
@@ -214,7 +173,7 @@ def _rootless(
     combine = select(comm, collective, commute=_commutes(comm, op, operation), algorithm=algorithm)
     accumulator = ObjectAccumulator(obj, op, codec)
     if collective is registry.ALLREDUCE or comm.rank < comm.size - 1:
-        accumulator.block()  # which will be needed; what that raises it raises before others count this call
+        accumulator.block()  # needed later; its errors are raised before other ranks count this call
 
     async def run(channel: Channel) -> Any:
         await combine(channel, accumulator)
@@ -224,7 +183,7 @@ def _rootless(
 
 
 def neighbor_allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[list[Any]]:
-    """The objects of all neighbours, in the order of edges that lead here; None for PROC_NULL.
+    """Collect the objects of all neighbours, in the order of edges that lead here; None for PROC_NULL.
 
     Raises:
         InvalidTopologyError: the communicator has no topology, or a graph with more edges one way than back.
@@ -236,7 +195,7 @@ def neighbor_allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[li
 
 
 def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any]) -> Request[list[Any]]:
-    """What each neighbour has for this rank, in the order of edges that lead here; None for PROC_NULL.
+    """Send an object to each neighbour. Results are in the order of edges that lead here; None for PROC_NULL.
 
     Args:
         sequence: an object for each edge that leads from here; those for PROC_NULL are ignored.
@@ -284,15 +243,15 @@ def _root(comm: Communicator, root: int, operation: str) -> tuple[int | None, bo
 
 
 def _empty(comm: Communicator) -> list[Block]:
-    """A block for what comes from each rank: of the communicator, or of the remote group."""
+    """Return an empty block for each rank: of the communicator, or of the remote group."""
     return [Block() for _ in comm.targets]
 
 
 def _filled(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, operation: str) -> list[Block]:
-    """A block for each rank, of the communicator or of the remote group, with the object that is for it.
+    """Return a block with the object for each rank: of the communicator, or of the remote group.
 
     Raises:
-        InvalidArgumentError: there are more objects, or fewer.
+        InvalidArgumentError: the number of objects is not the number of these ranks.
     """
     items, size = [] if sequence is None else list(sequence), len(comm.targets)
     if len(items) != size:

@@ -1,7 +1,7 @@
 """Registry: the collectives, and the algorithms of each by name.
 
-An algorithm is the coroutine that its file is named after. What it takes behind the channel is the same for all
-algorithms of a collective, and described in their folder.
+An algorithm is the coroutine that its file is named after. Its first argument is the channel; the `__init__` of its
+folder describes the others, which are the same for all algorithms of a collective.
 """
 
 from __future__ import annotations
@@ -77,14 +77,19 @@ class Algorithm(Generic[P]):
         order_safe: True if it combines in the order of ranks; if not, it serves only operations that commute.
         any_form: True if it moves blocks and accumulators as a whole; if not, it cuts them into pieces, and serves only
             buffers whose length all ranks know.
-        any_lengths: True if the blocks of buffers may differ in length, as in Gatherv and its kin. Where that is
-            known to all ranks, an algorithm that cuts may serve as well.
+        any_lengths: True if the blocks of buffers may differ in length, as in Gatherv. Where all ranks know the
+            lengths, an algorithm that cuts may serve as well.
     """
 
     run: Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]
     order_safe: bool = True
     any_form: bool = True
     any_lengths: bool = True
+
+    @classmethod
+    def cutting(cls, run: Callable[..., Coroutine[Any, None, None]], order_safe: bool = True) -> Algorithm[P]:
+        """Make the entry of an algorithm that cuts accumulators, and therefore takes a `Vector`."""
+        return cls(run, order_safe, any_form=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +99,8 @@ class Collective(Generic[P]):
     Attributes:
         name: in tuning data and settings.
         algorithms: by name.
-        over_clients: those of IMPI 0.0, for buffers on communicators that span clients; the first that can serve a call
-            does. Without any it is a collective that IMPI 0.0 has not.
+        over_clients: algorithms of IMPI 0.0, for buffers on communicators that span clients. The first that can serve a
+            call is used. Empty for a collective that IMPI 0.0 does not have.
         between_groups: algorithm of intercommunicators; None if the collective is not defined there, and for Allgather,
             which uses that of Alltoall.
     """
@@ -106,7 +111,7 @@ class Collective(Generic[P]):
     between_groups: Callable[Concatenate[Channel, P], Coroutine[Any, Any, None]] | None = None
 
     def algorithm(self, name: str) -> Algorithm[P]:
-        """The algorithm of a name.
+        """Return the algorithm of a name.
 
         Raises:
             InvalidArgumentError: there is no algorithm of that name.
@@ -182,8 +187,8 @@ REDUCE: Final[Collective[[Accumulator, int]]] = Collective(
     {
         "binomial": Algorithm(reduce_binomial),
         "shm": Algorithm(reduce_shm, any_form=False),
-        "linear": Algorithm(reduce_linear, any_form=False),
-        "rabenseifner": Algorithm(reduce_rabenseifner, any_form=False),
+        "linear": Algorithm.cutting(reduce_linear),
+        "rabenseifner": Algorithm.cutting(reduce_rabenseifner),
     },
     (Algorithm(impi_reduce.reduce_commutative, order_safe=False), Algorithm(impi_reduce.reduce_ordered)),
     intercomm.reduce,
@@ -192,11 +197,11 @@ ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
     "allreduce",
     {
         "shm": Algorithm(allreduce_shm),
-        "linear": Algorithm(allreduce_linear, any_form=False),
+        "linear": Algorithm.cutting(allreduce_linear),
         "recursive_doubling": Algorithm(allreduce_recursive_doubling),
-        "rabenseifner": Algorithm(allreduce_rabenseifner, any_form=False),
-        "ring": Algorithm(allreduce_ring, order_safe=False, any_form=False),
-        "shm_segments": Algorithm(allreduce_shm_segments, any_form=False),
+        "rabenseifner": Algorithm.cutting(allreduce_rabenseifner),
+        "ring": Algorithm.cutting(allreduce_ring, order_safe=False),
+        "shm_segments": Algorithm.cutting(allreduce_shm_segments),
     },
     (Algorithm(impi_reduce.allreduce_commutative, order_safe=False), Algorithm(impi_reduce.allreduce_ordered)),
     intercomm.allreduce,
@@ -204,9 +209,9 @@ ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
 REDUCE_SCATTER: Final[Collective[[Accumulator, Sequence[int]]]] = Collective(
     "reduce_scatter",
     {
-        "recursive_halving": Algorithm(reduce_scatter_recursive_halving, order_safe=False, any_form=False),
-        "pairwise": Algorithm(reduce_scatter_pairwise, any_form=False),
-        "shm": Algorithm(reduce_scatter_shm, any_form=False),
+        "recursive_halving": Algorithm.cutting(reduce_scatter_recursive_halving, order_safe=False),
+        "pairwise": Algorithm.cutting(reduce_scatter_pairwise),
+        "shm": Algorithm.cutting(reduce_scatter_shm),
     },
     (
         Algorithm(impi_reduce.reduce_scatter_commutative, order_safe=False),

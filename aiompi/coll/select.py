@@ -1,18 +1,17 @@
 """Selection: which algorithm serves a call.
 
 A call may name one itself. The setting `coll` names one per collective (AIOMPI_COLL="bcast=binomial,reduce=binomial"),
-for the calls that it can serve. Otherwise `tuning.json` decides: for each collective a list of rules, of which the
-first that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
-`max_bytes` bytes, both without limit when left out, with `power_of_two` only to such numbers of ranks, with `objects`
-only where each rank alone knows how long its block is, and with `shared_memory` only where all ranks share memory, so
-that what one sends to several needs to be copied but once. The file also tells by what command and on what machine it
-was made.
+for the calls that it can serve. Otherwise `tuning.json` decides. It has a list of rules for each collective; the first
+rule that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
+`max_bytes` bytes, both without limit when left out. With `power_of_two` it applies only to such numbers of ranks, with
+`objects` only where each rank alone knows the length of its block, and with `shared_memory` only where all ranks share
+memory. The file also has the command that made it, and the machine.
 
-Buffers on a communicator that spans IMPI clients are served by the algorithms of IMPI 0.0 and no others, where it has
-any for the collective.
+On a communicator that spans IMPI clients, buffers are served only by the algorithms of IMPI 0.0, if it has any for the
+collective.
 
-All ranks must choose alike, so that only what all know may count: the communicator, the operation, the form of the
-call, and the bytes of one rank's block, which they agree upon for buffers but not for objects.
+All ranks must choose the same algorithm. Therefore the choice depends only on what all of them know: the communicator,
+the operation, the form of the call, and the length of one rank's block, which is known for buffers but not for objects.
 """
 
 from __future__ import annotations
@@ -43,10 +42,12 @@ class Rule:
     objects: bool = False
 
     def applies(self, size: int, nbytes: int | None, shared_memory: bool = False) -> bool:
-        """Return True if the rule is for `size` ranks with blocks of `nbytes`; None: not known to all ranks.
+        """Return True if the rule applies to a call.
 
         Args:
-            shared_memory: True if the ranks have it.
+            size: number of ranks.
+            nbytes: length of a block; None if not all ranks know it.
+            shared_memory: True if all ranks share memory.
         """
         if self.max_ranks is not None and size > self.max_ranks:
             return False
@@ -82,7 +83,7 @@ def parse(text: str | bytes) -> Rules:
 
 @functools.cache
 def tuning() -> Rules:
-    """The rules that come with the package."""
+    """Return the rules that come with the package."""
     data = pkgutil.get_data(__package__, "tuning.json")
     if data is None:
         raise InternalError("tuning.json is missing from the installed package aiompi.coll: install it again")
@@ -96,6 +97,7 @@ def select(
     commute: bool = True,
     algorithm: str | None = None,
     equal: bool = True,
+    of_buffers: bool = False,
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
     """Choose the algorithm for a call; on an intercommunicator the one between groups, whatever the arguments are.
 
@@ -105,10 +107,11 @@ def select(
         commute: True if the operation of a reduction commutes.
         algorithm: name, to be the same on all ranks; None: the setting or the tuning data decide.
         equal: True if all blocks are equally long.
+        of_buffers: True for a call that other implementations of IMPI may make too.
 
     Raises:
         InvalidArgumentError: the call or the setting `coll` names an unknown collective or algorithm, or the call one
-            that cannot serve it.
+            that cannot serve it; or the call names one where IMPI 0.0 says which.
         InvalidCommError: the collective is not defined on an intercommunicator.
     """
     if comm.remote is not None:
@@ -117,41 +120,25 @@ def select(
                 f"{comm.where(collective.name)}: not defined on an intercommunicator; merge it, or use its local group"
             )
         return collective.between_groups
+    call = _Call(nbytes, commute, equal)
+    if of_buffers and collective.over_clients and not comm.native:
+        if algorithm is not None:
+            raise InvalidArgumentError(
+                f"algorithm {algorithm!r} of {collective.name}: the communicator spans IMPI clients, where the "
+                "algorithms are those of IMPI 0.0; leave the choice to aiompi"
+            )
+        return next(able.run for able in collective.over_clients if call.obstacle(able) is None)
     if algorithm is not None:
-        return _named(collective, algorithm, _Call(nbytes, commute, equal)).run
+        return _named(collective, algorithm, call).run
     forced = comm.engine.settings.coll
     if forced:
         check(forced)
         if collective.name in forced:
             candidate = collective.algorithm(forced[collective.name])
-            if _Call(nbytes, commute, equal).obstacle(candidate) is None:
+            if call.obstacle(candidate) is None:
                 return candidate.run
     chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory)
     return collective.algorithms[chosen].run
-
-
-def select_for_buffers(
-    comm: Communicator,
-    collective: Collective[P],
-    nbytes: int | None = None,
-    commute: bool = True,
-    algorithm: str | None = None,
-    equal: bool = True,
-) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
-    """As `select`, for a call that other implementations of IMPI may make too.
-
-    Raises:
-        InvalidArgumentError: as `select`; or the communicator spans IMPI clients, and the call names an algorithm.
-    """
-    if comm.native or comm.remote is not None or not collective.over_clients:
-        return select(comm, collective, nbytes, commute, algorithm, equal)
-    if algorithm is not None:
-        raise InvalidArgumentError(
-            f"algorithm {algorithm!r} of {collective.name}: the communicator spans IMPI clients, where the algorithms "
-            "are those of IMPI 0.0; leave the choice to aiompi"
-        )
-    call = _Call(nbytes, commute, equal)
-    return next(able.run for able in collective.over_clients if call.obstacle(able) is None)
 
 
 @functools.lru_cache(2**12)
@@ -163,7 +150,7 @@ def preferred(
     equal: bool = True,
     shared_memory: bool = False,
 ) -> str:
-    """Name of the algorithm that the tuning data choose for `size` ranks, which may share memory.
+    """Return the name of the algorithm that the tuning data choose for `size` ranks, which may share memory.
 
     For the other arguments see `select`.
     """
@@ -197,14 +184,14 @@ def _collective(name: str) -> Collective[...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Call:
-    """What an algorithm must be able to serve; see `select`."""
+    """The properties of a call that limit the choice of algorithms; see `select`."""
 
     nbytes: int | None
     commute: bool
     equal: bool
 
     def obstacle(self, algorithm: Algorithm[P]) -> str | None:
-        """What the algorithm serves only, and the call is not; None: it can serve it."""
+        """Return the kind of calls to which the algorithm is limited, None if it can serve this one."""
         if not (algorithm.order_safe or self.commute):
             return "operations that commute"
         if not algorithm.any_form and self.nbytes is None:

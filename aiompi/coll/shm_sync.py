@@ -253,11 +253,11 @@ async def _agreed(channel: Channel, able: bool) -> bool:
     rank, size = channel.rank, channel.size
     distance = 1
     while distance < size:
-        told = Block.of(1)
-        arrival = told.irecv(channel, (rank - distance) % size)
+        answer = Block.of(1)
+        arrival = answer.irecv(channel, (rank - distance) % size)
         send = Block(memoryview(bytes([able]))).isend(channel, (rank + distance) % size)
         await arrival
         await send
-        able = able and told.data[0] == 1
+        able = able and answer.data[0] == 1
         distance *= 2
     return able

@@ -32,7 +32,7 @@ def share(channel: Channel, block: Block, look: Look) -> Coroutine[Any, None, bo
     if value is None:
         return share_objects(channel, lambda: b"".join(block.payload) if nbytes <= room else b"", look)
     if nbytes <= room:
-        return _publish(channel, bytes(value), look)
+        return _show(exchange_slots(channel, bytes(value), nbytes), look)
 
     def write(memory: memoryview) -> None:
         memory[:] = value
@@ -61,7 +61,7 @@ def share_written(
         return _expose(channel, nbytes, write, look)
     own = memoryview(bytearray(nbytes))
     write(own)
-    return _publish(channel, own, look)
+    return _show(exchange_slots(channel, own, nbytes), look)
 
 
 def share_objects(channel: Channel, make: Callable[[], Content], look: Look) -> Coroutine[Any, None, bool]:
@@ -79,23 +79,15 @@ def share_objects(channel: Channel, make: Callable[[], Content], look: Look) -> 
         InvalidRootError, InvalidOpError, OtherError: as `aiompi.coll.shm_slots.publish`.
         ProcessFailedError: a rank is dead.
     """
-    return _show_nothing() if backs_off(channel) else _show(channel, make, look)
+    return _show_nothing() if backs_off(channel) else _show(exchange_objects(channel, make), look)
 
 
 async def _show_nothing() -> bool:
     return False
 
 
-async def _show(channel: Channel, make: Callable[[], Content], look: Look) -> bool:
-    contents = await exchange_objects(channel, make)
-    if contents is None:
-        return False
-    look(contents)
-    return True
-
-
-async def _publish(channel: Channel, own: Content, look: Look) -> bool:
-    contents = await exchange_slots(channel, own, len(own))
+async def _show(exchange: Coroutine[Any, None, Sequence[Content] | None], look: Look) -> bool:
+    contents = await exchange
     if contents is None:
         return False
     look(contents)

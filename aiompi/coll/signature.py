@@ -1,9 +1,9 @@
-"""Signatures: which collective a message is part of, so that ranks that do not agree find out (section 4.1).
+"""Signatures: numbers by which ranks notice that they do not call the same collective (section 4.1).
 
 A signature travels as a number beside each message of a collective (see `aiompi.wire.frame`):
 
-    bits 0-7     the collective, its place in NAMES + 1; or the constructor, its place in CONSTRUCTORS + 128
-    bits 8-15    the operation of a reduction, its place in OPERATIONS + 1; 255 for those of users; 0 for none
+    bits 0-7     the collective, its index in NAMES + 1; or the constructor, its index in CONSTRUCTORS + 128
+    bits 8-15    the operation of a reduction, its index in OPERATIONS + 1; 255 for those of users; 0 for none
     bits 16-47   the root + 1; 0 for none
     bits 48-63   a digest of the lengths of all blocks, where every rank passes them; 0 for none
 """
@@ -27,13 +27,13 @@ NAMES: Final = (
     "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw",
     "neighbor_allgather", "neighbor_alltoall",
 )  # fmt: skip
-#: of communicators, and what frees them; likewise
+#: constructors of communicators, in the order of their numbers, to which new names are appended
 CONSTRUCTORS: Final = (
     "Comm_dup", "Comm_create", "Comm_split", "Comm_split_type", "Intercomm_create", "Intercomm_merge", "Cart_create",
     "Graph_create", "Dist_graph_create", "Dist_graph_create_adjacent",
 )  # fmt: skip
 OPERATIONS: Final = tuple(PREDEFINED)
-#: what stands for the name of an operation of a user, and for its place
+#: stands for the name of an operation of a user; its number is `_USER`
 BY_USER: Final = ""
 _USER: Final = 255
 #: the first bit of the digest
@@ -49,13 +49,13 @@ _OPERATION_NUMBERS.update({None: 0, BY_USER: _USER})
 
 
 class Signature(NamedTuple):
-    """What all ranks must agree on.
+    """The properties of a call on which all ranks must agree.
 
     Attributes:
         name: of the collective.
         root: rank, None if there is none.
-        operation: name of a predefined one; BY_USER for those of users, None if there is none.
-        lengths: the digest of those of all blocks, 0 if there is none.
+        operation: name of a predefined operation; BY_USER for those of users, None if there is none.
+        lengths: digest of the lengths of all blocks, 0 if there is none.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Signature(NamedTuple):
 
     @classmethod
     def of(cls, name: str, root: int | None = None, op: object = None) -> Signature:
-        """The signature of a call; `op` is an operation, or a function of two objects."""
+        """Return the signature of a call; `op` is an operation, or a function of two objects."""
         return cls(name, root, None if op is None else _operation(op))
 
     @property
@@ -75,10 +75,10 @@ class Signature(NamedTuple):
 
     @classmethod
     def from_note(cls, note: int) -> Signature:
-        """The signature of another rank.
+        """Return the signature of another rank.
 
         Raises:
-            LookupError: it knows other collectives than this one.
+            LookupError: the number stands for no collective that is known here.
         """
         name, operation, root = note & 0xFF, note >> 8 & 0xFF, note >> 16 & 0xFFFFFFFF
         return cls(
@@ -95,7 +95,7 @@ class Signature(NamedTuple):
 
 
 def digest(lengths: Sequence[int]) -> int:
-    """A number from 1 to 65535 that most probably differs for other lengths."""
+    """Return a number from 1 to 65535, which most probably differs for other lengths."""
     return zlib.crc32(repr([*lengths]).encode()) % 0xFFFF + 1
 
 
@@ -105,18 +105,18 @@ def _operation(op: object) -> str:
 
 @functools.lru_cache(2**12)
 def note_of(name: str, root: int | None, operation: str | None) -> int:
-    """The number of a signature without lengths, which need not be made for it."""
+    """Return the number of a signature without lengths, and without making the signature."""
     number = 0 if root is None else root + 1
     return _COLLECTIVE_NUMBERS[name] | _OPERATION_NUMBERS[operation] << 8 | number << 16
 
 
 def disagreement(where: str, source: int, theirs: int, ours: int) -> Exception:
-    """The error for a message of a rank whose call is another one than ours, with both views.
+    """Return the error for a message of a rank that has made another call than this rank.
 
     Args:
-        where: our call.
-        source: rank.
-        theirs, ours: notes.
+        where: call of this rank.
+        source: the other rank.
+        theirs, ours: notes of the two calls.
     """
     own = Signature.from_note(ours)
     try:

@@ -111,7 +111,7 @@ class Channel:
 
     @property
     def room(self) -> int:
-        """Bytes that can be posted in a round."""
+        """Bytes of the slot of each member in shared memory."""
         return self.comm.room
 
     @property
@@ -126,14 +126,14 @@ class Channel:
         return self._like(LOCAL_GROUP_TAG, Route(comm, comm.group.members, self.rank))
 
     def bound(self, number: int) -> Channel:
-        """The same channel for persistent collective number 0, 1, ..., over IMPI clients."""
+        """Return the channel for persistent collective number 0, 1, ..., over IMPI clients."""
         added = (1 + number % (self.comm.tag_ub // BOUND_TAGS - 1)) * BOUND_TAGS
         channel = self._like(self.tag + added, self._route)
         channel._added = added
         return channel
 
     def tagged(self, tag: int, *, point_to_point: bool = False) -> Channel:
-        """The same channel with another tag.
+        """Return a channel of the same call with another tag.
 
         Args:
             tag: tag of the messages.
@@ -145,7 +145,7 @@ class Channel:
         return self._like(tag, route)
 
     def among(self, ranks: Sequence[int]) -> Channel:
-        """A channel for the members that belong to this rank's IMPI client.
+        """Return a channel for the members that belong to this rank's IMPI client.
 
         Args:
             ranks: their ranks, ascending; in the channel they have ranks 0, 1, ....
@@ -154,14 +154,14 @@ class Channel:
         return self._like(CLIENT_TAG, Route(self.comm, members, ranks.index(self.rank), sources=ranks))
 
     def _like(self, tag: int, route: Route) -> Channel:
-        """A channel of the same call over IMPI clients."""
+        """Return a channel of the same call over IMPI clients."""
         channel = Channel(self.comm, tag + self._added, self._operation, self.note, route)
         channel._added = self._added
         return channel
 
     @classmethod
     def between_leaders(cls, comm: Communicator, tag: int, operation: str) -> Channel:
-        """A channel between two leaders, which agree on a tag (section 5.6.2).
+        """Return a channel between two leaders, which agree on a tag (section 5.6.2).
 
         Between IMPI clients their messages are in the collective context, by the general rule of section 4.3 of
         IMPI 0.0. If the setting `impi_leaders_collective` is off, they are in the context of the user's messages.
@@ -173,7 +173,7 @@ class Channel:
 
     @classmethod
     def within(cls, comm: Communicator, group: Group, tag: int, operation: str) -> Channel:
-        """A channel for a part of the members, which agree on a tag; ranks are those in `group`.
+        """Return a channel for a part of the members, which agree on a tag; ranks are those in `group`.
 
         Over IMPI clients constructors run one after the other, so that one tag serves them all.
         """
@@ -209,11 +209,11 @@ class Channel:
         """Return a listener for messages for which this rank has no receive; see `alert`."""
         return MessageListener(self._route.engine, self._route.matcher, self.size)
 
-    def alert(self, alarm: MessageListener, tell: Callable[[Message], object]) -> None:
-        """Call `tell` with each such message of this call, until the alarm is unset."""
-        alarm.set(self.tag, tell)
+    def alert(self, alarm: MessageListener, notify: Callable[[Message], object]) -> None:
+        """Call `notify` with each such message of this call, until the alarm is unset."""
+        alarm.set(self.tag, notify)
 
 
 def _everyone(comm: Communicator) -> int:
-    """Number of processes in both groups of a communicator; all ranks are smaller."""
+    """Return the number of processes in both groups of a communicator, above all ranks."""
     return comm.size + (0 if comm.remote is None else comm.remote.size)

@@ -6,6 +6,7 @@ Messages to ranks of other clients are in external32 (IMPI 0.0, section 1.2.2).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -24,8 +25,9 @@ from aiompi.wire.frame import Payload
 Place: TypeAlias = memoryview | Buffer
 
 
+@dataclasses.dataclass(slots=True)
 class Conversion:
-    """How a communicator turns buffer specifications into messages and destinations, for the faces.
+    """Functions that turn buffer specifications into messages and destinations on a communicator, for the faces.
 
     Attributes:
         to_send: (spec, dest) -> the message for that rank.
@@ -36,23 +38,12 @@ class Conversion:
         representation: representation of packing units (MPI_Pack).
     """
 
-    __slots__ = ("prepare", "representation", "to_exchange", "to_receive", "to_replace", "to_send")
-
-    def __init__(
-        self,
-        to_send: Callable[[object, int], memoryview],
-        to_receive: Callable[[object], Place],
-        to_exchange: Callable[[object, object, int], tuple[memoryview, Place]],
-        to_replace: Callable[[object, int], tuple[memoryview, Place]],
-        prepare: Callable[[object, int], Callable[[], tuple[Payload, int]]],
-        representation: Representation,
-    ) -> None:
-        self.to_send = to_send
-        self.to_receive = to_receive
-        self.to_exchange = to_exchange
-        self.to_replace = to_replace
-        self.prepare = prepare
-        self.representation = representation
+    to_send: Callable[[object, int], memoryview]
+    to_receive: Callable[[object], Place]
+    to_exchange: Callable[[object, object, int], tuple[memoryview, Place]]
+    to_replace: Callable[[object, int], tuple[memoryview, Place]]
+    prepare: Callable[[object, int], Callable[[], tuple[Payload, int]]]
+    representation: Representation
 
 
 def prepared(message: Callable[[], memoryview]) -> Callable[[], tuple[Payload, int]]:

@@ -6,8 +6,7 @@ request is the new communicator, or None in a process that is not a member of it
 
 from aiompi.create.create import create, create_group, dup
 from aiompi.create.free import free
-from aiompi.create.intercomm import create_intercomm
-from aiompi.create.merge import merge
+from aiompi.create.intercomm import create_intercomm, merge
 from aiompi.create.split import split, split_type
 from aiompi.create.topology import cart, cart_sub, dist_graph, dist_graph_adjacent, graph
 

@@ -134,7 +134,7 @@ class ImpiMergedGroups(Participants):
         self.other_high = False
 
     async def maximum(self, *numbers: int) -> Numbers:
-        """As in `ImpiTwoGroups`; the ranks 0 also send the `high` of their group."""
+        """Do what `ImpiTwoGroups` does; the ranks 0 also send the `high` of their group."""
         exchange = RemoteExchange(self._channel.tagged(MERGE_TAG))
         found = await exchange.gather(numbers)
         if found is None:

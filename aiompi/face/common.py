@@ -70,8 +70,8 @@ class Membership:
 
     @property
     def representation(self) -> str:
-        """How packing units are written that travel over it: as on this machine ("native"), or in "external32" when
-        it has members in other IMPI clients (MPI_Pack, section 3.13)."""
+        """Representation of packing units: "native", that of this machine, or "external32" if there are members in
+        other IMPI clients (MPI_Pack, section 3.13)."""
         return self._core.conversion.representation.name
 
     @property

@@ -137,7 +137,7 @@ def _argument(name: str, sources: list[Parts]) -> str:
 
 @functools.cache
 def _entries(section: str) -> dict[str, str]:
-    """What a section has on each argument, with the colon before it."""
+    """Return the text of a section on each argument, from the colon on."""
     return {name: match[2] for match in _ENTRY.finditer(section) for name in match[1].split(", ")}
 
 

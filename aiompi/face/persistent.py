@@ -1,8 +1,8 @@
-"""Persistent collectives (MPI-4), the same in both faces.
+"""Persistent sends (section 3.9) and collectives (MPI-4), the same in both faces.
 
 Arguments are those of the operation without `_init`, and are checked at once. Each start of the request sends what is
-in the buffers at that time. All ranks bind them in the same order, among other collectives, and may start them in any
-order. `info` is for hints, of which none is known.
+in the buffers at that time. All ranks bind collectives in the same order, together with other collectives, and may
+start them in any order. `info` is for hints, of which none is known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Generic, ParamSpec, TypeVar
 from aiompi.coll import buffers
 from aiompi.coll.buffers import neighborhood
 from aiompi.coll.buffers.prepared import Prepared
-from aiompi.engine import PersistentRequest
+from aiompi.engine import Mode, PersistentRequest
 from aiompi.face.common import Membership
 from aiompi.info import INFO_NULL, Info
 from aiompi.op import SUM, Op
@@ -33,6 +33,32 @@ class _Binding(Membership, Generic[Inactive]):
     def _bound(self, request: PersistentRequest[None]) -> Inactive:
         """Return the request as one of the face."""
         raise NotImplementedError
+
+
+class PersistentSends(_Binding[Inactive]):
+    """The sends of a communicator with their arguments bound (section 3.9)."""
+
+    __slots__ = ()
+
+    def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Inactive:
+        """Bind the arguments of `Isend`; each start sends what is in the buffer then (section 3.9)."""
+        return self._send_init(buf, dest, tag, Mode.STANDARD)
+
+    def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Inactive:
+        """Bind the arguments of `Ibsend` (section 3.9)."""
+        return self._send_init(buf, dest, tag, Mode.BUFFERED)
+
+    def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Inactive:
+        """Bind the arguments of `Issend` (section 3.9)."""
+        return self._send_init(buf, dest, tag, Mode.SYNCHRONOUS)
+
+    def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Inactive:
+        """Bind the arguments of `Irsend` (section 3.9); each start needs the matching receive to be posted."""
+        return self._send_init(buf, dest, tag, Mode.READY)
+
+    def _send_init(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> Inactive:
+        core = self._admitted
+        return self._bound(core.send_init(core.conversion.prepare(buf, dest), dest, tag, mode))
 
 
 class PersistentCollectives(_Binding[Inactive]):

@@ -29,7 +29,7 @@ class TopologyTest(Membership):
 
     @property
     def topology(self) -> int:
-        """What `Get_topology` returns."""
+        """The kind of the topology; see `Get_topology`."""
         return self.Get_topology()
 
     @property
@@ -39,7 +39,7 @@ class TopologyTest(Membership):
 
 
 class TopologyMap(Membership):
-    """Which rank a process would get in a topology."""
+    """The ranks that processes would get in a topology."""
 
     __slots__ = ()
 
@@ -196,7 +196,7 @@ class CartesianInquiry(Neighborhood):
 
     @property
     def topo(self) -> tuple[list[int], list[int], list[int]]:
-        """What `Get_topo` returns."""
+        """The topology; see `Get_topo`."""
         return self.Get_topo()
 
     @property
@@ -211,7 +211,7 @@ class CartesianInquiry(Neighborhood):
 
     @property
     def coords(self) -> list[int]:
-        """Where this process is."""
+        """Coordinates of this process."""
         return self.Get_topo()[2]
 
 
@@ -265,7 +265,7 @@ class GraphInquiry(Neighborhood):
 
     @property
     def topo(self) -> tuple[list[int], list[int]]:
-        """What `Get_topo` returns."""
+        """The topology; see `Get_topo`."""
         return self.Get_topo()
 
     @property

@@ -1,4 +1,4 @@
-"""What the tests of collectives share: worlds without an event loop, and a codec that counts."""
+"""Fixtures of the tests of collectives: worlds without an event loop, and a codec that counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CountingCodec:
         self.loaded = 0
 
     def dumps(self, obj: Any) -> tuple[Payload, int]:
-        """A message in two pieces, as those with arrays are."""
+        """Return a message in two pieces, like those of objects with arrays."""
         self.dumped += 1
         data = pickle.dumps(obj)
         return (data[:3], memoryview(data)[3:]), len(data)
@@ -33,13 +33,13 @@ class CountingCodec:
 
 @pytest.fixture(scope="session")
 def world() -> Callable[..., World]:
-    """Makes a World; see its arguments."""
+    """Function that makes a World; see its arguments."""
     return World
 
 
 @pytest.fixture(scope="session")
 def new_codec() -> Callable[[], CountingCodec]:
-    """Makes a codec; for tests that run many times over."""
+    """Function that makes a codec, for tests that run many times."""
     return CountingCodec
 
 

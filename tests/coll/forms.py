@@ -1,4 +1,4 @@
-"""Ways in which numbers lie in memory, described by datatypes with and without gaps."""
+"""Layouts of numbers in memory, described by datatypes with and without gaps."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Form:
         return self.name
 
     def items(self, pairs):
-        """How many items as many integers are as there are in `pairs` pairs."""
+        """Return the number of items that have the integers of `pairs` pairs."""
         return 2 * pairs // len(self.offsets)
 
     def places(self, first, pairs):
-        """Index of each integer of some pairs that begin at item `first`."""
+        """Return the index of each integer of some pairs that begin at item `first`."""
         items = first + np.arange(self.items(pairs))
         return (items[:, None] * self.extent + np.array(self.offsets)).ravel()
 
@@ -50,7 +50,7 @@ OF_PAIRS = [PAIR, GAPS, SWAPPED]
 
 
 class Memory:
-    """Memory with blocks of pairs in one form; what is between them must stay as it is.
+    """Memory with blocks of pairs in one form; the memory between them must not change.
 
     Args:
         form: of all blocks.
@@ -78,22 +78,22 @@ class Memory:
 
     @property
     def spec(self):
-        """As a buffer whose blocks are equal, with the count of one block."""
+        """The memory as a buffer of equal blocks, with the count of one block."""
         return [self.array, self.counts[0], self.form.datatype]
 
     @property
     def whole(self):
-        """As a buffer of one block."""
+        """The memory as a buffer of one block."""
         return [self.array, sum(self.counts), self.form.datatype]
 
     @property
     def vector(self):
-        """As a buffer of blocks of any lengths."""
+        """The memory as a buffer of blocks of any lengths."""
         return [self.array, (self.counts, self.displs), self.form.datatype]
 
     @property
     def typed(self):
-        """As blocks with displacements in bytes and a datatype for each."""
+        """The memory as blocks with displacements in bytes and a datatype for each."""
         datatype = self.form.datatype
         displs = [displ * datatype.extent for displ in self.displs]
         return [self.array, (self.counts, displs), [datatype] * len(self.counts)]
@@ -109,7 +109,7 @@ class Memory:
         return [self.get(block) for block in range(len(self.places))]
 
     def intact(self):
-        """Return True if all that belongs to no block is as it was."""
+        """Return True if the memory outside of the blocks has not changed."""
         outside = np.ones(len(self.array), bool)
         for places in self.places:
             outside[places] = False

@@ -1,4 +1,4 @@
-"""Accumulators keep the order of ranks, the contribution as it was, and their use of memory bounded."""
+"""Accumulators keep the order of ranks, do not change the contribution, and use bounded memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 
 from aiompi.coll.accumulator import ObjectAccumulator, VectorAccumulator
 from aiompi.datatype import resolve_recv, resolve_send
-from aiompi.errors import InternalError
 from aiompi.op import SUM, Op
 
 # x o y: the digits of x, then those of y
@@ -218,19 +217,3 @@ def test_parts_of_a_ring_share_one_piece_of_memory():
     accumulator.join(*parts)
     assert result.tolist() == list(range(1, 9))
     assert len(addresses) == 1
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda o: o.count,
-        lambda o: o.part(0, 1),
-        lambda o: o.replacement(),
-        lambda o: o.join(),
-        lambda o: o.keep(o),
-        lambda o: o.started(o.block()),
-    ],
-)
-def test_objects_cannot_be_cut(use, codec):
-    with pytest.raises(InternalError, match="ObjectAccumulator cannot be cut"):
-        use(ObjectAccumulator("a", SUM, codec))

@@ -1,4 +1,4 @@
-"""Blocks, and messages that are longer or shorter than theirs."""
+"""Blocks, and messages that are longer or shorter than the block that receives them."""
 
 from __future__ import annotations
 

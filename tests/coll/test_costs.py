@@ -1,4 +1,4 @@
-"""What the docstrings say about messages and bytes, held against what is sent."""
+"""The messages and bytes in the docstrings of algorithms, compared with what is sent."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ CALLS = {
 
 
 def log2(n):
-    """Rounded up."""
+    """Return the logarithm, rounded up."""
     return (n - 1).bit_length()
 
 
 def below(place, n):
-    """Bits that lead from a place in a binomial tree to its children, and the number of places below it."""
+    """Return the bits that lead from a place in a binomial tree to its children, and the number of places below it."""
     lowest = place & -place or 1 << log2(n)
     bits = [1 << i for i in range(log2(n)) if 1 << i < lowest and place + (1 << i) < n]
     return bits, min(lowest, n - place) - 1
@@ -62,7 +62,7 @@ def everyone(n, messages, nbytes):
 
 
 def tree(n, block, total=None):
-    """Down a binomial tree of n of the ranks, each getting its block and those of all below it."""
+    """Return what is sent down a binomial tree of n ranks; each gets its block and those of all ranks below it."""
     found = [below(place, n) if place < n else ([], 0) for place in places(total or n)]
     return [(len(bits), following * block) for bits, following in found]
 
@@ -94,7 +94,7 @@ def folded(n, m, inner, after):
 
 
 def weights(n):
-    """Number of ranks that a position stands for."""
+    """Return the number of ranks that a position represents."""
     pairs = n - power_of(n)
     return [2] * pairs + [1] * (power_of(n) - pairs)
 
@@ -123,7 +123,7 @@ def allreduce(n, m, rounds, nbytes):
 
 
 def reduce_rabenseifner(n, m):
-    """Everyone but the root sends its piece once, doubled in the steps before; of the pair of the root, 0 sends."""
+    """All ranks but the root send their piece once, doubled in the steps before; in the pair of the root, 0 sends."""
     p, sent = power_of(n), []
     pairs = n - p
     target = ROOT // 2 if pairs else ROOT
@@ -138,7 +138,7 @@ def reduce_rabenseifner(n, m):
 
 
 def halving(n, m):
-    """What is given away are the segments of the other half, which has more of them where there are pairs."""
+    """A rank gives away the segments of the other half, which has more of them where there are pairs."""
     steps, inner = log2(power_of(n)), []
     for position in range(power_of(n)):
         given = [weights(n)[(position & -(1 << i)) ^ (1 << i) :][: 1 << i] for i in range(steps)]

@@ -49,7 +49,7 @@ form_pairs = pytest.mark.parametrize(
 
 
 def gaps(memory):
-    """How many integers of the memory still have their first value."""
+    """Return the number of integers in the memory that still have their first value."""
     return int((memory == -7).sum())
 
 

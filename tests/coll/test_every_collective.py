@@ -90,12 +90,12 @@ def cases(draw):
 
 
 def numbers(sender, receiver, count):
-    """What is sent, different for each pair of ranks."""
+    """Return the data to send, different for each pair of ranks."""
     return (np.arange(2 * count) + 100 * sender + 1000 * receiver).tolist()
 
 
 def sources(case, counts):
-    """One block in each rank's form, holding what it sends to nobody in particular."""
+    """Return one block in each rank's form, with data that does not depend on the receiver."""
     memories = [Memory(case.forms[rank][0], [counts[rank]]) for rank in range(case.size)]
     for rank, memory in enumerate(memories):
         memory.put(0, numbers(rank, 0, counts[rank]))

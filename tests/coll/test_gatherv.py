@@ -21,7 +21,7 @@ every_world = pytest.mark.parametrize(("size", "eager_limit"), [(n, limit) for n
 
 
 def gatherv(ranks, send, receive, root):
-    """All ranks call; `send` by rank."""
+    """Make the call on all ranks; `send` is by rank."""
     return ranks.results(
         lambda comm: buffers.gatherv(comm, send[comm.rank], receive if comm.rank == root else None, root)
     )
@@ -67,7 +67,7 @@ def test_blocks_a_stride_apart(size, world):
 
 @pytest.mark.spec("S4.5-5", "S4.5-8")
 def test_a_stride_less_than_a_block_is_refused(world):
-    """Example 4.5, as it must not be."""
+    """Example 4.5, in its wrong form."""
     ranks = world(3)
     with pytest.raises(InvalidBufferError, match="Gatherv on WORLD, rank 0: blocks of recvbuf overlap"):
         buffers.gatherv(ranks.comms[0], np.zeros(5, "i"), [np.zeros(30, "i"), (5, 4), INT], 0)
@@ -107,7 +107,7 @@ def test_columns_that_become_shorter(size, resized, world):
 @pytest.mark.spec("S4.5-8")
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_strides_of_any_length(size, world):
-    """Example 4.9: each block leaves another gap behind."""
+    """Example 4.9: the gap after each block is different."""
     counts, strides = [5 - rank for rank in range(size)], [5 + 2 * rank for rank in range(size)]
     displs = [sum(strides[:rank]) for rank in range(size)]
     whole = np.full(sum(strides), -1, "i")

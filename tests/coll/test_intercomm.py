@@ -46,7 +46,7 @@ class Between:
         ]
 
     def results(self, call):
-        """Make a call on all, given the side; what must be None."""
+        """Make a call on all processes, given the side; every result must be None."""
         requests = [call(comm, side) for side, comms in enumerate(self.sides) for comm in comms]
         self.world.run()
         assert [request.result() for request in requests] == [None] * len(requests)
@@ -309,7 +309,7 @@ def test_objects_refused(world, codec):
 
 
 def test_ranks_of_a_group_that_disagree(world):
-    """What goes on within a group tells which collective it is part of, too."""
+    """Messages within a group also carry the collective that they belong to."""
     between = Between(world, (1, 2))
     one, other = between.sides[1]
     buffers.bcast(between.sides[0][0], bytearray(1), ROOT)

@@ -19,7 +19,7 @@ from aiompi.op import SUM
 
 
 def on_objects(comm, codec):
-    """Each collective on objects: its arguments, and its result here."""
+    """Return for each collective on objects its arguments and its result at this rank."""
     rank, size = comm.rank, comm.size
     everyone, below = list(range(size)), list(range(rank))
     row, column = [(rank, i) for i in everyone], [(i, rank) for i in everyone]
@@ -40,7 +40,7 @@ def on_objects(comm, codec):
 
 
 def on_buffers(comm):
-    """Each collective on buffers: its arguments, of which one is where it receives, and what is there in the end."""
+    """Return for each collective on buffers its arguments, its receive buffer, and the content expected there."""
     rank, size = comm.rank, comm.size
     everyone, below = np.arange(size, dtype="i"), np.arange(rank, dtype="i")
     one, room, rooms = everyone[rank : rank + 1], np.full(1, -1, "i"), np.full(size, -1, "i")
@@ -80,7 +80,7 @@ def on_buffers(comm):
 
 
 def started(comm, codec, names=NAMES):
-    """Start collectives in this order; of each the request, and whether its outcome, once there is one, is right."""
+    """Start collectives in this order. Return for each its request, and a function that checks the outcome."""
     comm.topology = Cartesian((comm.size,), (True,))
     of_objects, of_buffers = on_objects(comm, codec), on_buffers(comm)
     calls = []

@@ -42,7 +42,7 @@ def arranged(ranks, topologies):
 
 
 def block(rank, place):
-    """What a rank sends to the neighbour at a place among those that edges lead to."""
+    """Return the data that a rank sends along its outgoing edge of this number."""
     return 100 * rank + place
 
 
@@ -51,7 +51,7 @@ def outgoing(comm):
 
 
 def from_grid(grid, rank):
-    """The blocks that arrive: along each dimension what the process before has sent forward, and the next one back."""
+    """Return the blocks that arrive: in each dimension that of the previous process, then that of the next one."""
     expected = []
     for direction in range(grid.ndims):
         before, behind = grid.shift(rank, direction, 1)
@@ -77,7 +77,7 @@ def test_what_leaves_a_process_forward_arrives_from_before(grid, eager_limit, wo
 
 
 def test_two_processes_in_a_circle(world):
-    """In plain numbers: 0 and 1 each send back, then forward, and get what was sent forward first."""
+    """Ranks 0 and 1 each send backward, then forward, and receive first what was sent forward."""
     assert alltoall(arranged(world(2), Cartesian((2,), (True,)))) == [[101, 100], [1, 0]]
 
 
@@ -108,7 +108,7 @@ def test_nothing_is_sent_beyond_a_border(size, world):
 
 
 def test_memory_beyond_a_border_stays_as_it_is(world):
-    """Also where what arrives is unpacked in the end."""
+    """This also holds where received blocks are unpacked at the end."""
     gaps = INT.Create_resized(0, 8).Commit()
     ranks = arranged(world(2), Cartesian((2,), (False,)))
     received = np.arange(8, dtype="i").reshape(2, 4)
@@ -296,7 +296,7 @@ def test_no_topology_for_objects(world, codec):
 
 
 def test_a_graph_must_have_as_many_edges_both_ways(world):
-    """All ranks find out, those that are not at the edge too: they would wait for those that are."""
+    """All ranks raise the error, also those that are not at the edge, which would otherwise wait."""
     ranks = arranged(world(3), Graph.create([1, 3, 4], [1, 0, 0, 2], 3))
     for comm in ranks.comms:
         with pytest.raises(InvalidTopologyError, match="more edges from 1 to 0 than back"):

@@ -99,7 +99,7 @@ def test_ranks_may_start_them_in_different_orders_among_other_collectives(size, 
 
 
 def test_rounds_do_not_mix_when_ranks_run_ahead(world):
-    """The root starts again before the others have received: eager messages wait for their turn."""
+    """The root starts again before the others have received; eager messages stay in order."""
     ranks = world(3)
     array = np.zeros((3, 1), "i")
     requests = bound(ranks, buffers.bcast, array, [0] * 3)

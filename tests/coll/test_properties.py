@@ -31,7 +31,7 @@ def each(names):
 
 
 def run(world, name, algorithm, arguments, **call):
-    """Let all ranks run an algorithm, the last ones first. Those that have ended must not be sending any more.
+    """Let all ranks run an algorithm, the last ones first. A rank that has ended must not be sending any more.
 
     Args:
         arguments: rank -> what the algorithm takes.
@@ -54,7 +54,7 @@ def run(world, name, algorithm, arguments, **call):
 
 
 def under_way(world, rank):
-    """Frames with memory of a rank that are still to be delivered."""
+    """Return the frames with memory of a rank that are not delivered yet."""
     wires = [wire for wire in world._wires if wire._sent is world.sent[rank]]
     return [frame for wire in wires for frame in wire.frames if any(map(len, frame[1]))]
 
@@ -187,7 +187,7 @@ def cases(draw):
 
 
 def first(left, right, datatype):
-    """Of two items that of the lower ranks, unless it is a multiple of three: associative, does not commute."""
+    """Return the item of the lower ranks, unless it is a multiple of three: associative, but does not commute."""
     right[:] = chosen(np.frombuffer(left, "i"), np.frombuffer(right, "i")).tobytes()
 
 

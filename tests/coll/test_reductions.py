@@ -38,7 +38,7 @@ def operations(draw):
 
 
 def small(rng, datatype, size, count):
-    """Vectors of all ranks, shape (size, count): numbers so small that every type combines them exactly."""
+    """Return vectors of all ranks, shape (size, count), with numbers small enough for exact results in every type."""
     vectors = np.zeros((size, count), datatype.dtype)
     for field in datatype.dtype.names or (...,):
         vectors[field] = rng.integers(0, 3, (size, count))
@@ -90,7 +90,7 @@ def test_allreduce(operation, size, count, seed, in_place, world):
 
 
 def test_bytes_are_combined_as_numbers(world):
-    """Unless they are given as BYTE; a program may have them as bytes in one rank, and as an array in another."""
+    """BYTE is accepted: a program may have bytes in one rank, and an array in another."""
     sent = [b"\x01\x02", array.array("B", [3, 255]), np.array([5, 6], np.uint8)]
     received = [bytearray(2), array.array("B", [0, 0]), memoryview(bytearray(2))]
     world(3).results(lambda comm: buffers.allreduce(comm, sent[comm.rank], received[comm.rank], ops.SUM))

@@ -1,4 +1,4 @@
-"""The registry is what is in the folders, and what every algorithm promises."""
+"""The registry lists the algorithms in the folders, and their docstrings have all that they must."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that do not agree on the collective, the root or the operation are told so, with both views."""
+"""Ranks that do not agree on the collective, the root or the operation get an error that names both calls."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_alltoallw_with_different_types_and_displacements_in_bytes(world):
 
 
 def test_alltoallw_with_one_item_of_each_type(world):
-    """All blocks are at the start: as if sent by Bcast; the types say where they go."""
+    """All blocks are at the start, as if sent by Bcast; the datatypes place them."""
     at = [INT.Create_hindexed([1], [8 * rank]).Commit() for rank in range(3)]
     into = np.full((3, 6), -1, "i")
     world(3).results(

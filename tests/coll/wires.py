@@ -15,10 +15,10 @@ from aiompi.wire.frame import DATA, EAGER, HEADER, Payload
 
 
 class NoDriver:
-    """A driver that must not be needed."""
+    """A driver without function."""
 
     def set_deadlock_check(self, deserted: Callable[[], bool] | None) -> None:
-        """The engine tells that a rank is gone; here nobody waits for it."""
+        """Do nothing when a rank is gone, because nothing waits for it here."""
 
     def check_thread(self) -> None:
         """Any thread may make calls here."""
@@ -96,14 +96,14 @@ class World:
         return Wire(to, self.sent[own])
 
     def deliver_one(self) -> bool:
-        """Deliver one frame; False when none is under way."""
+        """Deliver one frame; return False if there is none."""
         waiting = [wire for wire in self._wires if wire.frames]
         if waiting:
             self._random.choice(waiting).deliver()
         return bool(waiting)
 
     def run(self) -> None:
-        """Deliver everything, and what follows from it."""
+        """Deliver all frames, also those that are sent as a consequence."""
         while self.deliver_one():
             pass
 

@@ -1,4 +1,4 @@
-"""Communicators: whose ranks they are, which context they use, and the channels of their collectives."""
+"""Communicators: their ranks, their contexts, and the channels of their collectives."""
 
 from __future__ import annotations
 

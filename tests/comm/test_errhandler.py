@@ -1,4 +1,4 @@
-"""Handles of error handlers, and what the predefined ones do."""
+"""Handles of error handlers, and the effect of the predefined ones."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_freeing_makes_one_handle_null() -> None:
 @pytest.mark.spec("S2.4.1-6", "S2.4.1-9")
 @pytest.mark.parametrize("errhandler", [ERRHANDLER_NULL, *PREDEFINED])
 def test_constants_cannot_be_freed(errhandler: Errhandler) -> None:
-    """But other handles of them can."""
+    """Other handles of the constants can be freed."""
     before = repr(errhandler)
     with pytest.raises(errors.InvalidErrhandlerError):
         errhandler.Free()

@@ -1,4 +1,4 @@
-"""Where processes are, and the four attributes by which programs learn it (IMPI 0.0, section 2.5)."""
+"""The placement of processes, and its four attributes (IMPI 0.0, section 2.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds in which communicators are made, and what can be said of all those of one call."""
+"""Worlds in which communicators are made, with checks of all communicators of one call."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Family:
 
 
 def distinct(comms: list[Communicator]) -> bool:
-    """Return True if no two of a process share a context."""
+    """Return True if no two communicators of a process share a context."""
     pairs = list(itertools.chain.from_iterable((comm.context_id, comm.context_id + 1) for comm in comms))
     return len(set(pairs)) == len(pairs)
 

@@ -30,7 +30,7 @@ def test_identifiers_of_a_fresh_job(family: Families, size: int) -> None:
 @pytest.mark.spec("I4.3-4", "I4.3-5", "I4.3-11")
 @pytest.mark.parametrize("size", [2, 3, 6])
 def test_maximum_over_all_processes(family: Families, size: int) -> None:
-    """Also of those that will not be members; all of them take note."""
+    """Processes that will not be members count as well, and all of them note the result."""
     f = family(size)
     for comm in f.comms:
         comm.ids.highest = 10 * comm.rank
@@ -83,7 +83,7 @@ def test_constructors_under_way_at_once(size: int, seed: int, data: st.DataObjec
 
 
 def test_constructors_that_wait_for_each_other_across_communicators() -> None:
-    """Rank 0 starts two in one order, rank 1 the second only after the first, in the other order: nothing hangs."""
+    """Nothing hangs when rank 0 starts two agreements at once, and rank 1 one after the other in the other order."""
     f = Family(2)
     one, other = f.all(dup), f.all(dup)
     first = [dup(one[0]), dup(other[0])]

@@ -47,7 +47,7 @@ def connected(f: Family, groups: tuple[list[int], list[int]], tag: int = 5) -> d
 @pytest.mark.spec("S5.6.2-1", "S5.6.2-4", "S5.6-1", "S5.6-2")
 @pytest.mark.parametrize("groups", SHAPES)
 def test_creation(family: Families, groups: tuple[list[int], list[int]]) -> None:
-    """What the peer communicator and the remote leader are, counts only at the leaders."""
+    """The peer communicator and the remote leader count only at the leaders."""
     f = family(7)
     inter = connected(f, groups)
     for own, other in (groups, groups[::-1]):

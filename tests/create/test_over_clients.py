@@ -177,7 +177,7 @@ def test_a_split(shape):
 @pytest.mark.parametrize("undefined", [-1, UNDEFINED, -(2**31)])
 @pytest.mark.parametrize("color", [0, UNDEFINED])
 def test_any_negative_colour_of_another_implementation_means_undefined(undefined, color):
-    """Rank 1 stands for one that has another number for UNDEFINED; ours sends its own."""
+    """Rank 1 represents an implementation with another number for UNDEFINED; aiompi sends its own."""
     world = ClientWorld((1, 1))
 
     async def other(channel):
@@ -202,7 +202,7 @@ def test_colours_and_keys_must_fit_where_they_travel():
 @pytest.mark.spec("I2.5-6", "I1.1-5")
 @pytest.mark.parametrize("key", [IMPI_CLIENT_COLOR, IMPI_HOST_COLOR])
 def test_parts_of_clients_are_native(key):
-    """And what they do then is nobody's business: no message leaves a client."""
+    """No message leaves a client."""
     world = ClientWorld((2, 1, 3), (3, 0, 2, 4, 1, 5))
 
     class Face:
@@ -378,7 +378,7 @@ def cross(world, made, groups):
 
 @pytest.mark.spec("I4.8-6")
 def test_the_leaders_may_meet_among_the_messages_of_users():
-    """A setting, as the standard says nothing."""
+    """A setting decides, because the standard does not."""
     world = ClientWorld((1, 1), impi_leaders_collective=False)
     messages = recorded(world, meet(world, ([0], [1])).values())
     assert {(message.tag, message.context) for message in messages} == {(5, 0)}
@@ -400,7 +400,7 @@ def test_errors_of_intercomm_create():
 
 @pytest.mark.spec("I4.8-2")
 def test_a_leader_that_sends_less_is_noticed():
-    """As one that follows the misprint in the listing, and sends two INT."""
+    """An implementation that follows the misprint in the listing sends two INT."""
     world = ClientWorld((2, 1))
     parts = halves(world, ([0, 1], [2]))
     request = create_intercomm(parts[0], 0, world.comms[0], 2, 5)
@@ -534,7 +534,7 @@ def test_an_intercomm_merge(clients, order, groups, highs):
 
 @pytest.mark.spec("I4.9-2")
 def test_the_wish_of_rank_0_counts():
-    """The others of its group may say what they like; the two groups then do not agree on the order."""
+    """The values of the other ranks of a group are ignored."""
     world = ClientWorld((2, 1))
     made = connected(world, ([0, 1], [2]))
     wishes = {0: True, 1: True, 2: False}

@@ -15,7 +15,7 @@ Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 async def everywhere(world: list[Any], call: Callable[[Any], Any]) -> list[Any]:
-    """Make a call on each rank at once; the results by rank."""
+    """Make a call on all ranks at once, and return the results by rank."""
     return list(await asyncio.gather(*(call(comm) for comm in world), return_exceptions=True))
 
 
@@ -47,7 +47,7 @@ def test_callbacks_get_the_communicator() -> None:
 @pytest.mark.spec("S7.1.1-1", "S7.1.1-2")
 @pytest.mark.parametrize("size", [1, 3])
 def test_predefined_attributes(size: int) -> None:
-    """The same on all processes; they cannot be changed."""
+    """Predefined attributes are equal on all processes, and cannot be changed."""
     expected = {
         constants.TAG_UB: constants.TAG_UB,
         constants.HOST: constants.PROC_NULL,
@@ -79,7 +79,7 @@ def test_errors() -> None:
 
 @pytest.mark.spec("S5.7-2", "S5.7.1-2", "S5.7.1-3", "S6.3-1")
 def test_only_duplicates_have_copies(run: Run) -> None:
-    """And they only if the key says so; what is made otherwise has none."""
+    """Only duplicates get attributes, and only if the key says so; other new communicators have none."""
 
     async def main() -> None:
         world = aiompi.local_world(2)
@@ -111,7 +111,7 @@ def test_only_duplicates_have_copies(run: Run) -> None:
 
 @pytest.mark.spec("S5.7.1-5", "S5.7.1-7")
 def test_failing_callbacks_fail_the_call(run: Run) -> None:
-    """On the process where they fail: the others get their duplicate, and the communicator can still be freed."""
+    """Only the process whose callback fails gets no duplicate, and the communicator can still be freed."""
 
     async def main() -> None:
         world = aiompi.local_world(2)
@@ -162,7 +162,7 @@ def test_freeing_a_communicator_deletes_its_attributes(run: Run) -> None:
 
 
 def test_reference_counted_cache(run: Run) -> None:
-    """The example of section 5.7.2: a library shares what it knows of a communicator among its duplicates."""
+    """The example of section 5.7.2: a library shares data on a communicator among its duplicates."""
 
     class Cache:
         users = 1

@@ -1,4 +1,4 @@
-"""Memory that programs ask for: what is no length is refused, and breaks nothing."""
+"""Memory for programs: invalid lengths are refused, without any damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about topologies in the native face; all of them are local."""
+"""Inquiries about topologies in the native face; all of them are local."""
 
 from __future__ import annotations
 

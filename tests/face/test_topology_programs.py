@@ -1,4 +1,4 @@
-"""Programs on topologies, as the examples of chapter 6: every rank runs them, in both orders of starting."""
+"""Programs on topologies, such as the examples of chapter 6; ranks start them in both orders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiompi.comm.topology import Compute_dims
 @pytest.mark.spec("S6.4-1", "S6.5.1-1", "S6.5.1-4", "S6.5.7-2")
 @on_ranks(5)
 async def test_grid_of_some_processes(comm: Intracomm) -> None:
-    """The ranks stay, the process that is left over gets nothing, and processes that are no neighbours communicate."""
+    """Ranks stay, a process outside gets no communicator, and processes that are no neighbours can communicate."""
     cart = await comm.Create_cart([2, 2], periods=[False, True])
     split = await comm.Split(0 if comm.rank < 4 else UNDEFINED, comm.Cart_map([2, 2]))
     assert bool(cart) == bool(split) == (comm.rank < 4)
@@ -120,7 +120,7 @@ async def test_duplicates_have_the_topology(comm: Intracomm) -> None:
 
 @on_ranks(3)
 async def test_distributed_graph_that_others_name(comm: Intracomm) -> None:
-    """Each rank names the edges that lead to it, of which the others have to be told."""
+    """Each rank names the edges that lead to it, so that the other ranks must learn of them."""
     before, behind = (comm.rank - 1) % 3, (comm.rank + 1) % 3
     graph = await comm.Create_dist_graph([before, behind], [1, 1], [comm.rank, comm.rank], [10, comm.rank])
     sources, destinations, weights = graph.Get_dist_neighbors()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from aiompi.bench.simulate.network import Model, Network, Node
@@ -70,6 +70,9 @@ class ShadeAccumulator(Accumulator):
 
     def adopt(self) -> None:
         pass
+
+    def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
+        """Do nothing: simulated ranks share no memory."""
 
     def part(self, start: int, stop: int) -> ShadeAccumulator:
         return ShadeAccumulator(self._node, self._memory[start:stop])

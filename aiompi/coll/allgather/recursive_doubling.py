@@ -48,7 +48,7 @@ async def recursive_doubling(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 def _block(blocks: Sequence[Block], pof2: Pof2, position: int, length: int) -> Bundle:
-    """What belongs to `length` positions."""
+    """Return the blocks of `length` positions."""
     return Bundle(blocks[pof2.first(position) : pof2.first(position + length)])
 
 

@@ -15,8 +15,8 @@ async def shm(channel: Channel, blocks: Sequence[Block]) -> None:
     """Show the own block in shared memory, and copy those of the others from there.
 
     Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
-    Where ranks share no memory, until they have handed it to each other, and when one of them has no room left: by
-    Bruck's algorithm; objects, also when one is long, around a ring.
+    Where ranks share no memory, until they have handed it to each other, and when one of them has no room left,
+    Bruck's algorithm is used. Objects then pass around a ring, also when one is long.
 
     Five ranks:
 

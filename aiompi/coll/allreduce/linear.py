@@ -1,13 +1,13 @@
-"""Allreduce in two exchanges of everybody with everybody (section 4.9.6)."""
+"""Allreduce in two exchanges of each rank with all others (section 4.9.6)."""
 
 from __future__ import annotations
 
-from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.accumulator import Vector
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, accumulator: Accumulator) -> None:
-    """Give each rank one of n segments of all contributions, which it combines and gives to everybody.
+async def linear(channel: Channel, accumulator: Vector) -> None:
+    """Give each rank one of n segments of all contributions, which it combines and sends to all others.
 
     Order-safe: a rank combines what it has with that of the rank below, and so on, and then upwards. A segment is
     completed by one rank, so that all ranks get the same bits. Steps: 2. Per rank, for m bytes: 2 * (n - 1) messages

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.accumulator import Vector
 from aiompi.comm import Channel
 
 
-async def ring(channel: Channel, accumulator: Accumulator) -> None:
+async def ring(channel: Channel, accumulator: Vector) -> None:
     """Send n segments around, each of which collects all contributions, and then once more to everyone.
 
     Not order-safe: a segment meets the ranks in the order of the ring, and each in another one. It is completed by one

@@ -13,8 +13,8 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
 
     Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
     (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. Where ranks share no memory, until they have
-    handed it to each other, and when one of them has no room left: as by recursive doubling. Objects, too, when one is
-    long; they are combined with the same brackets either way, here n - 1 times by every rank.
+    handed it to each other, and when one of them has no room left, recursive doubling is used; for objects also when
+    one is long. They are combined with the same brackets either way, here n - 1 times by every rank.
 
     Five ranks:
 

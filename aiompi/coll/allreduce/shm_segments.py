@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.accumulator import Vector
 from aiompi.coll.allreduce.linear import linear
 from aiompi.coll.shm_sync import run_in_turn
 from aiompi.coll.shm_window import ShmWindow
@@ -10,7 +10,7 @@ from aiompi.comm import Channel
 from aiompi.engine import SlotGroup
 
 
-async def shm_segments(channel: Channel, accumulator: Accumulator) -> None:
+async def shm_segments(channel: Channel, accumulator: Vector) -> None:
     """Expose the contribution; each rank combines one of n segments of all, and exposes that.
 
     Order-safe: a rank combines what the last one contributes with that of the rank below, and so on. Where the
@@ -18,7 +18,7 @@ async def shm_segments(channel: Channel, accumulator: Accumulator) -> None:
     last bits from segment to segment. A segment is combined by one rank, so that all ranks get the same bits. Steps: 2.
     Per rank, for m bytes: no messages; 2 * m bytes copied and (n - 1) / n * m combined; 2 * (n - 1) wake-ups in all.
     Any number of ranks; segments differ by at most one item. Where ranks share no memory, until they have handed it to
-    each other, and when one of them has no room left: by the algorithm `linear`.
+    each other, and when one of them has no room left, the algorithm `linear` is used.
 
     Five ranks; the segments a to e that each exposes, and in capital letters those of the result:
 
@@ -32,8 +32,8 @@ async def shm_segments(channel: Channel, accumulator: Accumulator) -> None:
         await linear(channel, accumulator)
 
 
-async def _combined(channel: Channel, slots: SlotGroup, accumulator: Accumulator) -> bool:
-    """Make the accumulator the result; False, on all ranks alike, if not all have memory for it."""
+async def _combined(channel: Channel, slots: SlotGroup, accumulator: Vector) -> bool:
+    """Make the accumulator the result; return False, on all ranks alike, if not all have memory for it."""
     rank, size, count = channel.rank, channel.size, accumulator.count
     value = accumulator.memory
     segments = [accumulator.span(i * count // size, (i + 1) * count // size) for i in range(size)]

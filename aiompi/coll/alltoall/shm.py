@@ -18,7 +18,7 @@ async def shm(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Bl
 
     Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied; n - 1 wake-ups in all. Any
     number of ranks. Where ranks share no memory, until they have handed it to each other, and when one of them has no
-    room left: by the algorithm `linear`. Objects, too, when those of one rank are long together.
+    room left, the algorithm `linear` is used; for objects also when those of one rank are long together.
 
     Five ranks; what each shows to which others:
 
@@ -48,7 +48,7 @@ def _show_blocks(channel: Channel, outgoing: Sequence[Block], incoming: Sequence
 
 
 def _show_objects(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> Coroutine[Any, None, bool]:
-    """What is shown begins with the length of each object."""
+    """Show objects, behind the length of each of them."""
     rank, lengths = channel.rank, _lengths(channel.size)
 
     def make() -> bytes:

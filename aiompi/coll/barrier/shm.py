@@ -8,10 +8,10 @@ from aiompi.comm import Channel
 
 
 async def shm(channel: Channel) -> None:
-    """Post in shared memory that this rank has entered, until all have; the last one wakes the others.
+    """Write the slot of this rank in shared memory, and wait for those of all others; the last rank wakes the others.
 
     Steps: 1. Per rank: no messages; n - 1 wake-ups in all. Any number of ranks. Where ranks share no memory, and until
-    they have handed it to each other: as by dissemination.
+    they have handed it to each other, dissemination is used.
 
     Five ranks, that enter one after the other; what each sees in the slots of all:
 

@@ -1,10 +1,10 @@
 """Collectives on buffers: mpi4py's upper-case methods (chapter 4).
 
-Calling one checks its arguments, starts the collective and returns its request; its method `init` binds the arguments
-to a persistent request instead, and `using` names the algorithm (see `prepared`). Buffers are specified as
-`aiompi.datatype.buffer.bufspec` and, with a block per rank, `aiompi.datatype.buffer.vector` describe; an explicit
-count is the one of one rank's block. They belong to the operation until the request is complete. Arguments that
-matter only at the root are not even looked at elsewhere.
+A call checks its arguments, starts the collective and returns its request. The method `init` binds the arguments to a
+persistent request instead, and `using` names the algorithm (see `prepared`). The methods of the same names in
+`aiompi.face.native.collective` describe the arguments. `aiompi.datatype.buffer.bufspec` and, for a block per rank,
+`aiompi.datatype.buffer.vector` describe buffer specifications; an explicit count is that of one rank's block. Buffers
+belong to the operation until the request is complete. Arguments that matter only at the root are ignored elsewhere.
 
 Messages are packed. Blocks without gaps are sent from and received into the user's memory; others are packed at the
 start, and unpacked when the algorithm has ended.

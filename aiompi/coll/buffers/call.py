@@ -11,7 +11,7 @@ from aiompi.coll.buffers.stage import ExternalStage, Stage
 from aiompi.coll.external import ExternalAccumulator
 from aiompi.coll.intercomm import remote_root
 from aiompi.coll.registry import Collective
-from aiompi.coll.select import preferred, select_for_buffers
+from aiompi.coll.select import preferred, select
 from aiompi.coll.signature import BY_USER, LENGTHS, digest, note_of
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import ROOT
@@ -52,16 +52,16 @@ class Call:
 
     @property
     def where(self) -> str:
-        """Which call this is, for messages."""
+        """The call, the communicator and the rank, for messages."""
         return self.comm.where(self.name)
 
     @property
     def note(self) -> int:
-        """What other ranks must agree on, once the arguments have been checked."""
+        """The number that messages carry for other ranks to compare; valid once the arguments have been checked."""
         return note_of(self.name, self._root, self._operation) | self._lengths << LENGTHS
 
     def checked(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """What a function returns; its errors name the call."""
+        """Call a function, and let its errors name the collective."""
         try:
             return function(*args)
         except (errors.Exception, TypeError) as error:
@@ -72,7 +72,7 @@ class Call:
 
     @property
     def reach(self) -> int:
-        """Number of ranks that there is a block for: of the communicator, or of the remote group."""
+        """Number of blocks, one for each rank: of the communicator, or of the remote group."""
         return len(self.comm.targets)
 
     def is_root(self, root: int) -> bool:
@@ -92,33 +92,33 @@ class Call:
     def select(
         self, collective: Collective[P], nbytes: int | None, commute: bool = True, *, equal: bool = True
     ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
-        """The algorithm for this call; see `aiompi.coll.select`."""
+        """Return the algorithm for this call; see `aiompi.coll.select`."""
         comm = self.comm
         usual = comm.native and comm.remote is None and self._algorithm is None and not comm.engine.settings.coll
         if usual:  # without another call
             chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory)
             return collective.algorithms[chosen].run
-        return self.checked(select_for_buffers, self.comm, collective, nbytes, commute, self._algorithm, equal)
+        return self.checked(select, comm, collective, nbytes, commute, self._algorithm, equal, True)
 
-    # What moves while it runs: in external32 where the communicator spans IMPI clients.
+    # Blocks and accumulators of one run: in external32 where the communicator spans IMPI clients.
 
     def stage(self) -> Stage:
-        """For the blocks of one run."""
+        """Return the stage for the blocks of one run."""
         return Stage() if self.comm.native else ExternalStage()
 
     def accumulator(self, value: Buffer, result: Buffer | None, op: Op) -> VectorAccumulator:
-        """For one run of a reduction; see `VectorAccumulator`."""
+        """Return the accumulator for one run of a reduction; see `VectorAccumulator`."""
         return VectorAccumulator(value, result, op) if self.comm.native else ExternalAccumulator(value, result, op)
 
     def nbytes(self, count: int, datatype: Datatype) -> int:
-        """Length of a message of so many items."""
+        """Return the bytes of a message of `count` items."""
         return count * (datatype.size if self.comm.native else datatype.external.size)
 
     # Buffers.
 
     def send(self, spec: object, number: int = 1) -> Buffer:
-        """A send buffer; an explicit count is that of one of `number` blocks."""
-        # Instead of `checked`, which takes longer: one or two of these are part of each call.
+        """Return a send buffer; an explicit count is that of one of `number` blocks."""
+        # Not with `checked`, which takes longer: each call has one or two buffers.
         try:
             return resolve_send(spec, "sendbuf", number)
         except (errors.Exception, TypeError) as error:
@@ -126,7 +126,7 @@ class Call:
             raise self._located(error) from None
 
     def receive(self, spec: object, number: int = 1) -> Buffer:
-        """A receive buffer; likewise."""
+        """Return a receive buffer; an explicit count is that of one of `number` blocks."""
         try:
             return resolve_recv(spec, "recvbuf", number)
         except (errors.Exception, TypeError) as error:
@@ -134,11 +134,11 @@ class Call:
             raise self._located(error) from None
 
     def send_blocks(self, spec: object, number: int | None = None) -> list[Buffer]:
-        """The equal blocks for all ranks in a send buffer, or for so many neighbours."""
+        """Return the equal blocks of a send buffer for all ranks, or for `number` neighbours."""
         return self._cut(resolve_send, spec, "sendbuf", number)
 
     def receive_blocks(self, spec: object, number: int | None = None) -> list[Buffer]:
-        """The equal blocks of all ranks in a receive buffer, or of so many neighbours."""
+        """Return the equal blocks of a receive buffer for all ranks, or for `number` neighbours."""
         return self._cut(resolve_recv, spec, "recvbuf", number)
 
     def _cut(
@@ -156,17 +156,17 @@ class Call:
         name: str,
         number: int | None = None,
     ) -> list[Buffer]:
-        """The blocks of all ranks, or of so many neighbours, of any lengths."""
+        """Return the blocks of all ranks, or of `number` neighbours, of any lengths."""
         self._refuse_in_place(spec, name)
         if number is None:
             number = self.reach
         return self.checked(resolve, spec, name, number) if number else []
 
     def contribution(self, spec: object, places: Sequence[Buffer] | None) -> Buffer:
-        """What this rank contributes to blocks of all ranks; under IN_PLACE, or None, it is the object in its place.
+        """Return what this rank contributes to blocks of all ranks; under IN_PLACE, or None, its block of `places`.
 
         Args:
-            places: where the blocks go; None if they do not go to this rank.
+            places: destinations of the blocks; None if they do not go to this rank.
         """
         if places is None:
             return self.send(spec)
@@ -179,7 +179,7 @@ class Call:
         return sendbuf
 
     def vectors(self, sendspec: object, recvspec: object) -> tuple[Buffer, Buffer]:
-        """Contribution to a reduction, and where its result goes; under IN_PLACE, or None, they are one object."""
+        """Return contribution and destination of the result of a reduction: one object under IN_PLACE, or None."""
         recvbuf = self.receive(recvspec)
         if self.is_in_place(sendspec):
             return recvbuf, recvbuf
@@ -190,10 +190,10 @@ class Call:
     # Checks of several arguments together.
 
     def check_op(self, op: object, vector: Buffer) -> Op:
-        """Refuse what is no operation, or not defined for the items of a vector.
+        """Check that `op` is an operation which is defined for the items of a vector.
 
         Returns:
-            The operation; if the program can free it, by a handle of its own.
+            The operation; if the program can free it, another handle of it.
         """
         if not isinstance(op, Op):
             raise InvalidOpError(
@@ -211,9 +211,9 @@ class Call:
         return Op(op)
 
     def check_pair(self, sendbuf: Buffer, recvbuf: Buffer) -> None:
-        """Check a contribution and the place of as long a result: equal datatypes and counts, and memory of their own.
+        """Check that a contribution and its result have equal datatypes and counts, and share no memory.
 
-        In one function, since it is part of each call of a reduction.
+        This is one function, because each call of a reduction needs it.
         """
         if sendbuf.datatype is not recvbuf.datatype:
             self.check_types(sendbuf, recvbuf)
@@ -241,7 +241,7 @@ class Call:
             )
 
     def agree_on(self, lengths: Sequence[int]) -> None:
-        """Have the lengths of all blocks compared with those that other ranks pass, which must be the same."""
+        """Let messages carry the lengths of all blocks, which must be the same on all ranks."""
         self._lengths = digest(lengths)
 
     def check_apart(self, sources: Sequence[Buffer], places: Sequence[Buffer]) -> None:

@@ -32,12 +32,7 @@ def barrier(call: Call) -> Run:
 
 @Prepared
 def bcast(call: Call, spec: object, root: int) -> Run:
-    """Fill the buffer of every rank with the root's (MPI_Bcast, section 4.4).
-
-    Args:
-        spec: (count,) items; read at the root, which may pass read-only memory, written elsewhere.
-        root: rank.
-    """
+    """Fill the buffer of every rank with the root's (MPI_Bcast, section 4.4)."""
     is_root = call.is_root(root)
     buffer = None
     if is_root or root >= 0:
@@ -57,27 +52,13 @@ def bcast(call: Call, spec: object, root: int) -> Run:
 
 @Prepared
 def scatter(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
-    """Give block i of the root's buffer to rank i (MPI_Scatter, section 4.6).
-
-    Args:
-        sendspec: at the root (size, count) items, C order; ignored elsewhere.
-        recvspec: (count,) items; IN_PLACE at the root leaves its block where it is.
-        root: rank.
-    """
+    """Give block i of the root's buffer to rank i (MPI_Scatter, section 4.6)."""
     return _scatter(call, call.send_blocks(sendspec) if call.is_root(root) else None, recvspec, root)
 
 
 @Prepared
 def scatterv(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
-    """Give rank i its block, of any length, of the root's buffer (MPI_Scatterv, section 4.6).
-
-    Args:
-        sendspec: at the root a vector specification, see `aiompi.datatype.buffer.vector`, whose blocks may overlap;
-            ignored elsewhere.
-        recvspec: (count,) items, of which every rank has its own number; IN_PLACE at the root leaves its block where
-            it is.
-        root: rank.
-    """
+    """Give rank i its block, of any length, of the root's buffer (MPI_Scatterv, section 4.6)."""
     is_root = call.is_root(root)
     sources = call.vector(resolve_vector_send, sendspec, "sendbuf") if is_root else None
     return _scatter(call, sources, recvspec, root, equal=False)
@@ -108,26 +89,13 @@ def _scatter(call: Call, sources: list[Buffer] | None, recvspec: object, root: i
 
 @Prepared
 def gather(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
-    """Store the block of rank i as block i of the root's buffer (MPI_Gather, section 4.5).
-
-    Args:
-        sendspec: (count,) items; IN_PLACE at the root: its block is in its place already.
-        recvspec: at the root (size, count) items, C order; ignored elsewhere.
-        root: rank.
-    """
+    """Store the block of rank i as block i of the root's buffer (MPI_Gather, section 4.5)."""
     return _gather(call, sendspec, call.receive_blocks(recvspec) if call.is_root(root) else None, root)
 
 
 @Prepared
 def gatherv(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
-    """Store the block of rank i at its place in the root's buffer (MPI_Gatherv, section 4.5).
-
-    Args:
-        sendspec: (count,) items, of which every rank has its own number; IN_PLACE at the root: its block is in its
-            place already.
-        recvspec: at the root a vector specification, see `aiompi.datatype.buffer.vector`; ignored elsewhere.
-        root: rank.
-    """
+    """Store the block of rank i at its place in the root's buffer (MPI_Gatherv, section 4.5)."""
     is_root = call.is_root(root)
     places = call.vector(resolve_vector_recv, recvspec, "recvbuf") if is_root else None
     return _gather(call, sendspec, places, root, equal=False)
@@ -150,23 +118,13 @@ def _gather(call: Call, sendspec: object, places: list[Buffer] | None, root: int
 
 @Prepared
 def allgather(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Store the block of rank i as block i of every rank's buffer (MPI_Allgather, section 4.7).
-
-    Args:
-        sendspec: (count,) items; IN_PLACE: the block is in its place already.
-        recvspec: (size, count) items, C order.
-    """
+    """Store the block of rank i as block i of every rank's buffer (MPI_Allgather, section 4.7)."""
     return _allgather(call, sendspec, call.receive_blocks(recvspec))
 
 
 @Prepared
 def allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Store the block of rank i at its place in every rank's buffer (MPI_Allgatherv, section 4.7).
-
-    Args:
-        sendspec: (count,) items, of which every rank has its own number; IN_PLACE: the block is in its place already.
-        recvspec: a vector specification with the same counts on all ranks, see `aiompi.datatype.buffer.vector`.
-    """
+    """Store the block of rank i at its place in every rank's buffer (MPI_Allgatherv, section 4.7)."""
     places = call.vector(resolve_vector_recv, recvspec, "recvbuf")
     return _allgather(call, sendspec, places, equal=False)
 
@@ -190,13 +148,7 @@ def _allgather(call: Call, sendspec: object, places: list[Buffer], *, equal: boo
 
 @Prepared
 def alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Store block j of rank i as block i of rank j (MPI_Alltoall, section 4.8).
-
-    Args:
-        sendspec: (size, count) items, C order; IN_PLACE: what is sent is in the receive buffer, of which a copy
-            is made.
-        recvspec: (size, count) items, C order.
-    """
+    """Store block j of rank i as block i of rank j (MPI_Alltoall, section 4.8)."""
     places = call.receive_blocks(recvspec)
     sources = places if call.is_in_place(sendspec) else call.send_blocks(sendspec)
     if call.comm.remote is None:
@@ -206,24 +158,13 @@ def alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @Prepared
 def alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Store what rank i has for rank j at the place that rank j has for it (MPI_Alltoallv, section 4.8).
-
-    Args:
-        sendspec: a vector specification, see `aiompi.datatype.buffer.vector`, whose blocks may overlap; IN_PLACE: what
-            is sent is in the receive buffer, of which a copy is made.
-        recvspec: a vector specification; its count for rank i is what rank i sends here.
-    """
+    """Store what rank i has for rank j at the place that rank j has for it (MPI_Alltoallv, section 4.8)."""
     return _alltoall_any(call, sendspec, recvspec, resolve_vector_send, resolve_vector_recv)
 
 
 @Prepared
 def alltoallw(call: Call, sendspec: object, recvspec: object) -> Run:
-    """As `alltoallv`, with a datatype for each rank and displacements in bytes (MPI_Alltoallw, MPI-2).
-
-    Args:
-        sendspec, recvspec: `[buf, (counts, displs), types]` or `[buf, types]`, see `aiompi.datatype.buffer.vector`;
-            IN_PLACE for the first as in `alltoallv`.
-    """
+    """Do what `alltoallv` does, with a datatype for each rank and displacements in bytes (MPI_Alltoallw, MPI-2)."""
     return _alltoall_any(call, sendspec, recvspec, resolve_typed_send, resolve_typed_recv)
 
 

@@ -1,8 +1,8 @@
 """The collectives on buffers between neighbours in a topology (section 7.6 of MPI-3.1).
 
-There is one block for each neighbour, in the order in which `neighbors` of the topology has them. Blocks of PROC_NULL,
-beyond the border of a grid, are counted, but neither sent nor touched. A buffer with blocks of no neighbour at all is
-not looked at. IN_PLACE is not allowed. Besides what other collectives raise, at the call
+There is one block for each neighbour, in the order of `neighbors` of the topology. Blocks of PROC_NULL, beyond the
+border of a grid, are counted, but neither sent nor touched. A buffer for no neighbours is ignored. IN_PLACE is not
+allowed. Besides the errors of other collectives, calls raise
 
     InvalidTopologyError     the communicator has no topology, or a graph with more edges one way than back
 """
@@ -28,12 +28,7 @@ __all__ = ["neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "ne
 
 @within_group
 def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Send the same to all neighbours (MPI_Neighbor_allgather, section 7.6.1).
-
-    Args:
-        sendspec: (count,) items.
-        recvspec: (indegree, count) items, C order.
-    """
+    """Send the same to all neighbours (MPI_Neighbor_allgather, section 7.6.1)."""
     near = Neighborhood.of(call.comm, call.name)
     places = call.receive_blocks(recvspec, near.indegree)
     own = call.send(sendspec)
@@ -44,12 +39,7 @@ def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @within_group
 def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Send the same to all neighbours, of a length of one's own (MPI_Neighbor_allgatherv, section 7.6.1).
-
-    Args:
-        sendspec: (count,) items.
-        recvspec: a vector specification of `indegree` blocks, see `aiompi.datatype.buffer.vector`.
-    """
+    """Send the same to all neighbours; each rank sends its own length (MPI_Neighbor_allgatherv, section 7.6.1)."""
     near = Neighborhood.of(call.comm, call.name)
     places = call.vector(resolve_vector_recv, recvspec, "recvbuf", near.indegree)
     return _exchange(call, near, [call.send(sendspec)], places, near.outdegree)
@@ -57,12 +47,7 @@ def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @within_group
 def neighbor_alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Send each neighbour its block (MPI_Neighbor_alltoall, section 7.6.2).
-
-    Args:
-        sendspec: (outdegree, count) items, C order.
-        recvspec: (indegree, count) items, C order.
-    """
+    """Send each neighbour its block (MPI_Neighbor_alltoall, section 7.6.2)."""
     near = Neighborhood.of(call.comm, call.name)
     sources = call.send_blocks(sendspec, near.outdegree)
     places = call.receive_blocks(recvspec, near.indegree)
@@ -73,22 +58,13 @@ def neighbor_alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @within_group
 def neighbor_alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Send each neighbour its block, of any length (MPI_Neighbor_alltoallv, section 7.6.2).
-
-    Args:
-        sendspec: a vector specification of `outdegree` blocks, which may overlap.
-        recvspec: a vector specification of `indegree` blocks.
-    """
+    """Send each neighbour its block, of any length (MPI_Neighbor_alltoallv, section 7.6.2)."""
     return _alltoall_any(call, sendspec, recvspec, resolve_vector_send, resolve_vector_recv)
 
 
 @within_group
 def neighbor_alltoallw(call: Call, sendspec: object, recvspec: object) -> Run:
-    """As `neighbor_alltoallv`, with a datatype for each neighbour (MPI_Neighbor_alltoallw, section 7.6.2).
-
-    Args:
-        sendspec, recvspec: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
-    """
+    """Do what `neighbor_alltoallv` does, with a datatype for each neighbour (MPI_Neighbor_alltoallw, section 7.6.2)."""
     return _alltoall_any(call, sendspec, recvspec, resolve_typed_send, resolve_typed_recv)
 
 
@@ -107,7 +83,7 @@ def _alltoall_any(
 def _exchange(
     call: Call, near: Neighborhood, sources: Sequence[Buffer], places: Sequence[Buffer], times: int = 1
 ) -> Run:
-    """What sends the sources, so many times over, and fills the places."""
+    """Return the function that sends the sources, `times` times over, and fills the places."""
     call.check_apart(sources, places)
 
     async def run(channel: Channel) -> None:

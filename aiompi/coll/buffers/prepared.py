@@ -1,4 +1,4 @@
-"""Prepared collectives: arguments are checked once, then the collective is started once or many times."""
+"""Prepared collectives: a call checks its arguments once, and then starts the collective once or many times."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Prepared(Generic[P]):
     """A collective. Calling it with a communicator and the arguments starts it.
 
     Args:
-        check: checks the arguments and returns what runs with them, any number of times; its name is the one of the
-            collective.
-        algorithm: to be used, by name; None: whatever the settings and the tuning data say.
+        check: function that checks the arguments and returns a function which runs the collective with them, any number
+            of times. It has the name of the collective.
+        algorithm: name of the algorithm; None: the settings and the tuning data decide.
         between_groups: True if the collective is defined on an intercommunicator.
     """
 
@@ -39,17 +39,17 @@ class Prepared(Generic[P]):
         return comm.start_on(comm.channel(self.name, note), run)
 
     def init(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> PersistentRequest[None]:
-        """Bind the arguments, which are checked now; each start of the request runs the collective once more.
+        """Check and bind the arguments; each start of the request runs the collective once more.
 
-        Collectives are bound in the same order on all ranks, and started in any order (MPI-4, section 6.13): each
-        keeps a channel of its own, on which the messages of one run do not overtake those of the run before.
+        Collectives are bound in the same order on all ranks, and started in any order (MPI-4, section 6.13). Each has
+        a channel of its own, on which the messages of one run do not overtake those of the run before.
         """
         run, note = self._prepare(comm, *args, **kwargs)
         channel = comm.bound_channel(self.name, note)
         return PersistentRequest(comm.engine, lambda: comm.run(run(channel)), lambda: None)
 
     def _prepare(self, comm: Communicator, *args: P.args, **kwargs: P.kwargs) -> tuple[Run, int]:
-        """Check the arguments; what runs with them, and the note of its messages."""
+        """Check the arguments. Return the function that runs the collective, and the note of its messages."""
         engine = comm.engine
         if engine.stepping:
             engine.refuse_nested()
@@ -62,10 +62,9 @@ class Prepared(Generic[P]):
         return run, call.note
 
     def using(self, algorithm: str | None) -> Prepared[P]:
-        """The same collective by an algorithm of this name, if any; all ranks must name the same.
+        """Return the collective with an algorithm of this name, the same on all ranks; None for the usual choice.
 
-        Raises:
-            InvalidArgumentError: by the call, if there is no algorithm of that name, or if it cannot serve the call.
+        Calls raise InvalidArgumentError if there is no algorithm of that name, or if it cannot serve them.
         """
         if algorithm is None:
             return self

@@ -13,7 +13,7 @@ from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.block import Block
 from aiompi.coll.buffers.call import Call, Run
 from aiompi.coll.buffers.prepared import Prepared, within_group
-from aiompi.coll.select import select_for_buffers
+from aiompi.coll.select import select
 from aiompi.coll.shm_sync import hold_turn
 from aiompi.comm import Channel
 from aiompi.constants import ROOT
@@ -28,14 +28,7 @@ COUNT_BYTES = 8
 
 @Prepared
 def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) -> Run:
-    """Combine the vectors of all ranks element by element at the root (MPI_Reduce, section 4.9.1).
-
-    Args:
-        sendspec: (count,) items; IN_PLACE at the root: its contribution is in the receive buffer.
-        recvspec: at the root (count,) items; ignored elsewhere.
-        op: operation, defined for the datatype.
-        root: rank.
-    """
+    """Combine the vectors of all ranks element by element at the root (MPI_Reduce, section 4.9.1)."""
     sendbuf: Buffer | None = None
     recvbuf: Buffer | None = None
     if call.is_root(root):
@@ -60,37 +53,19 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
 
 @Prepared
 def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    """Combine the vectors of all ranks element by element on every rank (MPI_Allreduce, section 4.9.6).
-
-    Args:
-        sendspec: (count,) items; IN_PLACE: the contribution is in the receive buffer.
-        recvspec: (count,) items; the same bits on all ranks.
-        op: operation, defined for the datatype.
-    """
+    """Combine the vectors of all ranks element by element on every rank (MPI_Allreduce, section 4.9.6)."""
     return _rootless(call, registry.ALLREDUCE, *call.vectors(sendspec, recvspec), op)
 
 
 @within_group
 def scan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    """Combine the vectors of the ranks up to this one, it included (MPI_Scan, section 4.11).
-
-    Args:
-        sendspec: (count,) items; IN_PLACE: the contribution is in the receive buffer.
-        recvspec: (count,) items.
-        op: operation, defined for the datatype.
-    """
+    """Combine the vectors of the ranks up to this one, it included (MPI_Scan, section 4.11)."""
     return _rootless(call, registry.SCAN, *call.vectors(sendspec, recvspec), op)
 
 
 @within_group
 def exscan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    """Combine the vectors of the ranks below this one (MPI_Exscan, MPI-2).
-
-    Args:
-        sendspec: (count,) items; IN_PLACE: the contribution is in the receive buffer.
-        recvspec: (count,) items; on rank 0, below which there is none, only looked at under IN_PLACE, and not changed.
-        op: operation, defined for the datatype.
-    """
+    """Combine the vectors of the ranks below this one (MPI_Exscan, MPI-2)."""
     if call.comm.rank or sendspec is IN_PLACE:
         sendbuf, recvbuf = call.vectors(sendspec, recvspec)
     else:
@@ -119,15 +94,7 @@ def _rootless(
 
 @Prepared
 def reduce_scatter_block(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    """Combine the vectors of all ranks, and give rank i block i of the result (MPI_Reduce_scatter_block, MPI-2.2).
-
-    Args:
-        sendspec: (size, count) items, C order; IN_PLACE: they are in the receive buffer.
-        recvspec: (count,) items; under IN_PLACE (size, count), of which the result takes the first `count`.
-        op: operation, defined for the datatype.
-
-    A count in either is `count`.
-    """
+    """Combine the vectors of all ranks, and give rank i block i of the result (MPI_Reduce_scatter_block, MPI-2.2)."""
     size = call.comm.size
     if call.is_in_place(sendspec):
         recvbuf = call.receive(recvspec, size)
@@ -144,16 +111,7 @@ def reduce_scatter_block(call: Call, sendspec: object, recvspec: object, op: Op)
 
 @Prepared
 def reduce_scatter(call: Call, sendspec: object, recvspec: object, recvcounts: Sequence[int] | None, op: Op) -> Run:
-    """Combine the vectors of all ranks, and give rank i segment i of the result (MPI_Reduce_scatter, section 4.10).
-
-    Args:
-        sendspec: (sum(recvcounts),) items; IN_PLACE: they are in the receive buffer.
-        recvspec: (recvcounts[rank],) items; under IN_PLACE as many as there are in all, of which the result takes the
-            first ones.
-        recvcounts: number of items for each rank, the same on all ranks; None, which must then be so on all of them:
-            the ranks tell each other how many items `recvspec` has.
-        op: operation, defined for the datatype.
-    """
+    """Combine the vectors of all ranks, and give rank i segment i of the result (MPI_Reduce_scatter, section 4.10)."""
     recvbuf = call.receive(recvspec)
     if recvcounts is not None:
         counts = call.checked(_numbers, recvcounts, call.comm.size)
@@ -170,7 +128,7 @@ def reduce_scatter(call: Call, sendspec: object, recvspec: object, recvcounts: S
 
 
 def _numbers(recvcounts: Sequence[int], size: int) -> list[int]:
-    """The numbers of items for `size` ranks."""
+    """Check and return the numbers of items for `size` ranks."""
     counts = [arguments.count(number, "a number in recvcounts") for number in recvcounts]
     if len(counts) != size:
         raise InvalidArgumentError(f"recvcounts has {len(counts)} entries: expected {size}, one for each rank")
@@ -178,11 +136,11 @@ def _numbers(recvcounts: Sequence[int], size: int) -> list[int]:
 
 
 def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequence[int], op: Op) -> Run:
-    """Run it with known counts; under IN_PLACE the buffers are one object."""
+    """Run the collective with known counts; under IN_PLACE the buffers are one object."""
     own, total = counts[call.comm.rank], sum(counts)
     call.check_counts(sendbuf, total, f"for which the ranks receive {total} together; these must be equal")
     if sendbuf is recvbuf:
-        # Where the segment is everything, it is the same object, so that no other memory is taken for the result.
+        # A segment that is the whole stays the same object, so that the result needs no other memory.
         recvbuf = recvbuf if own == total else recvbuf.part(0, own)
     else:
         _check_segment(call, sendbuf, recvbuf, own)
@@ -198,7 +156,7 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
 
 
 def _check_segment(call: Call, sendbuf: Buffer, recvbuf: Buffer, count: int) -> None:
-    """Check that the receive buffer is one for a segment of so many items."""
+    """Check that the receive buffer fits a segment of `count` items."""
     call.check_types(sendbuf, recvbuf)
     call.check_apart([sendbuf], [recvbuf])
     if recvbuf.count != count:
@@ -212,7 +170,7 @@ def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> 
     """Exchange the counts first; both steps use the channel, in which messages do not overtake each other."""
     _check_segment(call, sendbuf, recvbuf, recvbuf.count)
     op = call.check_op(op, sendbuf)
-    exchange = call.checked(select_for_buffers, call.comm, registry.ALLGATHER, COUNT_BYTES)
+    exchange = call.checked(select, call.comm, registry.ALLGATHER, COUNT_BYTES, True, None, True, True)
 
     async def run(channel: Channel) -> None:
         blocks = [Block(memoryview(bytearray(COUNT_BYTES))) for _ in range(channel.size)]

@@ -12,7 +12,7 @@ from aiompi.datatype.external32 import is_native
 
 
 class Stage:
-    """The blocks of one run. What is received elsewhere than where it belongs gets there by `finish`."""
+    """The blocks of one run; `finish` unpacks the received blocks into buffers with gaps."""
 
     __slots__ = ("_received",)
 
@@ -20,16 +20,16 @@ class Stage:
         self._received: list[tuple[Buffer, Block]] = []
 
     def outgoing(self, buffer: Buffer) -> Block:
-        """A block that holds what is in a buffer."""
+        """Return a block with the contents of a buffer."""
         return Block(buffer.packed())
 
     def copied(self, buffer: Buffer) -> Block:
-        """The same in memory of its own."""
+        """Return a block with a copy of the contents of a buffer."""
         block = self.outgoing(buffer)
         return Block(joined(block.payload, block.nbytes))
 
     def incoming(self, buffer: Buffer) -> Block:
-        """A block for what belongs into a buffer."""
+        """Return a block to receive the contents of a buffer."""
         if buffer.contiguous:
             return Block(buffer.view)
         block = Block(allocate(buffer.nbytes))
@@ -44,15 +44,15 @@ class Stage:
         return block
 
     def contribution(self, own: Buffer | None, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
-        """Blocks of `Call.contribution`: own block, empty without a contribution, and the blocks of all ranks.
+        """Return the own block for `Call.contribution`, and the blocks of all ranks, one of which it may be.
 
-        The own block may be one of the others.
+        The own block is empty without a contribution.
         """
         block = Block() if own is None else self.outgoing(own)
         return block, [block if place is own else self.incoming(place) for place in places]
 
     def finish(self) -> None:
-        """Unpack what has been received."""
+        """Unpack the received blocks."""
         for buffer, block in self._received:
             buffer.unpack(block.data)
 

@@ -17,7 +17,7 @@ async def alltoall(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
 
     Between clients, for blocks of m bytes: if m >= `xsize`, a message from every rank to every rank of another client,
     all at once. Otherwise one from each master to each other, M * (M - 1) messages: between clients of n and k ranks
-    one of n * k * m bytes, with the blocks of the lowest sender first, for the receivers in rank order.
+    one of n * k * m bytes, with the blocks of the lowest sender first, in the rank order of the receivers.
 
     The clients {0 1 4}, {2 3 5} and {6 7}; the message from master 0 to master 2:
 

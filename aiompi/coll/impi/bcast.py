@@ -17,8 +17,9 @@ async def bcast(channel: Channel, block: Block, root: int) -> None:
     """From the root to the masters of the other clients, then within each client.
 
     Between clients, for M masters and m bytes: M - 1 messages of m bytes, whatever m is. Up to `maxlinear` masters get
-    it from the root in the order of their numbers, more of them along the tree of highest bits over relative numbers,
-    the children with the smallest bit first. The master of the root's client takes no part, unless it is the root.
+    it from the root in the order of their numbers. More of them get it along the tree of highest bits over relative
+    numbers, the children with the smallest bit first. The master of the root's client takes no part, unless it is the
+    root.
 
     Six clients of two ranks, root 5, whose relative numbers are 0: 5, 1: 6, 2: 8, 3: 10, 4: 0, 5: 2:
 
@@ -55,10 +56,10 @@ _INT4: Final = struct.Struct(">i")
 
 
 async def are_short(channel: Channel, blocks: Sequence[Block] | None, root: int) -> bool:
-    """Let the root tell whether blocks travel together: all follow it, however it compares.
+    """Return True if the blocks travel together; the root decides for all ranks.
 
-    It broadcasts the length of the longest block as one IMPI_INT4, or 0 if that is more than `xsize`. So a length of
-    just `xsize` is short, unlike in Gather, and blocks that are all empty are long.
+    The root broadcasts the length of the longest block as one IMPI_INT4, or 0 if it is more than `xsize`. A length of
+    exactly `xsize` is therefore short, unlike in Gather, and blocks that are all empty are long.
 
     Args:
         blocks: the blocks at the root, None elsewhere.

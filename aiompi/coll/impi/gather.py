@@ -35,9 +35,9 @@ async def collect(span: Span, own: Block, blocks: Sequence[Block] | None, root: 
     """The masters collect what their clients contribute, and bring it to the root.
 
     A client's buffer has its blocks in rank order. Between clients, for M masters: M - 1 messages. Up to `maxlinear`
-    masters send straight to the root, except that of its client; more of them pass buffers along the tree of lowest
-    bits over relative numbers: each appends what comes from its children to its own, the one with the smallest bit
-    first, so that a buffer has the clients in the order of relative numbers.
+    masters send straight to the root, except that of its client. More of them pass buffers along the tree of lowest
+    bits over relative numbers. Each master appends what comes from its children to its own buffer, the child with the
+    smallest bit first, so that a buffer has the clients in the order of relative numbers.
 
     Six clients of two ranks, root 5, and the ranks whose blocks are sent:
 
@@ -85,10 +85,10 @@ async def _pass_on(span: Span, parts: list[Block], root: int, relative: int) -> 
 
 
 async def gatherv(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
-    """The root tells whether contributions are short; then as Gather.
+    """The root decides whether contributions are short; then as Gather.
 
-    Between clients: a Bcast of 4 bytes (see `are_short`), then what `gather` sends with the lengths that there are;
-    empty buffers and contributions are sent, too. The lengths come from the messages.
+    Between clients: a Bcast of 4 bytes (see `are_short`), then the messages of `gather` with the lengths at hand; empty
+    buffers and contributions are sent, too. The root takes the lengths from the messages.
 
     Args:
         own: contribution of this rank, of any length.
@@ -106,9 +106,9 @@ async def gatherv(channel: Channel, own: Block, blocks: Sequence[Block] | None, 
 
 
 async def _receive_straight(span: Span, gather_channel: Channel, own: Block, blocks: Sequence[Block]) -> None:
-    """Receive long contributions at the root, also from those that send them with the tag of Gather.
+    """Receive long contributions at the root, also from ranks that send them with the tag of Gather.
 
-    So the listing in section 4.13 does. Nothing else from these ranks can be under way in this context.
+    The listing in section 4.13 does so. Nothing else from these ranks can be in progress in this context.
     """
     arrivals = []
     for rank in (rank for rank in range(len(blocks)) if rank != span.rank):
@@ -120,7 +120,7 @@ async def _receive_straight(span: Span, gather_channel: Channel, own: Block, blo
 
 
 async def _first(engine: Engine, arrivals: Sequence[BlockReceive]) -> BlockReceive:
-    """The one that comes; the others are given up."""
+    """Return the receive that completes first, and cancel the others."""
     receives = [arrival.receive for arrival in arrivals]
     if not any(receive.done() for receive in receives):
         gate: Request[None] = Request(engine)
@@ -156,7 +156,7 @@ async def allgatherv(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def _spread(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Bring all blocks from rank 0 to everybody, in one message."""
+    """Bring all blocks from rank 0 to all ranks, in one message."""
     lengths = [block.nbytes for block in blocks]
     whole = Block.of(sum(lengths)) if channel.rank else Bundle(blocks).joined()
     await bcast(channel, whole, 0)

@@ -18,9 +18,9 @@ async def reduce_commutative(channel: Channel, accumulator: Accumulator, root: i
     """Each client combines what it has, then the masters bring it to the root.
 
     Not order-safe. Between clients, for M masters and m bytes: M - 1 messages of m bytes. Up to `maxlinear` masters
-    send straight to the root, which combines them in the order of their numbers; more of them along the tree of lowest
-    bits over relative numbers, where each combines what comes from its children, the one with the smallest bit first.
-    What was received comes first in each combination, and its order is fixed, so that results are always the same.
+    send straight to the root, which combines them in the order of their numbers. More of them send along the tree of
+    lowest bits over relative numbers, where each master combines what comes from its children, the one with the
+    smallest bit first. What was received comes first in each combination, so that results are always the same.
 
     Six clients of two ranks, root 5:
 
@@ -91,7 +91,7 @@ async def allreduce_ordered(channel: Channel, accumulator: Accumulator) -> None:
 
 
 async def _spread(channel: Channel, accumulator: Accumulator) -> None:
-    """Bring the accumulator of rank 0 to everybody."""
+    """Bring the accumulator of rank 0 to all ranks."""
     block = accumulator.incoming() if channel.rank else accumulator.block()
     await bcast(channel, block, 0)
     if channel.rank:

@@ -62,10 +62,10 @@ _LENGTH: Final = struct.Struct(">Q")
 
 
 async def scatterv(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
-    """The root tells whether blocks are short; then as Scatter.
+    """The root decides whether blocks are short; then as Scatter.
 
-    Between clients: a Bcast of 4 bytes (see `are_short`), then what `scatter` sends with the lengths that there are;
-    empty messages are sent, too. How a client's message is cut its ranks tell their master.
+    Between clients: a Bcast of 4 bytes (see `are_short`), then the messages of `scatter` with the lengths at hand;
+    empty messages are sent, too. The ranks of a client tell their master the lengths by which to cut its message.
 
     Args:
         blocks: at the root a filled one for each rank; None elsewhere.
@@ -82,7 +82,7 @@ async def scatterv(channel: Channel, blocks: Sequence[Block] | None, own: Block,
 
 
 async def _lengths(span: Span, own: Block) -> list[int] | None:
-    """How long the blocks of the own client are, at its master."""
+    """Return the lengths of the blocks of the own client at its master, None elsewhere."""
     blocks = [Block.of(_LENGTH.size) for _ in range(span.local.size)] if span.is_master else None
     await gather_linear(span.local, Block(memoryview(bytearray(_LENGTH.pack(own.nbytes)))), blocks, 0)
     return None if blocks is None else [_LENGTH.unpack(block.data)[0] for block in blocks]

@@ -31,12 +31,12 @@ COMM_FREE_TAG: Final = 230
 
 
 class Masters:
-    """The clients of a communicator, numbered by ascending rank of their masters; the names are those of the standard.
+    """The clients of a communicator, numbered by ascending rank of their masters; names are those of the standard.
 
-    Nothing is communicated: all members know all clients.
+    Nothing is communicated, because all members know all clients.
 
     Args:
-        clients: which client each rank belongs to.
+        clients: client of each rank.
     """
 
     __slots__ = ("_locals", "_numbers")
@@ -54,7 +54,7 @@ class Masters:
         return len(self._locals)
 
     def master_rank(self, number: int) -> int:
-        """Rank of a master."""
+        """Return the rank of a master."""
         return self._locals[number][0]
 
     def is_master(self, rank: int) -> bool:
@@ -62,19 +62,19 @@ class Masters:
         return self.local_master_rank(rank) == rank
 
     def local_master_num(self, rank: int) -> int:
-        """Number of the master of this rank's client."""
+        """Return the number of the master of a rank's client."""
         return self._numbers[rank]
 
     def local_master_rank(self, rank: int) -> int:
-        """Rank of the master of this rank's client."""
+        """Return the rank of the master of a rank's client."""
         return self.master_rank(self._numbers[rank])
 
     def num_local_to_master(self, number: int) -> int:
-        """Number of ranks in the client of a master, itself included."""
+        """Return the number of ranks in the client of a master, itself included."""
         return len(self._locals[number])
 
     def locals_to_master(self, number: int) -> Sequence[int]:
-        """The ranks of the client of a master, ascending, itself included."""
+        """Return the ranks of the client of a master, ascending, itself included."""
         return self._locals[number]
 
     def are_local(self, rank: int, other: int) -> bool:
@@ -84,7 +84,7 @@ class Masters:
 
 @functools.lru_cache(maxsize=64)
 def masters_of(clients: tuple[int, ...]) -> Masters:
-    """The masters of a communicator, computed once."""
+    """Return the masters of a communicator, computed once."""
     return Masters(clients)
 
 
@@ -92,7 +92,7 @@ class Span:
     """A communicator that spans clients, as one collective on it sees it.
 
     The endpoints of a collective with a root are the root, and the masters of the other clients. Relative numbers count
-    them from the root on: it has 0, and the master after the one of its client has 1.
+    them from the root: the root has 0, and the master after the one of its client has 1.
 
     Args:
         channel: of the collective.
@@ -126,7 +126,7 @@ class Span:
         if tag == REDUCE_TAG and self._settings.impi_reduce_point_to_point:
             self._user = channel.tagged(tag, point_to_point=True)
 
-    # Items to and from other clients, of which historic ones want something else.
+    # Messages to and from other clients. Historic clients need another byte order or context (see `Settings`).
 
     def isend(self, block: Block, dest: int) -> Request[None]:
         """Start sending items to a rank of another client."""
@@ -168,16 +168,16 @@ class Span:
         return self.masters.are_local(self.rank, root)
 
     def local_root(self, root: int) -> int:
-        """Rank on `local` of the endpoint in the own client: of the root, or elsewhere of the master."""
+        """Return the rank on `local` of the endpoint of the own client: the root if it is there, or the master."""
         return self.masters.locals_to_master(self.number).index(root) if self.is_local(root) else 0
 
     def others(self, root: int) -> list[int]:
-        """Numbers of the masters of all clients but the root's, ascending."""
+        """Return the numbers of the masters of all clients but that of the root, ascending."""
         own = self.masters.local_master_num(root)
         return [number for number in range(self.masters.num_masters) if number != own]
 
     def relative(self, root: int) -> int | None:
-        """Relative number of this rank, None if it is no endpoint, as the master of the root's client is not."""
+        """Return the relative number of this rank, None if it is no endpoint."""
         if self.rank == root:
             return 0
         if self.is_local(root) or not self.is_master:
@@ -185,9 +185,9 @@ class Span:
         return (self.number - self.masters.local_master_num(root)) % self.masters.num_masters
 
     def absolute(self, relative: int, root: int) -> int:
-        """Number of the master with a relative number."""
+        """Return the number of the master with a relative number."""
         return (relative + self.masters.local_master_num(root)) % self.masters.num_masters
 
     def endpoint(self, relative: int, root: int) -> int:
-        """Rank of the endpoint with a relative number."""
+        """Return the rank of the endpoint with a relative number."""
         return self.masters.master_rank(self.absolute(relative, root)) if relative else root

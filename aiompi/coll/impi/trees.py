@@ -1,7 +1,7 @@
-"""The two trees of chapter 4 of IMPI 0.0, over numbers 0..n-1 with the root 0, and the functions they are made with.
+"""The two trees of chapter 4 of IMPI 0.0, over numbers 0..n-1 with the root 0, and the functions that make them.
 
-In the tree of highest bits, of Barrier and Bcast, the parent of a number is the number without its highest bit; in that
-of lowest bits, of Gather, Gatherv and Reduce, without its lowest. For n = 8:
+Barrier and Bcast use the tree of highest bits, in which the parent of a number is the number without its highest bit.
+Gather, Gatherv and Reduce use the tree of lowest bits, with the number without its lowest bit as the parent. For n = 8:
 
     highest bits            lowest bits
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.accumulator import Vector
 from aiompi.comm import Channel
 
 
-async def linear(channel: Channel, accumulator: Accumulator, root: int) -> None:
+async def linear(channel: Channel, accumulator: Vector, root: int) -> None:
     """Every rank sends to the root, which is ready for all at once, and combines from the last rank downwards.
 
     Order-safe, and the brackets are the same for every root, so that the result is, too, to the last bit. Steps: 1. Per

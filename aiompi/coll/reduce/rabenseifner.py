@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.accumulator import Vector
 from aiompi.coll.halving import halve
 from aiompi.coll.pof2 import Pof2
 from aiompi.comm import Channel
 
 
-async def rabenseifner(channel: Channel, accumulator: Accumulator, root: int) -> None:
+async def rabenseifner(channel: Channel, accumulator: Vector, root: int) -> None:
     """Combine ever smaller halves of the vector, until each rank has a piece of the result, and gather the pieces.
 
     Order-safe: partners hold neighbouring blocks of ranks; the brackets are the same for every root. Steps: 2 * log2 p,

@@ -16,7 +16,7 @@ async def shm(channel: Channel, accumulator: Accumulator, root: int) -> None:
     Order-safe, and the brackets are the same for every root, so that the result is, too, to the last bit. Steps: 1. Per
     rank, for m bytes: no messages; m bytes copied, and by the root (n - 1) * m combined; n - 1 wake-ups in all: every
     rank waits until all have shown theirs. Any number of ranks. Where ranks share no memory, until they have handed it
-    to each other, and when one of them has no room left: along a binomial tree.
+    to each other, and when one of them has no room left, a binomial tree is used.
 
     Five ranks, root 1:
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.accumulator import Vector
 from aiompi.comm import Channel
 
 
-async def pairwise(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
+async def pairwise(channel: Channel, accumulator: Vector, counts: Sequence[int]) -> None:
     """Exchange segments with the ranks 1, 2, 3, ... places away on both sides.
 
     Order-safe: what a rank has combined of its segment comes from neighbouring ranks, and grows by one at either end.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from aiompi.coll.accumulator import Accumulator, exchange
+from aiompi.coll.accumulator import Vector, exchange
 from aiompi.coll.pof2 import Pof2
 from aiompi.comm import Channel
 
 
-async def recursive_halving(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
+async def recursive_halving(channel: Channel, accumulator: Vector, counts: Sequence[int]) -> None:
     """Exchange with the partner p / 2, p / 4, ... 1 places away the half of the segments that lies on its side.
 
     Not order-safe: partners do not hold neighbouring blocks of ranks. Steps: log2 p, p being the largest power of two
@@ -49,9 +49,7 @@ async def recursive_halving(channel: Channel, accumulator: Accumulator, counts: 
     accumulator.keep(kept)
 
 
-async def _halve(
-    channel: Channel, accumulator: Accumulator, pof2: Pof2, position: int, bounds: Sequence[int]
-) -> Accumulator:
+async def _halve(channel: Channel, accumulator: Vector, pof2: Pof2, position: int, bounds: Sequence[int]) -> Vector:
     """Combine until only the segments of one position are left."""
     distance = pof2.power // 2
     while distance:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.accumulator import Vector
 from aiompi.coll.reduce_scatter.pairwise import pairwise
 from aiompi.coll.shm_window import share
 from aiompi.comm import Channel
 
 
-async def shm(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
+async def shm(channel: Channel, accumulator: Vector, counts: Sequence[int]) -> None:
     """Show the contribution in shared memory, and combine the own segment of all.
 
     Order-safe: a rank combines what the last one contributes with that of the rank below, and so on; where the
     operation commutes it begins with its own contribution. Steps: 1. Per rank, for m bytes in all: no messages; m bytes
     and the own segment copied, and n - 1 times the own segment combined; n - 1 wake-ups in all. Any number of ranks;
     segments may differ in length. Where ranks share no memory, until they have handed it to each other, and when one of
-    them has no room left: by the algorithm `pairwise`.
+    them has no room left, the algorithm `pairwise` is used.
 
     Five ranks; the segments a to e that each shows, and in capital letters those of the result:
 

@@ -16,7 +16,7 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
     Order-safe: a rank combines its own contribution with that of the rank below, and so on. Steps: 1. Per rank, for m
     bytes: no messages; 2 * m bytes copied and at most (n - 1) * m combined, by the last rank; n - 1 wake-ups in all.
     Any number of ranks. Where ranks share no memory, until they have handed it to each other, and when one of them has
-    no room left: by recursive doubling.
+    no room left, recursive doubling is used.
 
     Five ranks:
 

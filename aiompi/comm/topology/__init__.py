@@ -6,8 +6,7 @@ in the order in which neighbourhood collectives use them.
 
 from typing import TypeAlias
 
-from aiompi.comm.topology.cartesian import Cartesian
-from aiompi.comm.topology.dims import Compute_dims
+from aiompi.comm.topology.cartesian import Cartesian, Compute_dims
 from aiompi.comm.topology.distgraph import DistributedGraph, Edges, split_edges
 from aiompi.comm.topology.graph import Graph
 

@@ -66,14 +66,14 @@ class Graph:
         return len(self.index)
 
     def map(self, rank: int) -> int:
-        """Rank in the graph for a process of the communicator that it is made of, UNDEFINED if it is left over.
+        """Return the rank in the graph of a rank of the old communicator; UNDEFINED if the graph leaves it out.
 
-        (MPI_Graph_map, section 6.5.7.) The order stays: nothing is known of the machine that would speak for another.
+        (MPI_Graph_map, section 6.5.7.) Ranks are not reordered, since nothing is known of the hardware.
         """
         return rank if rank < self.nnodes else UNDEFINED
 
     def neighbors_of(self, rank: int) -> list[int]:
-        """The neighbours of a process in the order in which they were given (MPI_Graph_neighbors, section 6.5.4).
+        """Return the neighbours of a process in the given order (MPI_Graph_neighbors, section 6.5.4).
 
         Raises:
             InvalidRankError: there is no such rank.
@@ -83,6 +83,6 @@ class Graph:
         return list(self.edges[self.index[rank - 1] if rank else 0 : self.index[rank]])
 
     def neighbors(self, rank: int) -> tuple[list[int], list[int]]:
-        """Sources and destinations of neighbourhood collectives: twice the same (section 7.6 of MPI-3.1)."""
+        """Return the sources and destinations of neighbourhood collectives, the same (section 7.6 of MPI-3.1)."""
         beside = self.neighbors_of(rank)
         return beside, beside

@@ -17,12 +17,10 @@ from aiompi.face.blocking.communicator import (
     Topocomm,
 )
 from aiompi.face.blocking.message import MESSAGE_NO_PROC, MESSAGE_NULL, Message
-from aiompi.face.blocking.process import process
 from aiompi.face.blocking.request_kinds import Grequest, Prequest
 from aiompi.face.blocking.requests import REQUEST_NULL, Request
 
 __all__ = [
     "COMM_NULL", "COMM_SELF", "COMM_WORLD", "MESSAGE_NO_PROC", "MESSAGE_NULL", "REQUEST_NULL", "Cartcomm", "Comm",
     "Distgraphcomm", "Graphcomm", "Grequest", "Intercomm", "Intracomm", "Message", "Prequest", "Request", "Topocomm",
-    "process",
 ]  # fmt: skip

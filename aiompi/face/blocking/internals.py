@@ -1,4 +1,4 @@
-"""Names that mpi4py's own modules in Python (mpi4py.util and its kin) use of its `MPI`, when they run on this one."""
+"""Names of `MPI` that the Python modules of mpi4py use, such as mpi4py.util, for when they run on aiompi."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _addressof = absent("_addressof", _C)
 
 
 def _typecode(datatype: Datatype) -> str | None:
-    """Type code of a predefined datatype, None if it has none."""
+    """Return the type code of a predefined datatype, None if it has none."""
     try:
         return datatype.tocode()
     except ValueError:
@@ -49,12 +49,12 @@ def _typecode(datatype: Datatype) -> str | None:
 
 
 def _typealign(datatype: Datatype) -> int | None:
-    """Alignment of a predefined datatype in bytes, None of any other."""
+    """Return the alignment of a predefined datatype in bytes, None for other datatypes."""
     return datatype.alignment if datatype and datatype.is_predefined else None
 
 
 def _handleof(arg: Opaque | Status) -> int:
-    """The number of an object, or of a status."""
+    """Return the number of an object, or of a status."""
     if isinstance(arg, Status):
         return id(arg)
     if not isinstance(arg, Opaque):
@@ -71,12 +71,12 @@ def _set_abort_status(status: int) -> None:
 
 
 class _Context:
-    """A duplicate of a communicator for a library of the program, and the tags that have not been used in it.
+    """A duplicate of a communicator for a library of the program, and the number of tags that were used on it.
 
     Attributes:
         comm: the duplicate.
         local: of an intercommunicator: one of the local group.
-        low: of an intercommunicator: whether the local group is the first one.
+        low: of an intercommunicator: True if the local group is the first one.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -112,7 +112,7 @@ _CONTEXT = Comm.Create_keyval(delete_fn=lambda _comm, _key, context: context.fre
 
 
 def _comm_lock_table(comm: Comm) -> dict[Hashable, Lock]:
-    """The locks of a communicator, by what they guard."""
+    """Return the locks of a communicator, by what they guard."""
     with _locks:
         table: dict[Hashable, Lock] | None = comm.Get_attr(_LOCKS)
         if table is None:
@@ -122,7 +122,7 @@ def _comm_lock_table(comm: Comm) -> dict[Hashable, Lock]:
 
 
 def _comm_lock(comm: Comm, key: Hashable = None) -> Lock:
-    """The lock of a communicator for one purpose."""
+    """Return the lock of a communicator for one purpose."""
     return _comm_lock_table(comm).setdefault(key, Lock())
 
 
@@ -135,7 +135,7 @@ def _context(comm: Comm) -> _Context:
 
 
 def _commctx_intra(comm: Intracomm) -> tuple[Intracomm, int]:
-    """A communicator like this one for messages of a library, and a tag that no other call has got."""
+    """Return a duplicate of a communicator for the messages of a library, and a tag that no other call gets."""
     context = _context(comm)
     return context.comm, context.take_tag()
 

@@ -58,7 +58,7 @@ class Message(Reference[_Taken]):
 
     @classmethod
     def _of(cls, core: Communicator, message: engine.Message | None) -> Message:
-        """The handle of a message that a probe on a communicator has taken."""
+        """Return the handle of a message that a probe on a communicator has taken."""
         return cls._denote(_NO_PROC if message is None else _Taken(core, message))
 
     def free(self) -> None:

@@ -1,7 +1,7 @@
-"""Kinds of objects, calls and constants of parts of MPI that aiompi does not have.
+"""Classes, calls and constants of parts of MPI that aiompi does not have.
 
-Programs name them at import, compare with their null handles, or try them. All of it is there as in mpi4py, and what
-is called raises NotImplementedError with its name.
+Programs name them at import, compare handles with their null handles, or try calls. All names are there as in mpi4py,
+and every call raises NotImplementedError with its name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 class _Missing(type):
-    """Class of the classes whose calls are all missing: looks for them by name."""
+    """Metaclass of classes whose calls are all missing; it finds them by name."""
 
     _calls: frozenset[str]
     _attributes: frozenset[str]
@@ -58,7 +58,7 @@ class _Kind(Opaque, metaclass=_Missing):
 
     @classmethod
     def _root(cls) -> type:
-        """The class of which that of the program is a subclass."""
+        """Return the class of this module of which a class of the program is a subclass."""
         return cls.__mro__[cls.__mro__.index(_Kind) - 1]
 
     @property

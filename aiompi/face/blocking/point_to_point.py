@@ -24,13 +24,14 @@ from aiompi.face.blocking.process import process, wait
 from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.blocking.requests import Request
 from aiompi.face.common import attach
+from aiompi.face.persistent import PersistentSends
 from aiompi.status import Status
 from aiompi.typing import Buffer, BufSpec
 
 T = TypeVar("T")
 
 
-class PointToPoint(Handle):
+class PointToPoint(Handle, PersistentSends[Prequest[None]]):
     """Sends, receives and probes of a communicator."""
 
     __slots__ = ()
@@ -160,28 +161,9 @@ class PointToPoint(Handle):
 
     # Persistent requests (section 3.9).
 
-    def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
-        """Bind the arguments of `Isend`; each start sends what is in the buffer then (section 3.9)."""
-        return self._send_init(buf, dest, tag, Mode.STANDARD)
-
-    def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
-        """Bind the arguments of `Ibsend` (section 3.9)."""
-        return self._send_init(buf, dest, tag, Mode.BUFFERED)
-
-    def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
-        """Bind the arguments of `Issend` (section 3.9)."""
-        return self._send_init(buf, dest, tag, Mode.SYNCHRONOUS)
-
-    def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
-        """Bind the arguments of `Irsend` (section 3.9); each start needs the matching receive to be posted."""
-        return self._send_init(buf, dest, tag, Mode.READY)
-
     def Recv_init(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest[Status]:
         """Bind the arguments of `Irecv` (section 3.9)."""
         return Prequest._denote(self._admitted.recv_init(self._core.conversion.to_receive(buf), source, tag))
-
-    def _send_init(self, buf: Any, dest: int, tag: int, mode: Mode) -> Prequest[None]:
-        return Prequest._denote(self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, mode))
 
     # Python objects.
 

@@ -1,4 +1,4 @@
-"""`MPI.pickle`: how programs of mpi4py serialise objects themselves, or choose how messages are (not standard)."""
+"""`MPI.pickle`, with which programs of mpi4py serialise objects, and choose how messages are serialised."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ class Pickle:
         self._threshold = _THRESHOLD if threshold is None else threshold
 
     def dumps(self, obj: object) -> bytes:
-        """The bytes of an object."""
+        """Return the bytes of an object."""
         return self._dumps(obj) if self._protocol is None else self._dumps(obj, self._protocol)
 
     def loads(self, data: Buffer) -> Any:
-        """The object of some bytes."""
+        """Return the object of some bytes."""
         return self._loads(data)
 
     def dumps_oob(self, obj: object) -> tuple[bytes, list[buffer]]:
-        """The bytes of an object without its large buffers, and these."""
+        """Return the bytes of an object without its large buffers, and these buffers."""
         from aiompi.datatype.buffer.memory import buffer
 
         buffers: list[buffer] = []
@@ -87,12 +87,12 @@ class Pickle:
         return _pickle.dumps(obj, protocol, buffer_callback=in_band), buffers
 
     def loads_oob(self, data: SupportsBuffer, buffers: Iterable[SupportsBuffer]) -> Any:
-        """The object of its bytes and buffers."""
+        """Return the object of its bytes and buffers."""
         return _pickle.loads(data, buffers=buffers)
 
 
 def _loads(data: Any) -> Any:
-    """The object of a pickle, or of a message that was received as memory."""
+    """Return the object of a pickle, or of a message that was received as memory."""
     with memoryview(data) as view:
         message = view.cast("B") if view.nbytes else b""
         return _pickle.loads(message) if is_pickle(message) else Codec().loads(bytes(message))
@@ -105,14 +105,14 @@ class Serializer:
         self._way = way
 
     def dumps(self, obj: object) -> tuple[list[Segment], int]:
-        """The message of an object, and its length."""
+        """Return the message of an object, and its length."""
         data = self._way.dumps(obj)
         return [data], len(data)
 
     def loads(self, message: bytes | bytearray | memoryview) -> Any:
-        """The object of a message; None if it has no bytes."""
+        """Return the object of a message; None if it has no bytes."""
         return self._way.loads(message) if len(message) else None
 
 
-#: Its `__init__` chooses how the messages of objects are made from then on, and must be called alike by all ranks.
+#: Its `__init__` chooses the serializer of messages from then on; all ranks must call it with the same arguments.
 pickle: Final = Pickle()

@@ -1,4 +1,4 @@
-"""How a program of the native face gets its communicator of all ranks: `run`, `init`, `join`, `local_world`."""
+"""The ways in which a program of the native face gets COMM_WORLD: `run`, `init`, `join`, `local_world`."""
 
 from __future__ import annotations
 

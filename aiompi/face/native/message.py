@@ -21,7 +21,7 @@ class Message:
     """A message that no other receive can get; to be received once. It is false afterwards.
 
     When the await of `recv` or `Recv` is cancelled, the message is here again, to be received by another call; if
-    nobody refers to this object any more, it is unexpected again, and any receive can get it.
+    nothing refers to this object any more, it is unexpected again, and any receive can get it.
 
     Attributes:
         status: its envelope.
@@ -34,7 +34,7 @@ class Message:
         self._codec = codec
         self._message = message
         self._received = False
-        self._retain: Callable[[], object] | None = None  # calls off that the message goes with this object
+        self._retain: Callable[[], object] | None = None  # undoes `drop_with`: the message outlives this object
         self.status = core.envelope(message)
 
     def irecv(self, status: Status | None = None) -> Request[Any]:

@@ -12,12 +12,13 @@ from aiompi.engine.sendrecv import sendrecv
 from aiompi.face.common import attach
 from aiompi.face.native.handle import Handle
 from aiompi.face.native.message import Message
+from aiompi.face.persistent import PersistentSends
 from aiompi.objects import Codec
 from aiompi.status import Status
 from aiompi.typing import BufSpec
 
 
-class PointToPoint(Handle):
+class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
     """Sends, receives and probes of a communicator; each starts at once."""
 
     __slots__ = ()
@@ -236,22 +237,6 @@ class PointToPoint(Handle):
         )
 
     # Persistent requests: `start()` starts the operation, `await` waits for it (section 3.9).
-
-    def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
-        """Bind the arguments of `Isend`; each start sends what is in the buffer then."""
-        return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.STANDARD)
-
-    def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
-        """Bind the arguments of `Ibsend`."""
-        return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.BUFFERED)
-
-    def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
-        """Bind the arguments of `Issend`."""
-        return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.SYNCHRONOUS)
-
-    def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
-        """Bind the arguments of `Irsend`; each start needs the matching receive to be posted."""
-        return self._admitted.send_init(self._core.conversion.prepare(buf, dest), dest, tag, Mode.READY)
 
     def Recv_init(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> PersistentRequest[Status]:
         """Bind the arguments of `Irecv`."""

@@ -15,7 +15,7 @@ X = 64  # crossover in bytes, of 16 integers
 
 
 def blocks(counts):
-    """What each rank contributes: as many integers, which tell whose they are."""
+    """Return the contribution of each rank: integers that identify the rank."""
     return [np.arange(count, dtype="i") + 1000 * rank for rank, count in enumerate(counts)]
 
 
@@ -51,7 +51,7 @@ def gatherv(world, counts, root):
 @pytest.mark.parametrize("shape", [*SHAPES, EIGHT])
 @pytest.mark.parametrize("count", [0, 1, 15])
 def test_a_short_gather(shape, count):
-    """Each other client in one message, straight from its master."""
+    """The master of each other client sends one message straight to the root."""
     world = ClientWorld(*shape, xsize=X)
     made = blocks([count] * world.size)
     for root in range(world.size):
@@ -65,7 +65,7 @@ def test_a_short_gather(shape, count):
 @pytest.mark.parametrize("shape", [*SHAPES, EIGHT, WIDE])
 @pytest.mark.parametrize("count", [16, 17])
 def test_a_long_gather(shape, count):
-    """From the crossover on every rank of another client sends for itself; masters play no part."""
+    """From the crossover on, every rank of another client sends its own block; masters take no part."""
     world = ClientWorld(*shape, xsize=X)
     made = blocks([count] * world.size)
     for root in (0, world.size - 1):
@@ -142,7 +142,7 @@ def test_a_short_gatherv(shape, longest):
 @pytest.mark.parametrize("shape", [*SHAPES, EIGHT, WIDE])
 @pytest.mark.parametrize("longest", [17, 0])
 def test_a_long_gatherv(shape, longest):
-    """Above the crossover, and also if there is nothing at all, the bound is 0 and every rank sends for itself."""
+    """Above the crossover, and without any data, the bound is 0 and every rank sends its own block."""
     world = ClientWorld(*shape, xsize=X)
     root = world.size // 2
     counts = [0] * world.size
@@ -203,7 +203,7 @@ def test_order_of_one_sender():
 @pytest.mark.parametrize("clients", [(1, 1), (2, 1, 3)])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_long_gatherv_takes_the_tag_of_gather_too(clients, seed):
-    """Other clients may send as the listing has it; nothing of that stays behind."""
+    """Other clients may send with the tags of the listing; no receive is left behind."""
     world = ClientWorld(clients, seed=seed, xsize=X)
     counts = [17] * world.size
     made, place = blocks(counts), np.full(sum(counts), -1, "i")

@@ -121,7 +121,7 @@ def talk(world, comms):
 
 
 def test_packets_do_not_tell_which_call_they_are_part_of():
-    """So that ranks of different clients do not find out that they disagree."""
+    """Ranks of different clients therefore do not notice that they disagree."""
     world = ImpiWorld([1, 1])
     requests = [buffers.bcast(comm, np.zeros(1), comm.rank) for comm in world.comms]
     world.run()
@@ -129,7 +129,7 @@ def test_packets_do_not_tell_which_call_they_are_part_of():
 
 
 class Host:
-    """The host of a rank as its runtime knows it, which here is the relay."""
+    """Stand-in for the host of a rank: the relay."""
 
     def __init__(self, world, rank):
         self._gateway = world.engines[rank].gateway

@@ -18,7 +18,7 @@ ALL_SHAPES = [*SHAPES, EIGHT, WIDE]
 
 
 def bracket(invec, inoutvec, datatype):
-    """Neither commutative nor associative: the result tells in which order and how it was combined."""
+    """An operation that is neither commutative nor associative, so that the result shows order and brackets."""
     left, right = np.frombuffer(invec, "i"), np.frombuffer(inoutvec, "i")
     right[:] = 3 * left - 5 * right + 7
 
@@ -110,7 +110,7 @@ def test_sums_are_the_same_in_whatever_order_messages_arrive(clients):
 
 
 def noted_combinations(world, root):
-    """What a function got that claims to commute: powers of 5 tell whose contributions are in them."""
+    """Return the operands of a function that claims to commute; powers of 5 identify the contributions."""
     seen = []
 
     def note(invec, inoutvec, datatype):
@@ -269,7 +269,7 @@ def test_items_with_gaps():
 
 
 def world_with_a_historic_client(setting):
-    """Client 1, ranks 1 and 2, does with all others what these do with it."""
+    """Return a world in which client 1 (ranks 1 and 2) and the others list each other in a setting."""
     world = ClientWorld((1, 2, 1), **{setting: ("1",)})
     for rank in (1, 2):
         engine = world.comms[rank].engine

@@ -98,7 +98,7 @@ comm.barrier()
 
 @pytest.mark.spec("S7.2-7", "S2.7-4")
 def test_handlers_are_asked_by_the_call_that_completes(site: Site) -> None:
-    """With its own code, which for several requests is that of the statuses."""
+    """The handler gets the error code; for several requests it gets that of the statuses."""
     body = """
 calls = []
 comm.Set_errhandler(comm.Create_errhandler(lambda comm, code: calls.append((comm, code))))
@@ -150,7 +150,7 @@ except MPI.InvalidRankError:
     [("comm.send('x', 99)", errors.ERR_RANK), ("comm.Irecv(bytearray(1), 0, 9).Wait()", errors.ERR_TRUNCATE)],
 )
 def test_fatal_errors_end_the_job(site: Site, call: str, code: int) -> None:
-    """All processes, with the error code for their exit status, as Abort does; nothing after the call is executed."""
+    """All processes end with the error code as exit status, as with Abort; nothing after the call is executed."""
     body = f"""
 comm.Set_errhandler(ERRORS_ARE_FATAL)
 if comm.rank == 0:
@@ -171,7 +171,7 @@ else:
 
 @pytest.mark.spec("S7.2-6")
 def test_calls_without_a_communicator_use_the_handler_of_the_world(site: Site) -> None:
-    """And so does COMM_NULL; other communicators have nothing to do with it."""
+    """The handler of COMM_WORLD serves COMM_NULL, too; those of other communicators are not called."""
     body = """
 calls = []
 handler = comm.Create_errhandler(lambda comm, code: calls.append((comm, code)))
@@ -195,7 +195,7 @@ print(calls == [(comm, MPI.ERR_COUNT), (comm, MPI.ERR_TYPE), (comm, MPI.ERR_COMM
 
 @pytest.mark.parametrize("end", ["MPI.Finalize()", ""])
 def test_attributes_of_comm_self_are_deleted_first(site: Site, end: str) -> None:
-    """MPI-2, section 4.8: also when the program ends without Finalize."""
+    """The callbacks run also when the program ends without Finalize (MPI-2, section 4.8)."""
     body = f"""
 def delete(own, keyval, value):
     print(value, own is MPI.COMM_SELF, own.sendrecv(comm.rank, 0))

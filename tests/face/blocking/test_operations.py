@@ -1,4 +1,4 @@
-"""The blocking face: every operation in real jobs. The programs say which check is for which rule."""
+"""The blocking face: every operation in real jobs. The programs name the rule of each check."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_operations_without_launcher(site: Site) -> None:
 
 
 def test_marks_are_the_rules_of_the_checks() -> None:
-    """The mark above names what the docstrings of the programs name, in the same order as the specification."""
+    """The mark above names the same rules as the docstrings of the programs, in the order of the specification."""
     nodes = [node for path in PROGRAMS.glob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf8")))]
     texts = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef)]
     named = {rule for text in texts for rule in re.findall(r"S\d[\d.]*-\d+", text)}
@@ -88,6 +88,6 @@ def test_marks_are_the_rules_of_the_checks() -> None:
 
 
 def place(rule: str) -> tuple[list[int], int]:
-    """Section and number of a rule."""
+    """Return the section and the number of a rule."""
     section, _, number = rule.removeprefix("S").partition("-")
     return [int(part) for part in section.split(".")], int(number)

@@ -1,4 +1,4 @@
-"""The rank that a process of the blocking face is: its start at first use, its end, and forks of it."""
+"""The rank of a process of the blocking face: its start at first use, its end, and its forks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobs import Site
 
 @pytest.mark.spec("S7.5-2", "S7.5-3")
 def test_import_does_nothing_and_first_use_initialises(site: Site) -> None:
-    """No socket, no file left open, no thread, no signal handler, no look at what the launcher has said."""
+    """The import opens no socket or file, starts no thread, sets no signal handler, and reads no variables."""
     program = """
 import atexit, ctypes, os, signal, sys, threading  # libffi 3.5 keeps its own library open
 
@@ -53,7 +53,7 @@ def test_explicit_init(site: Site) -> None:
 
 
 def test_unawaited_sends_are_delivered_at_the_end(site: Site) -> None:
-    """By a rank that ends without Finalize, while the receiver has not even asked."""
+    """The sender ends without Finalize before the receiver has posted a receive."""
     program = """
 import select, os
 from aiompi import MPI
@@ -72,7 +72,7 @@ else:
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_deadlock_is_told(site: Site, size: int) -> None:
-    """When no rank is left that could send, also to a receive from ANY_SOURCE."""
+    """The error comes when no rank is left that could send, also for ANY_SOURCE."""
     program = """
 from aiompi import MPI
 comm = MPI.COMM_WORLD
@@ -124,7 +124,7 @@ def test_job_that_cannot_be_joined(site: Site) -> None:
 
 
 def test_first_message_to_a_rank_that_has_ended(site: Site) -> None:
-    """Even the connection comes too late. The error names the rank, and not what is wrong with its sockets."""
+    """Even the connection comes too late. The error names the rank instead of the state of its sockets."""
     program = """
 import select, os, sys
 from aiompi import MPI
@@ -160,7 +160,7 @@ comm.Barrier()
 
 
 def test_forked_child_is_no_rank(site: Site) -> None:
-    """Whatever it tries, it gets a clear error, and its parent is not disturbed."""
+    """Each of its calls raises a clear error, and its parent is not affected."""
     program = """
 import os
 from aiompi import MPI
@@ -235,7 +235,7 @@ else:
 
 
 def test_fork_before_init(site: Site) -> None:
-    """Importing has not made this process a rank yet."""
+    """The import alone does not make a process a rank."""
     program = """
 import os
 from aiompi import MPI
@@ -250,7 +250,7 @@ else:
 
 
 def test_a_matched_probe_that_has_slept_takes_no_descriptor(site: Site) -> None:
-    """It fills the status in the midst of its sleep, which is no call of a signal handler."""
+    """The call fills the status while it sleeps, which must not count as a call of a signal handler."""
     program = """
 import os, time
 from aiompi import MPI

@@ -48,7 +48,7 @@ SERIALIZED = {"AIOMPI_THREAD_LEVEL": "serialized"}
 
 
 def test_levels(site: Site) -> None:
-    """What a program gets is at least what it asks for, and at least what the settings say."""
+    """A program gets at least the level that it asks for, and at least that of the settings."""
     init = "print(MPI.Init_thread(int(sys.argv[1])), MPI.Query_thread(), MPI.Is_thread_main())"
     path = site.program(HEAD + init)
     cases = [(0, {}, 1), (1, {}, 1), (2, {}, 2), (3, {}, 3), (1, SERIALIZED, 2)]
@@ -87,7 +87,7 @@ print(pending.wait())
 
 
 def test_the_thread_that_initialises_is_the_one_that_calls(site: Site) -> None:
-    """It need not be the main thread, and when it has ended another one may go on."""
+    """The first thread need not be the main thread, and after its end another one may make calls."""
     body = """
 assert Thread(lambda: comm.allreduce(1)).finish() == 2
 print(comm.allreduce(2))
@@ -164,7 +164,7 @@ print([thread.finish() for thread in threads])
 
 
 def test_threads_share_wildcard_receives(site: Site) -> None:
-    """Each message is got by one receive, whichever thread asks."""
+    """Each message goes to exactly one receive, in whichever thread."""
     body = """
 if comm.rank == 0:
     def work():
@@ -225,7 +225,7 @@ print("done")
 
 
 def test_generalized_requests_are_completed_by_other_threads(site: Site) -> None:
-    """While the one that started them waits; at lower levels only the thread that makes calls may complete them."""
+    """Another thread completes requests while the one that started them waits; lower levels refuse this."""
     body = """
 request = MPI.Grequest.Start()
 if MPI.Query_thread() == MPI.THREAD_MULTIPLE:
@@ -255,7 +255,7 @@ else:
 
 @pytest.mark.spec("S3.7.4-4")
 def test_progress_while_the_program_computes(site: Site) -> None:
-    """A rank that makes no call serves the rendezvous of a message that it has asked for, and collectives it is in."""
+    """A rank that makes no call serves the rendezvous of its posted receives, and its collectives."""
     done = site.directory / "done"
     body = f"""
 import time
@@ -285,7 +285,7 @@ else:
 
 
 def test_errors_are_raised_where_the_call_is_made(site: Site) -> None:
-    """Also those of functions of the user that run while progress is made; error handlers are asked in the thread."""
+    """Errors of functions of the user that run during progress, too; error handlers run in the calling thread."""
     body = """
 import numpy as np
 MPI.Init_thread()

@@ -27,7 +27,11 @@ class BufferCollectives(Handle):
         return buffers.barrier.using(algorithm)(self._admitted)
 
     def Bcast(self, buf: BufSpec, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
-        """Fill the buffer of every rank with the root's (section 4.4)."""
+        """Fill the buffer of every rank with the root's (section 4.4).
+
+        Args:
+            buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
+        """
         return buffers.bcast.using(algorithm)(self._admitted, buf, root)
 
     def Scatter(
@@ -49,7 +53,7 @@ class BufferCollectives(Handle):
 
         Args:
             sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
-                where they are, in items; ignored elsewhere.
+                where they are, in items; blocks may overlap; ignored elsewhere.
             recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
                 it is.
             root: rank.
@@ -109,7 +113,7 @@ class BufferCollectives(Handle):
         """Block r of every rank goes to rank r (section 4.8).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE.
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, of which a copy is made.
             recvbuf: (size, count) items, C order.
         """
         return buffers.alltoall.using(algorithm)(self._admitted, sendbuf, recvbuf)
@@ -120,7 +124,8 @@ class BufferCollectives(Handle):
         """Block r of every rank, of any length, goes to a place at rank r (section 4.8).
 
         Args:
-            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, or IN_PLACE.
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
+                as in `Alltoall`.
             recvbuf: the same; its count for a rank is what that one sends here.
         """
         return buffers.alltoallv.using(algorithm)(self._admitted, sendbuf, recvbuf)
@@ -156,7 +161,7 @@ class BufferCollectives(Handle):
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
-            recvbuf: (count,) items.
+            recvbuf: (count,) items; the same bits on all ranks.
             op: operation, defined for the datatype.
         """
         return buffers.allreduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op)

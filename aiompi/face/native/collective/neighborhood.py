@@ -56,7 +56,8 @@ class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[Persiste
         """Do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
 
         Args:
-            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here.
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here;
+                blocks may overlap.
             recvbuf: the same for the edges that lead here.
         """
         return neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf)

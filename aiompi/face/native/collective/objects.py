@@ -94,6 +94,10 @@ class ObjectCollectives(Handle):
     ) -> Request[T | MaybeNone]:
         """Combine the objects of all ranks in rank order, at the root (section 4.9).
 
+        Args:
+            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
+                gets copies of the objects of callers.
+
         Returns:
             A request whose result is the combined object at the root, None elsewhere.
         """

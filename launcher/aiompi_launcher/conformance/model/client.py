@@ -21,7 +21,7 @@ from aiompi_launcher.conformance.wire.startup import LABELS, command, submission
 
 
 class ServerError(Exception):
-    """The server says something that no IMPI server says, or nothing at all.
+    """The server sent something that is not of the IMPI protocol, or nothing.
 
     Attributes:
         rule: of the specification.
@@ -35,10 +35,10 @@ class ServerError(Exception):
 
 
 class ClientMischief(Protocol):
-    """Makes a simulated client wrong."""
+    """Base class of faults of a simulated client."""
 
     def words(self, step: str, data: bytes) -> bytes:
-        """What is sent to the server instead of these bytes."""
+        """Return the bytes to send to the server instead of these."""
 
     def packets(self, packet: Packet) -> Iterable[Packet]: ...
 
@@ -46,7 +46,7 @@ class ClientMischief(Protocol):
 
 
 class Honest:
-    """No mischief."""
+    """A client without faults."""
 
     def words(self, step: str, data: bytes) -> bytes:
         return data
@@ -60,7 +60,7 @@ class Honest:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a simulated client is.
+    """Properties of a simulated client.
 
     Attributes:
         addresses: IPv4 addresses of its hosts.
@@ -106,7 +106,7 @@ class Client:
         self._writer: asyncio.StreamWriter | None = None
 
     async def start(self, address: str, port: int) -> None:
-        """Hold the start-up with a server, and connect to all other hosts.
+        """Run the start-up with a server, and connect to all other hosts.
 
         Raises:
             ServerError, StartupProblem, OSError: it fails.
@@ -220,7 +220,7 @@ class Client:
         return port
 
     async def _accept(self, index: int, host: Host) -> None:
-        """Hosts may connect before this one knows the job; they wait in the queue."""
+        """Accept hosts. They may connect before this one knows the job, and then wait in the queue."""
         while True:
             self._keep(asyncio.create_task(host.accept(*await self._early[index].get())))
 
@@ -231,7 +231,7 @@ class Client:
     # The end.
 
     async def finalize(self) -> None:
-        """MPI_Finalize of all processes, FINI of all hosts, FINI to the server (section 2.4)."""
+        """Finalize all processes, send FINI to all hosts, and then FINI to the server (section 2.4)."""
         world = [info.rank for info in self.universe.procs]
         procs = [proc for host in self.hosts for proc in host.procs.values()]
         if not self.mischief.has("fini-before-barrier"):
@@ -245,7 +245,7 @@ class Client:
         await self.closed()
 
     def close(self) -> None:
-        """Close everything as it is."""
+        """Close all connections at once."""
         for task in self._tasks:
             task.cancel()
         if self._writer is not None:
@@ -256,7 +256,7 @@ class Client:
             host.close()
 
     async def closed(self) -> None:
-        """Wait until everything is closed."""
+        """Wait until all connections are closed."""
         await asyncio.gather(*self._tasks, *(host.closed() for host in self.hosts), return_exceptions=True)
         if self._writer is not None:
             with contextlib.suppress(OSError):

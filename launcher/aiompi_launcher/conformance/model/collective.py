@@ -43,7 +43,7 @@ def btree_size(v: int, size: int) -> int:
 
 
 class Endpoints:
-    """The processes that talk to other clients in a rooted collective."""
+    """The processes that communicate with other clients in a collective with a root."""
 
     def __init__(self, comm: Comm, root: int) -> None:
         self.comm = comm
@@ -64,7 +64,7 @@ class Endpoints:
 
     @property
     def mine(self) -> int | None:
-        """Own relative number; None: no endpoint."""
+        """The relative number of this process, None if it is no endpoint."""
         v = (self.comm.number(self.comm.rank) - self.shift) % self.count
         return v if self.rank(v) == self.comm.rank else None
 
@@ -78,13 +78,13 @@ class Endpoints:
         return sorted(range(1, self.count), key=lambda v: (v + self.shift) % self.count)
 
     def children(self, v: int, tree: Callable[[int, int], list[int]]) -> list[int]:
-        """Relative numbers below an endpoint: of the root all others, if there is no tree."""
+        """Return the relative numbers below an endpoint; without a tree, all others are below the root."""
         if self.linear:
             return [] if v else self.others()
         return tree(v, self.count)
 
     def parent(self, v: int, tree: Callable[[int], int]) -> int:
-        """The rank above an endpoint."""
+        """Return the rank above an endpoint."""
         return self.root if self.linear else self.rank(tree(v))
 
 
@@ -187,7 +187,7 @@ async def gatherv(comm: Comm, data: bytes, root: int, counts: Sequence[int], uni
 
 
 async def _agree(comm: Comm, bound: int, root: int, operation: str, rule: str) -> bool:
-    """Return True if the operation is a short one, as the root sees it: one IMPI_INT4 to all."""
+    """Return True if the operation is short, which the root tells all ranks in one IMPI_INT4."""
     if bound > comm.universe.crossover and not comm.has("bound-not-zero"):
         bound = 0
     word = await bcast(comm, bound.to_bytes(4), root, 4, operation)
@@ -212,7 +212,7 @@ async def _direct(
 async def _collected(
     comm: Comm, data: bytes, root: int, operation: str, tag: int, sizes: Sequence[int | None]
 ) -> list[bytes]:
-    """Masters collect for their clients; linear, or along a B-tree."""
+    """Masters collect for their clients; linearly, or along a B-tree."""
     ends = Endpoints(comm, root)
     v = ends.mine
     if v is None:
@@ -239,7 +239,7 @@ async def _collected(
 
 
 def _members(ends: Endpoints, v: int) -> list[int]:
-    """The ranks whose blocks come with endpoint v, in their order."""
+    """Return the ranks whose blocks come with endpoint v, in their order."""
     reach = 1 if ends.linear else btree_size(v, ends.count)
     return [rank for u in range(v, v + reach) for rank in ends.locals(u)]
 
@@ -284,7 +284,7 @@ async def scatterv(comm: Comm, blocks: Sequence[bytes], size: int, root: int) ->
 
 
 async def _size_of(comm: Comm, rank: int, size: int) -> int:
-    """What another process of the client expects: masters need it to cut what they deal out (I4.15-4)."""
+    """Return the length that another process of the client expects, by which the master cuts a message (I4.15-4)."""
     for other in comm.locals[comm.number(comm.rank)]:
         if rank == comm.rank and other != rank:
             comm.tell(other, tags.SCATTERV, size.to_bytes(8))
@@ -320,7 +320,7 @@ async def _dealt(
 
 
 def _deal(ends: Endpoints, blocks: Sequence[bytes], tag: int, short: bool) -> bytes:
-    """What the root does: locals directly, others by master or directly."""
+    """Send from the root: to local processes directly, to others through their masters or directly."""
     comm = ends.comm
     for rank in range(comm.size):
         if rank != comm.rank and (comm.is_local(rank) or not short):
@@ -374,7 +374,7 @@ async def _reduce_ordered(comm: Comm, data: bytes, combine: Combine, root: int) 
 
 
 def _padded(data: bytes, size: int) -> bytes:
-    """What came in the length that was due, so that a wrong peer cannot stop us."""
+    """Return received data in the length that was due, so that a wrong peer cannot stop the tester."""
     return data[:size].ljust(size, b"\0")
 
 
@@ -451,7 +451,7 @@ async def _exchange(
 
 
 async def _alltoall_short(comm: Comm, blocks: Sequence[bytes], size: int) -> list[bytes]:
-    """Let the masters exchange the blocks of their clients: sender slowest, receiver fastest."""
+    """Let the masters exchange the blocks of their clients, ordered by sender, then by receiver."""
     tag = tags.ALLTOALL
     number = comm.number(comm.rank)
     master, mine = comm.masters[number], comm.locals[number]
@@ -469,7 +469,7 @@ async def _alltoall_short(comm: Comm, blocks: Sequence[bytes], size: int) -> lis
 
 
 async def _alltoall_masters(comm: Comm, rows: Mapping[int, bytes], size: int) -> dict[tuple[int, int], bytes]:
-    """Exchange the rows of this client with the other masters; returns the block of each sender and local receiver."""
+    """Exchange the rows of this client with the other masters. Return the block of each sender and local receiver."""
     tag = tags.ALLTOALL
     number = comm.number(comm.rank)
     mine = comm.locals[number]

@@ -1,4 +1,4 @@
-"""Communicators of simulated processes, and how collectives talk on them (sections 4.1 to 4.3)."""
+"""Communicators of simulated processes, and the messages of their collectives (sections 4.1 to 4.3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiompi_launcher.conformance.model.universe import Universe
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a collective waits for, next from one process.
+    """The next message that a collective expects from one process.
 
     Attributes:
         rule: of the specification that prescribes the message.
@@ -56,7 +56,7 @@ class Comm:
 
     @property
     def peers(self) -> list[int]:
-        """The group that ranks in sends and receives mean."""
+        """The group whose ranks sends and receives name."""
         return self.group if self.remote is None else self.remote
 
     def client(self, rank: int) -> int:
@@ -91,14 +91,14 @@ class Comm:
     # Messages of collectives.
 
     def tell(self, dest: int, tag: int, data: bytes = b"") -> Send:
-        """Send inside a collective; between processes of one client it stays private."""
+        """Send a message of a collective; it is private between processes of one client."""
         world = self.peers[dest]
         local = self.universe.procs[world].client == self.proc.info.client
         cid = self._private if local else self.cid + 1
         return self.proc.send(world, cid, self.rank, tag, data)
 
     async def hear(self, source: int, operation: str, tag: int, length: int | None, rule: str) -> bytes:
-        """Receive inside a collective what the specification prescribes next from this process.
+        """Receive the message of a collective that the specification prescribes next from this process.
 
         A message that differs is reported, and taken as it is: messages of one process in one collective context
         come in the order of the collectives, so that it can only be a wrong form of the one that is due.
@@ -114,18 +114,18 @@ class Comm:
         return bytes(message.data)
 
     def not_yet(self, source: int, rule: str, problem: str) -> None:
-        """Object to a message that is there before it can be."""
+        """Report a message that arrived before it could be sent."""
         message = self.proc.peek(self.cid + 1, source, ANY)
         if message is not None:
             self.proc.host.observer.early(message, rule, problem)
 
     def object(self, rule: str, problem: str) -> None:
-        """Object to what another process has said."""
+        """Report an impossible value from another process."""
         self.proc.host.observer.objected(rule, problem)
 
     @property
     def _private(self) -> int:
-        """A context that never leaves the client."""
+        """Return a context that is only used within the client."""
         return -2 - self.cid
 
     # Point to point.

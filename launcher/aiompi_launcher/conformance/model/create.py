@@ -18,13 +18,13 @@ def _largest(invec: bytes, inoutvec: bytes) -> bytes:
 
 
 def _contribution(comm: Comm) -> int:
-    """IMPI_max_cid, made odd (I4.3-5)."""
+    """Return IMPI_max_cid, made odd (I4.3-5)."""
     comm.proc.max_cid |= 1
     return comm.proc.max_cid
 
 
 def _settle(comm: Comm, largest: int) -> int:
-    """The context id of the new communicator, from the maximum of IMPI_max_cid."""
+    """Return the context id of the new communicator, from the maximum of IMPI_max_cid."""
     if largest >= MAX_CID - 1:
         raise MPIFailure("MPI_ERR_OTHER", "out of contexts")
     step = 3 if comm.has("context-step") else 1
@@ -109,7 +109,7 @@ async def merge(comm: Comm, high: bool) -> Comm:
 
 
 async def _fan(comm: Comm, name: str, tag: int, rule: str, size: int, flag: int = 0) -> tuple[int, ...]:
-    """Fan-in to the other group's rank 0, swap of the two, fan-out.
+    """Fan in to rank 0 of the other group, swap between the two ranks 0, and fan out.
 
     Args:
         size: bytes of the swapped messages: 0, 8 (a maximum), or 16 (a maximum and a flag).

@@ -1,4 +1,4 @@
-"""Datatypes as type maps, which is all that scripts need."""
+"""Datatypes as type maps, which are sufficient for scripts."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Datatype:
 
     @property
     def wire_size(self) -> int:
-        """Of one element in a message, in bytes."""
+        """Length of an element in a message, in bytes."""
         return sum(basic.wire_size for _, basic in self.entries)
 
     @property
     def reach(self) -> int:
-        """From the beginning of one element to the end of its last entry, in bytes."""
+        """Distance from the beginning of an element to the end of its last entry, in bytes."""
         return max((offset + basic.size for offset, basic in self.entries), default=0)
 
     @property
     def _run(self) -> Basic | None:
-        """The basic type of which this is a run without gaps, if it is."""
+        """The basic type if the type is a run of it without gaps, otherwise None."""
         basic = self.entries[0][1] if self.entries else None
         if basic is None or basic.native == "g" or self.extent != basic.size * len(self.entries):
             return None
@@ -43,7 +43,7 @@ class Datatype:
         return basic if dense else None
 
     def check(self, memory: memoryview, count: int) -> None:
-        """That a buffer can hold `count` elements.
+        """Check that a buffer can hold `count` elements.
 
         Raises:
             MPIFailure: it cannot, or count is negative.
@@ -57,7 +57,7 @@ class Datatype:
             )
 
     def pack(self, memory: memoryview, count: int) -> bytes:
-        """`count` elements as they travel."""
+        """Return `count` elements in external32."""
         self.check(memory, count)
         basic = self._run
         if basic is not None and basic.native == basic.wire:
@@ -67,7 +67,7 @@ class Datatype:
         return b"".join(basic.to_wire(memory, start + offset) for start in starts for offset, basic in self.entries)
 
     def unpack(self, data: bytes, memory: memoryview) -> None:
-        """Store what has travelled, as far as it goes and there is room; gaps stay untouched."""
+        """Store received data, as far as there is room; gaps are not changed."""
         basic = self._run
         if basic is not None:
             number = min(len(data) // basic.wire_size, len(memory) // basic.size)

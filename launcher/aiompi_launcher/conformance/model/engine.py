@@ -1,4 +1,4 @@
-"""A simulated process: what it waits for, and what waits for it (chapter 3)."""
+"""A simulated process: its posted receives, and the messages that wait for a receive (chapter 3)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Send:
 
 
 class Options:
-    """Legal ways of a process to behave that scripts can choose (`TEST_set`).
+    """Variants of behaviour within the rules that scripts can choose (`TEST_set`).
 
     Attributes:
         junk: fill fields that do not count with ones.
@@ -121,7 +121,7 @@ class Options:
 
 
 def decided(outcome: bool) -> asyncio.Future[bool]:
-    """A future that is done."""
+    """Return a future that is done."""
     future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     future.set_result(outcome)
     return future
@@ -157,12 +157,12 @@ class Proc:
         return self.info.rank
 
     def reset(self) -> None:
-        """Behave as usual again."""
+        """Reset all variants of behaviour."""
         self.options = Options()
         self.host.pay()
 
     def set_option(self, name: str, value: int) -> None:
-        """Choose a legal behaviour; PROTOACKs that were withheld go out when they no longer are."""
+        """Set a variant of behaviour; PROTOACKs that are no longer withheld are sent."""
         setattr(self.options, name, value)
         self.host.pay()
 
@@ -188,7 +188,7 @@ class Proc:
         return True
 
     def arrive(self, message: Message) -> None:
-        """A message has come, at least its first packet."""
+        """Match a message of which at least the first packet has arrived."""
         receive = next((receive for receive in self.posted if receive.fits(message)), None)
         if receive is None:
             self.unexpected.append(message)
@@ -201,12 +201,12 @@ class Proc:
         self._match(receive, message)
 
     def peek(self, cid: int, source: int, tag: int) -> Message | None:
-        """The message that a receive would get."""
+        """Return the message that a receive would get now, None if there is none."""
         probe = Receive(cid, source, tag, asyncio.get_running_loop().create_future())
         return next(filter(probe.fits, self.unexpected), None)
 
     async def probe(self, cid: int, source: int, tag: int) -> Message:
-        """The same, when there is one."""
+        """Wait for the message that a receive would get."""
         while (message := self.peek(cid, source, tag)) is None:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._arrivals.append(waiter)
@@ -222,7 +222,7 @@ class Proc:
         self.progress(message)
 
     def progress(self, message: Message) -> None:
-        """More of a matched message is there."""
+        """Handle more data of a matched message."""
         if message.receive is not None and message.complete and not message.receive.done.done():
             message.receive.done.set_result(message)
 
@@ -252,7 +252,7 @@ class Proc:
         return send
 
     def cancel(self, send: Send) -> asyncio.Future[bool]:
-        """Cancel a send (section 3.7.4), at once; becomes whether it succeeded."""
+        """Cancel a send at once (section 3.7.4); the result is True if it succeeded."""
         peer = self.host.neighbour(send.dest)
         if peer is None:
             return self.host.pair(self.rank, send.dest).cancel(send)

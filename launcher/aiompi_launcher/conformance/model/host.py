@@ -23,7 +23,7 @@ _DANCE: Final = 10.0  # seconds for a connection and its 4 bytes
 
 
 class Observer(Protocol):
-    """Looks at what passes (the lower tester, section 5.1). Each method is told what, before it takes effect."""
+    """Observer of the traffic (the lower tester, section 5.1). Each method is called before the event takes effect."""
 
     def packet_received(self, host: Host, peer: int, packet: Packet) -> None: ...
     def packet_sent(self, host: Host, peer: int, packet: Packet) -> None: ...
@@ -37,17 +37,17 @@ class Observer(Protocol):
 
 
 class Mischief(Protocol):
-    """Makes a simulated peer wrong, to see whether it is caught."""
+    """Base class of faults of a simulated peer, which the tester must notice."""
 
     def packets(self, packet: Packet) -> Iterable[Packet]:
-        """What is sent instead of a packet."""
+        """Return the packets to send instead of a packet."""
 
     def has(self, quirk: str) -> bool:
-        """Return True if an algorithm is to be wrong in a named way."""
+        """Return True if an algorithm has the fault of this name."""
 
 
 class Pair:
-    """A process here and one elsewhere: flow control, and what they have sent each other.
+    """A local and a remote process: flow control, and their messages to each other.
 
     Attributes:
         sent: counter of section 3.6 for what goes out.
@@ -74,7 +74,7 @@ class Pair:
     # Out.
 
     def enqueue(self, packet: Packet, on_sent: Callable[[], None] | None = None) -> None:
-        """Send a counted packet when flow control lets it."""
+        """Send a counted packet when flow control allows it."""
         self._queue.append((packet, on_sent))
         self.pump()
 
@@ -88,7 +88,7 @@ class Pair:
                 on_sent()
 
     def send(self, send: Send) -> None:
-        """The first packet of a message, which is all of a short one (section 3.7)."""
+        """Send the first packet of a message, the only one of a short message (section 3.7)."""
         send.first = self._first_bytes(len(send.data))
         long = send.first < len(send.data) or len(send.data) > self.host.universe.maxdatalen
         if send.sync or long:
@@ -106,7 +106,7 @@ class Pair:
             self._go_on(send, send.first, 0)
 
     def _first_bytes(self, length: int) -> int:
-        """How much of a message goes into its first packet."""
+        """Return the number of bytes in the first packet of a message."""
         limit = self.host.universe.maxdatalen
         if self.host.mischief.has("not-split"):
             return length
@@ -115,7 +115,7 @@ class Pair:
         return length if length <= limit else min(self.local.options.first_bytes or limit, limit)
 
     def _go_on(self, send: Send, start: int, drqid: int) -> None:
-        """The rest of a long message, after its SYNCACK."""
+        """Send the rest of a long message, after its SYNCACK."""
         limit = self.host.universe.maxdatalen
         step = min(self.local.options.other_bytes or limit, limit)
         for position in range(start, len(send.data), step):
@@ -125,7 +125,7 @@ class Pair:
             self.enqueue(packet, (lambda: send.done.set_result(None)) if last else None)
 
     def cancel(self, send: Send) -> asyncio.Future[bool]:
-        """CANCEL, where that can be decided only at the destination (section 3.7.4)."""
+        """Cancel a send; send CANCEL where only the destination can decide (section 3.7.4)."""
         queued = next((entry for entry in self._queue if entry[0].srqid == send.srqid), None)
         if send.state == "queued" and queued is not None:
             self._queue.remove(queued)
@@ -142,7 +142,7 @@ class Pair:
     # In.
 
     def acknowledge(self, message: Message) -> None:
-        """SYNCACK: the message is matched."""
+        """Send SYNCACK for a message that is matched."""
         drqid = 0
         if not message.complete:
             drqid = self.local.options.drqid & 2**64 - 1 or self.host.new_drqid()
@@ -150,7 +150,7 @@ class Pair:
         self.enqueue(self.packet(Kind.SYNCACK, srqid=message.srqid, drqid=drqid))
 
     def count(self) -> None:
-        """A counted packet has been read."""
+        """Count a packet that was read."""
         self.received += 1
         if self.received >= self.host.universe.ackmark or self.host.mischief.has("protoack-at-once"):
             self.received = 0
@@ -158,13 +158,13 @@ class Pair:
             self.pay()
 
     def pay(self) -> None:
-        """Send the PROTOACKs that are owed, ahead of what is queued."""
+        """Send the PROTOACKs that are due, before the queued packets."""
         while self.owed and not self.local.options.withhold_protoack and not self.host.mischief.has("no-protoack"):
             self.owed -= 1
             self.host.emit(self.remote.host, self.packet(Kind.PROTOACK), self.local.options)
 
     def take(self, packet: Packet) -> str:
-        """Act on a packet that is for this process; what is wrong with it, or nothing."""
+        """Handle a packet for this process. Return what is wrong with it, or nothing."""
         if packet.type in COUNTED:
             self.local.received[Kind(packet.type)] += 1
             if packet.type != Kind.SYNCACK or not self.host.mischief.has("syncack-uncounted"):
@@ -281,7 +281,7 @@ class Host:
         self._check()
 
     def neighbour(self, rank: int) -> Proc | None:
-        """A process of the same client, which is reached in memory."""
+        """Return a process of the same client, which is reached in memory."""
         return self.neighbours.get(rank)
 
     def pair(self, local: int, remote: int) -> Pair:
@@ -291,7 +291,7 @@ class Host:
         return self._pairs[key]
 
     def new_drqid(self) -> int:
-        """A request id for a long message that comes in."""
+        """Return a request id for a long incoming message."""
         return next(self._drqids)
 
     def pay(self) -> None:
@@ -302,7 +302,7 @@ class Host:
     # Connecting.
 
     async def connect(self) -> None:
-        """Connect to the hosts of lower rank, and wait until those of higher rank have."""
+        """Connect to the hosts of lower rank, and wait for the connections of those of higher rank."""
         for peer in self.universe.hosts[: self.info.rank]:
             if peer.client != self.info.client:
                 await self._dial(peer)
@@ -319,7 +319,7 @@ class Host:
         self._attach(peer.rank, reader, writer)
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A host has connected; its first 4 bytes tell which."""
+        """Handle a connection of a host; its first 4 bytes are its rank."""
         address = writer.get_extra_info("peername")[0]
         word = b""
         good = False
@@ -350,7 +350,7 @@ class Host:
     # Packets.
 
     def emit(self, peer: int, packet: Packet, options: Options) -> None:
-        """Write a packet, whatever flow control says."""
+        """Write a packet without regard to flow control."""
         for actual in self.mischief.packets(packet):
             if options.junk:
                 actual = _with_junk(actual)
@@ -404,7 +404,7 @@ class Host:
     # The end.
 
     async def finish(self) -> None:
-        """All processes have ended: exchange FINI on all channels, and close them (sections 2.4 and 3.8)."""
+        """Exchange FINI on all channels after all processes have ended, and close them (sections 2.4 and 3.8)."""
         for peer in self._writers:
             self.emit(peer, Packet(Kind.FINI), Options())
             if self.mischief.has("data-after-fini"):
@@ -415,12 +415,12 @@ class Host:
         await self.closed()
 
     def _nonsense(self, peer: int) -> Packet:
-        """A message that nobody expects."""
+        """Return a packet of a message that no process expects."""
         there = next(proc for proc in self.universe.procs if proc.host == peer)
         return self.pair(min(self.procs), there.rank).packet(Kind.DATA)
 
     def close(self) -> None:
-        """Close all channels as they are."""
+        """Close all channels at once."""
         for reader in self._readers.values():
             reader.cancel()
         for writer in self._writers.values():
@@ -435,7 +435,7 @@ class Host:
 
 
 def _with_junk(packet: Packet) -> Packet:
-    """The same with ones in all fields that do not count for its kind (section 3.5)."""
+    """Return the packet with ones in all fields that are ignored for its kind (section 3.5)."""
     ones = {"seqnum": 2**64 - 1, "count": -1, "dtype": 2**64 - 1, "reserved": 2**64 - 1}
     if packet.type not in WITH_DATA:
         ones |= {"len": 2**32 - 1, "msglen": 2**64 - 1, "lsrank": -1, "tag": -1, "cid": 2**64 - 1}

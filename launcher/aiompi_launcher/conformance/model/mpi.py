@@ -61,7 +61,7 @@ class ModelMpi(PointToPoint):
         self._constants = _SHARED | {"MPI_COMM_WORLD": self.world, "MPI_COMM_SELF": self._own}
 
     def set_simulated(self, simulated: frozenset[int]) -> None:
-        """Which ranks of COMM_WORLD are simulated."""
+        """The ranks of COMM_WORLD that are simulated."""
         self._simulated = simulated
 
     def constant(self, name: str) -> Any:

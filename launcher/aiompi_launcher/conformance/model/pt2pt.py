@@ -242,7 +242,7 @@ class PointToPoint:
 
 
 def _left(request: Request) -> Request | None:
-    """What a handle is after its request is complete."""
+    """Return the value of a handle after its request is complete."""
     return request if isinstance(request, PersistentRequest) else None
 
 

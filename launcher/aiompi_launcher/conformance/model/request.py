@@ -16,7 +16,7 @@ PROC_NULL = -2
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of an operation; `length` in bytes of the message, as it travels."""
+    """The status of an operation; `length` is that of the message in bytes, in external32."""
 
     source: int = ANY
     tag: int = ANY
@@ -27,7 +27,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a message is to be stored."""
+    """The destination of a message."""
 
     comm: Comm
     memory: memoryview
@@ -49,7 +49,7 @@ class Target:
 
 
 class Request:
-    """Something under way; this one is complete from the start."""
+    """An operation; one of this class is complete from the start."""
 
     @property
     def done(self) -> bool:
@@ -59,11 +59,11 @@ class Request:
         return Status()
 
     def cancel(self) -> None:
-        """Begin to cancel it."""
+        """Start to cancel the operation."""
 
 
 class NullRequest(Request):
-    """From or to MPI_PROC_NULL."""
+    """A request for MPI_PROC_NULL."""
 
     async def wait(self) -> Status:
         return Status(source=PROC_NULL)
@@ -111,7 +111,7 @@ class ReceiveRequest(Request):
 
 
 class PersistentRequest(Request):
-    """Starts another one each time."""
+    """A persistent request, which starts another request each time."""
 
     def __init__(self, start: Callable[[], Request]) -> None:
         self._start = start

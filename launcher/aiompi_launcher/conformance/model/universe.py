@@ -1,4 +1,4 @@
-"""What all clients know when the start-up is over (section 2.3.5)."""
+"""The data that all clients have after the start-up (section 2.3.5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiompi_launcher.conformance.wire.startup import CROSSOVER, LABELS, MAX_LINE
 
 
 class StartupProblem(Exception):
-    """What the clients submitted makes no job.
+    """The data that the clients submitted does not describe a job.
 
     Attributes:
         rule: of the specification.
@@ -66,14 +66,14 @@ class Universe:
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """A label as the server sends it: the data of the clients in `mask`, one after the other."""
+    """A label from the server: the data of the clients in `mask`, one after the other."""
 
     mask: int
     data: bytes
 
 
 def combine(clients: int, joints: Mapping[int, Joint]) -> Universe:
-    """The job of the joint labels.
+    """Return the job that the joint labels describe.
 
     Args:
         clients: their number.
@@ -151,7 +151,7 @@ def _agreed(name: str, values: Mapping[str, list[int]], default: int) -> int:
 
 
 def _version(versions: list[int], clients: int) -> tuple[int, int]:
-    """The highest version that all have; each client's list starts with 0.0."""
+    """Return the highest version that all clients have; the list of each client starts with 0.0."""
     lists: list[list[int]] = []
     for version in versions:
         if version == 0:

@@ -1,4 +1,4 @@
-"""The page over HTTP, its live connection over a WebSocket."""
+"""The web application: the page over HTTP, and its events over a WebSocket."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Tool:
         self._bench = Bench(address, scripts, limits, self._tell)
 
     def application(self) -> web.Application:
-        """To be served by aiohttp."""
+        """Return the application for aiohttp."""
         app = web.Application(middlewares=[self._guard], client_max_size=_LONGEST)
         app.router.add_get("/live", self._live)
         app.router.add_get("/script/{group}/{name}", self._script)
@@ -94,7 +94,7 @@ class Tool:
         return response
 
     def _check(self, request: web.Request) -> None:
-        """A token beyond loopback; on loopback no names but its own, so that no page elsewhere can reach in."""
+        """Check requests: beyond loopback they need the token, on loopback one of its names, against foreign pages."""
         if self.token:
             given = request.query.get("token") or request.cookies.get(_COOKIE) or ""
             if not hmac.compare_digest(given.encode(), self.token.encode()):
@@ -173,13 +173,13 @@ class Tool:
 
 
 def _name(host: str) -> str:
-    """A Host header without its port."""
+    """Return a Host header without its port."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdigit() else host
 
 
 def serve(address: str, port: int, scripts: Path) -> int:
-    """Serve the page until it is interrupted; the exit status."""
+    """Serve the page until it is interrupted. Return the exit status."""
     tool = Tool(address, scripts)
     token = f"?token={tool.token}" if tool.token else ""
 

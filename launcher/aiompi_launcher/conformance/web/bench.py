@@ -26,7 +26,7 @@ _NUMBERS: Final = ("clients", "hosts", "procs", "first", "iut_clients", "iut_pro
 
 
 class BenchError(Exception):
-    """What was asked for cannot be done now; the message says why."""
+    """A command of a page cannot be done now; the message says why."""
 
 
 class Bench:
@@ -61,7 +61,7 @@ class Bench:
     # What the page shows.
 
     def snapshot(self) -> list[Event]:
-        """Events that bring a page that has just been opened to where the others are."""
+        """Return the events that give a new page the state of the others."""
         scripts = [
             {"name": s.name, "group": s.group, "description": s.description, "rules": s.rules} for s in self.scripts()
         ]
@@ -72,7 +72,7 @@ class Bench:
         return events
 
     def scripts(self) -> list[Script]:
-        """The scripts as they are on disk now."""
+        """Read the scripts from disk again."""
         return catalogue.load(self._scripts)
 
     def _state(self, message: str) -> Event:
@@ -107,7 +107,7 @@ class Bench:
     # What the page asks for.
 
     def act(self, request: Event) -> None:
-        """Do what a page asks for.
+        """Run a command of a page.
 
         Raises:
             BenchError: it cannot be done.
@@ -187,7 +187,7 @@ class Bench:
     # Jobs.
 
     async def _open(self, setup: Setup, *, startup_only: bool = False) -> bool:
-        """A new job: wait for the clients under test, then the first test; whether tests can be run."""
+        """Start a job: wait for the clients under test, then run the first test. Return True if tests can be run."""
         await self._drop()
         session = self._session = Session(setup, self._limits, self._say)
         if startup_only:
@@ -226,7 +226,7 @@ class Bench:
         self._go("ready" if ready else "idle", "All tests completed. Ready for test selection.")
 
     async def _job_for(self, setup: Setup) -> bool:
-        """A job with this setup: the one that is there, or a new one, for which the other side is started again."""
+        """Use the current job if it has this setup, or open a new one. Return True if there is such a job."""
         if self._session is not None and not self._session.broken and self._session.setup == setup:
             return True
         if self._session is not None:
@@ -234,7 +234,7 @@ class Bench:
         return await self._open(setup)
 
     async def _drop(self) -> None:
-        """End the job that is there, well if that is possible."""
+        """End the current job, in the normal way if possible."""
         session, self._session = self._session, None
         if session is None:
             return
@@ -260,5 +260,5 @@ class Bench:
         self._go("idle", "All simulated processes have been stopped.")
 
     async def close(self) -> None:
-        """Stop everything."""
+        """Stop all jobs and processes."""
         await self._stop()
