@@ -39,7 +39,10 @@ class PointToPoint(Handle):
             InvalidTypeError: the object cannot be turned into a message.
         """
         self._admitted.wake(dest)
-        payload, nbytes = self._codec.dumps(obj)
+        codec = self._codec
+        if codec.is_large(obj):
+            return self._core.isend_encoded(codec.dumps_in_steps(obj), dest, tag)
+        payload, nbytes = codec.dumps(obj)
         return self._core.isend(payload, nbytes, dest, tag)
 
     def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
@@ -63,7 +66,10 @@ class PointToPoint(Handle):
 
     def _isend_object(self, obj: object, dest: int, tag: int, mode: Mode) -> Request[None]:
         self._admitted.wake(dest)
-        payload, nbytes = self._codec.dumps(obj)
+        codec = self._codec
+        if mode is not Mode.BUFFERED and codec.is_large(obj):
+            return self._core.isend_encoded(codec.dumps_in_steps(obj), dest, tag, mode)
+        payload, nbytes = codec.dumps(obj)
         return self._core.isend(payload, nbytes, dest, tag, mode)
 
     def irecv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Request[Any]:
@@ -77,7 +83,7 @@ class PointToPoint(Handle):
         Returns:
             A request whose result is the object, None from PROC_NULL.
         """
-        return self._admitted.irecv(None, source, tag, self._codec.loads, status)
+        return self._admitted.irecv(None, source, tag, self._codec, status)
 
     def send(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, standard mode; see `isend`."""
@@ -111,7 +117,7 @@ class PointToPoint(Handle):
         status: Status | None = None,
     ) -> Owned[Any]:
         """Send an object and receive another, without deadlock (section 3.10); see `isend` and `irecv`."""
-        receive = self._admitted.irecv(None, source, recvtag, self._codec.loads, status)
+        receive = self._admitted.irecv(None, source, recvtag, self._codec, status)
         return Owned(sendrecv(receive, lambda: self.isend(sendobj, dest, sendtag)), "Comm.sendrecv")
 
     # Buffers.
