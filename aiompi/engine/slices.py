@@ -51,6 +51,7 @@ class Sliced(Request[T_co]):
         end, collects = now() + SLICE, gc.isenabled()
         gc.disable()
         try:
+            next(steps)
             while now() < end:
                 next(steps)
         except StopIteration as stop:

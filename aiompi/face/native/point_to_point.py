@@ -30,7 +30,8 @@ class PointToPoint(Handle):
         """Start sending an object, standard mode (section 3.4).
 
         Args:
-            obj: must not be changed before the request is complete; large arrays in it are not copied.
+            obj: must not be changed before the request is complete: large arrays in it are not copied, and an object
+                of many items is encoded in slices between turns of the event loop. Later messages stay behind it.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
 
@@ -88,7 +89,10 @@ class PointToPoint(Handle):
     def send(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, standard mode; see `isend`."""
         self._admitted.wake(dest)
-        payload, nbytes = self._codec.dumps(obj)
+        codec = self._codec
+        if codec.is_large(obj):
+            return Owned(self._core.isend_encoded(codec.dumps_in_steps(obj), dest, tag), "Comm.send")
+        payload, nbytes = codec.dumps(obj)
         return Owned(self._core.send(payload, nbytes, dest, tag), "Comm.send")
 
     def bsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
