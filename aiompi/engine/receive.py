@@ -122,7 +122,8 @@ class Receive(Request[Any]):
         if data is not None and decode is not None:
             self.data = None
             try:
-                self._value = decode(data)
+                self._value = decode(data) if self._decoding is None else self._decoding.result()
+                self._decoding = None
             except Exception as error:
                 self._error = error
                 raise
@@ -215,11 +216,10 @@ class Receive(Request[Any]):
         return True
 
     def _decoded(self, decoding: Request[Any]) -> None:
-        self._decoding = None
+        """Complete the receive. It keeps the message until its result is taken, since it may be withdrawn before."""
         error = decoding.exception()
-        if error is None or isinstance(error, Exception):  # otherwise `result` decodes once more
-            self.data = None
-            self._error, self._value = error, decoding._value
+        if error is not None and not isinstance(error, Exception):
+            self._decoding = None  # it was interrupted, so that `result` decodes
         self._finish()
 
     def out_of_memory(self, source: int, tag: int, length: int) -> None:

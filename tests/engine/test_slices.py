@@ -185,6 +185,16 @@ async def test_an_await_of_a_receive_that_times_out_gives_the_message_back(pair:
     assert await other.recv() == ROWS
 
 
+async def test_a_decoded_object_that_nothing_takes_goes_to_the_next_receive(pair: tuple[Intracomm, Intracomm]) -> None:
+    one, other = pair
+    receive = other.irecv(0)
+    await one.isend(ROWS, 1)
+    while not receive.done():
+        await asyncio.sleep(0)
+    receive.withdraw()
+    assert await other.recv() == ROWS
+
+
 async def test_an_error_is_that_of_the_request(pair: tuple[Intracomm, Intracomm]) -> None:
     one, other = pair
     first, second = one.isend([*ROWS, lambda: None], 1), one.isend("second", 1)
