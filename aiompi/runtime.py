@@ -305,6 +305,7 @@ class Runtime:
             raise self.engine.error
         self._closing()
         await settled(schedules)
+        await self.engine.encoded()
         if self.engine.gateway is not None:
             self.engine.gateway.fail_unmatched_sends()  # the barrier among clients has ended
         self.engine.finish()
@@ -330,6 +331,7 @@ class Runtime:
 
     async def _leave(self) -> None:
         self._closing()
+        await self.engine.encoded()
         if self.engine.undelivered():
             self.engine.finish()  # so that no peer waits for this rank while this rank waits for that peer
             await settled(self.engine.undelivered())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+import functools
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from operator import index
 from typing import Any, Final, TypeVar
 
@@ -43,6 +44,7 @@ from aiompi.engine.matching import Matcher
 from aiompi.engine.probe import MatchedProbe, Probe
 from aiompi.engine.receive import Decode
 from aiompi.engine.scattered import MatchedReceive, MatchedScatteredReceive
+from aiompi.engine.slices import SendQueue
 from aiompi.errors import (
     InvalidBufferError,
     InvalidCommError,
@@ -115,7 +117,7 @@ class Communicator:
         self.targets = group.members if remote is None else remote.members
         self.route = Route(self)
         self._reach = len(self.targets)
-        self._peers: list[Endpoint | None] = [None] * self._reach
+        self._peers: list[Endpoint | SendQueue | None] = [None] * self._reach
         self._collectives = 0
         self._latest: Request[Any] | None = None
         self._placement: Placement | None = None
@@ -197,7 +199,28 @@ class Communicator:
             raise self._bad_rank("destination", dest)
         return self.engine.completed_send
 
-    def _ibsend(self, peer: Endpoint, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
+    def isend_encoded(
+        self, steps: Generator[None, None, tuple[Payload, int]], dest: int, tag: int, mode: Mode = _STANDARD
+    ) -> Request[None]:
+        """Start a send whose message is still to be made; later sends to the same rank wait for it.
+
+        Args:
+            steps: makes the memory of the message in pieces, and returns it with the total length.
+            dest, tag, mode: see `send`; not buffered mode.
+        """
+        peer = self.reached(dest)
+        if peer is None:
+            return self.isend((), 0, dest, tag, mode)
+        queue = self._peers[dest]
+        if not isinstance(queue, SendQueue):
+            queue = self._peers[dest] = SendQueue(peer, functools.partial(self._peers.__setitem__, dest, peer))
+        queue.expect(steps)
+        try:
+            return self.isend((), 0, dest, tag, mode)
+        finally:
+            queue.expect(None)
+
+    def _ibsend(self, peer: Endpoint | SendQueue, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
         """Send a copy, made in the buffer attached to the communicator or else to the process."""
         buffer = self.attachment.buffer or self.engine.attachment.buffer
         if buffer is None:
@@ -389,9 +412,10 @@ class Communicator:
     def reached(self, rank: int) -> Endpoint | None:
         """Return the endpoint of a rank; None for PROC_NULL and for invalid ranks."""
         try:
-            return self._peers[rank] or self._peer(rank) if 0 <= rank < self._reach else None
+            peer = self._peers[rank] or self._peer(rank) if 0 <= rank < self._reach else None
         except TypeError:
             return None
+        return peer.peer if isinstance(peer, SendQueue) else peer
 
     @property
     def label(self) -> str:

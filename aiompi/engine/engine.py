@@ -20,7 +20,7 @@ from aiompi.engine.probe import Probe
 from aiompi.engine.progress import Progress
 from aiompi.engine.receive import Receive
 from aiompi.engine.request import Request
-from aiompi.engine.schedule import Schedule
+from aiompi.engine.schedule import Schedule, settled
 from aiompi.engine.seams import Driver, Link
 from aiompi.engine.send import Send
 from aiompi.engine.shm_sync import SlotExchange, SlotExchanges, SlotProvider
@@ -30,6 +30,7 @@ from aiompi.settings import Settings
 
 if TYPE_CHECKING:
     from aiompi.engine.gateway import Gateway
+    from aiompi.engine.slices import HeldSend
     from aiompi.impi.universe import Universe
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class Engine(Progress):
         finished: True if this rank has also told its peers so.
         unawaited: sends that complete although nothing waits for them: buffered ones, and those whose request was
             freed. This rank does not end before them.
+        held_sends: sends whose messages are still being encoded, and those behind them.
         completed_send: the request of every message that had left when its send returned, and of those to PROC_NULL.
         attachment: the buffer of the process for buffered sends.
         lenient: True if small messages in standard mode to ranks that have finalized are lost without an error, as in
@@ -90,6 +92,7 @@ class Engine(Progress):
         self.failure = FailureHandler(self)
         self.degraded = self.closing = self.finished = self.lenient = False
         self.unawaited: set[Send] = set()
+        self.held_sends: set[HeldSend] = set()
         self.attachment = Attachment(self)
         self.completed_send: Request[None] = Request(self)
         self.completed_send.complete()
@@ -145,6 +148,10 @@ class Engine(Progress):
     def undelivered(self) -> list[Send]:
         """Return the sends that are not complete, without those to this rank itself, which no other rank receives."""
         return [send for send in {*self.sends.values(), *self.unawaited} if send.peer.rank != self.rank]
+
+    async def encoded(self) -> None:
+        """Wait until the messages of all sends so far have been encoded, and handed to their peers."""
+        await settled([send.encoding for send in self.held_sends if send.encoding is not None])
 
     def disown(self, request: Request[Any]) -> None:
         if isinstance(request, Send) and not request.done():

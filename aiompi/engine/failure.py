@@ -73,7 +73,8 @@ class FailureHandler:
         self._degrade()
         if peer.finalize_error is None:
             self._dead.append(peer)
-        unfinished = peer.drop_unfinished()
+        held = [send for send in self._engine.held_sends if send.peer is peer]
+        unfinished = [*held, *peer.drop_unfinished()]
         for matcher in self._engine.contexts.values():
             for message in matcher.unexpected():
                 if message.peer is peer and message.data is None:
@@ -114,7 +115,7 @@ class FailureHandler:
             return
         engine.error = error
         engine.degraded = True
-        operations: list[Failable] = [*engine.sends.values(), *engine.slot_exchanges]
+        operations: list[Failable] = [*engine.held_sends, *engine.sends.values(), *engine.slot_exchanges]
         engine.slot_exchanges.clear()
         for peer in engine.peers():
             operations += peer.drop_unfinished()

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
 from aiompi.engine.message import Landing, Message, place
 from aiompi.engine.request import Request
+from aiompi.engine.slices import Sliced
 from aiompi.errors import OtherError, TruncationError
 from aiompi.status import Status
 from aiompi.wire.frame import Keep
 
 #: makes the result of a receive from the bytes of its message
 Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
+
+#: bytes up to which a message is never decoded in steps
+_SHORT: Final = 16 * 2**10
+
+
+@runtime_checkable
+class StepwiseDecode(Protocol):
+    """A `Decode` that can also decode the messages of large objects in steps."""
+
+    def __call__(self, message: bytearray | memoryview, /) -> Any: ...
+
+    def is_large_message(self, message: bytearray | memoryview) -> bool:
+        """Return True if the object of a message is to be decoded in steps."""
+
+    def loads_in_steps(self, message: bytearray | memoryview) -> Generator[None, None, Any]:
+        """Decode in steps."""
+
 
 if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
@@ -40,6 +58,7 @@ class Receive(Request[Any]):
     """
 
     __slots__ = (
+        "_decoding",
         "data",
         "decode",
         "landing",
@@ -78,6 +97,7 @@ class Receive(Request[Any]):
         self.status_out = status
         self.data: bytearray | memoryview | None = None
         self.landing: Landing | None = None
+        self._decoding: Sliced[Any] | None = None
         self.source = ANY_SOURCE
         self.tag = ANY_TAG
         self.length = self.order = 0
@@ -102,7 +122,8 @@ class Receive(Request[Any]):
         if data is not None and decode is not None:
             self.data = None
             try:
-                self._value = decode(data)
+                self._value = decode(data) if self._decoding is None else self._decoding.result()
+                self._decoding = None
             except Exception as error:
                 self._error = error
                 raise
@@ -146,6 +167,8 @@ class Receive(Request[Any]):
             except MemoryError:
                 self.out_of_memory(source, tag, length)
                 return
+            if length > _SHORT and self._decodes_in_steps(self.data):
+                return
         elif length <= len(memory):
             memory[:length] = payload
         else:
@@ -176,9 +199,27 @@ class Receive(Request[Any]):
         landing.peer.consumed(landing.eager)
         if self.memory is None:
             self.data = landing.memory
+            if self.length > _SHORT and self._decodes_in_steps(landing.memory):
+                return
         elif self.length > len(self.memory):
             self._truncated(len(self.memory))
             return
+        self._finish()
+
+    def _decodes_in_steps(self, data: bytearray | memoryview) -> bool:
+        """Begin to decode the message of a large object before the receive is complete; return False if it is small."""
+        decode = self.decode
+        if not isinstance(decode, StepwiseDecode) or not decode.is_large_message(data):
+            return False
+        self._decoding = Sliced(cast("Engine", self._engine), decode.loads_in_steps(data))
+        self._decoding.when_done(self._decoded)
+        return True
+
+    def _decoded(self, decoding: Request[Any]) -> None:
+        """Complete the receive. It keeps the message until its result is taken, since it may be withdrawn before."""
+        error = decoding.exception()
+        if error is not None and not isinstance(error, Exception):
+            self._decoding = None  # it was interrupted, so that `result` decodes
         self._finish()
 
     def out_of_memory(self, source: int, tag: int, length: int) -> None:
@@ -226,6 +267,9 @@ class Receive(Request[Any]):
     def _undo(self) -> None:
         if self._error is not None or self._cancelled or self.source == PROC_NULL or Receive.cancel(self):
             return
+        if self._decoding is not None:
+            self._decoding.withdraw()
+            self._decoding = None
         landing = self.landing
         if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):
             # The message is truncated already: the rest was never asked for, or has been dropped.

@@ -23,7 +23,7 @@ _PER_TURN: Final = 4 * 2**20
 
 
 class CopyQueue:
-    """The copies in progress of a rank. One part of one of them is copied per turn, however many there are."""
+    """The copies in progress of a rank, and other long work. One part of one of them is done per turn."""
 
     __slots__ = ("_driver", "_parts", "_scheduled")
 
@@ -43,6 +43,13 @@ class CopyQueue:
         finally:
             if not self._scheduled:
                 self._go_on()
+
+    def begin_later(self, part: Callable[[], bool]) -> None:
+        """Begin in a later turn; see `begin`."""
+        self._parts.append(part)
+        if not self._scheduled:
+            self._driver.call_soon(self._go_on)
+            self._scheduled = True
 
     def drop(self, part: Callable[[], bool]) -> None:
         """End a copy, if it is in progress."""

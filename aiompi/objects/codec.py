@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -13,7 +13,7 @@ import msgpack
 
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import InvalidTypeError, OtherError, RemoteProtocolError
-from aiompi.objects import type_tags
+from aiompi.objects import steps, type_tags
 from aiompi.objects.decode import Decoder
 from aiompi.objects.encode import ATOMS, ATOMS_WITHOUT_INT, Encoder
 from aiompi.objects.type_tags import InexpressibleError
@@ -34,6 +34,7 @@ _TUPLE: Final = bytes([type_tags.TUPLE])
 _FLAT_TUPLE: Final = _TAGS_HEADER.pack(_TAGS, 1) + _TUPLE
 _NO_BUFFERS: Final[Iterator[memoryview]] = iter(())
 _PICKLE_MARK: Final = bytes([_PICKLE])
+_BUFFERS_MARK: Final = bytes([_BUFFERS])
 _PROTO: Final = 0x80  # first byte of pickles of protocol 2 and later; in msgpack a complete empty dict
 _STOP: Final = ord(".")
 _PADDING: Final = bytes(ALIGNMENT)
@@ -102,6 +103,32 @@ class Codec:
             self._pack, self._pack_any = _packers()
         return [body], nbytes
 
+    is_large = staticmethod(steps.is_large)
+
+    def dumps_in_steps(self, obj: Any) -> Generator[None, None, tuple[list[Segment], int]]:
+        """Do the same as `dumps` for a large object, in steps; the object must not change meanwhile.
+
+        Raises:
+            RuntimeError: it has changed.
+        """
+        if type(obj) in (list, dict) and _may_be_simple(map(type, obj.values() if type(obj) is dict else obj)):
+            with contextlib.suppress(InexpressibleError, *_REFUSALS):
+                body = steps.Body(msgpack.Packer(strict_types=True).pack, None, _check_simple)
+                yield from body.add(obj)
+                return [memoryview(body.value)], len(body.value)
+        encoder = Encoder(self._out_of_band)
+        body = steps.Body(msgpack.Packer().pack, encoder)
+        try:
+            try:
+                yield from body.add(obj)
+            except (OverflowError, UnicodeEncodeError):
+                encoder = Encoder(self._out_of_band, ATOMS_WITHOUT_INT)
+                body = steps.Body(msgpack.Packer(unicode_errors="surrogatepass").pack, encoder)
+                yield from body.add(obj)
+        except (InexpressibleError, RecursionError, ValueError) as reason:
+            return self._dumps_inexpressible(obj, reason)
+        return _tagged(encoder, memoryview(body.value))
+
     def loads(self, message: bytes | bytearray | memoryview) -> Any:
         """Return the object of a message.
 
@@ -123,6 +150,40 @@ class Codec:
             if mark == _TAGS:
                 return self._loads_tagged(memoryview(message), _NO_BUFFERS)
             return self._loads_marked(memoryview(message).cast("B"))
+        except (MPIException, MemoryError, OSError):
+            raise
+        except Exception as error:
+            return self._loads_foreign(message, error)
+
+    __call__ = loads
+
+    @staticmethod
+    def is_large_message(message: bytes | bytearray | memoryview) -> bool:
+        """Return True if the object of a message is to be decoded in steps."""
+        nbytes, mark = len(message), message[:1]
+        if mark == _BUFFERS_MARK and nbytes > _BUFFERS_HEADER.size:
+            _, count, nbytes = _BUFFERS_HEADER.unpack_from(message)
+            mark = message[_BUFFERS_HEADER.size + 8 * count :][:1]
+        return nbytes > steps.LARGE_BYTES and mark != _PICKLE_MARK and not is_pickle(message)
+
+    def loads_in_steps(self, message: bytes | bytearray | memoryview) -> Generator[None, None, Any]:
+        """Do the same as `loads`, in steps."""
+        try:
+            view = memoryview(message).cast("B")
+            body, buffers = _split(view) if view[0] == _BUFFERS else (view, [])
+            unused, tags = iter(buffers), b""
+            hook: Callable[[list[Any]], Any] | None = None
+            if body[0] == _TAGS:
+                tags, body = _split_tags(body)
+            elif buffers or body[0] == _PICKLE:
+                return self.loads(message)
+            left = iter(tags)
+            if tags:
+                hook = Decoder(left, unused, self._pickle).revive if tags.strip(_TUPLE) else tuple
+            obj = yield from steps.unpacked(body, hook)
+            if next(unused, None) is not None or (hook is not tuple and next(left, None) is not None):
+                raise ValueError("type tags or buffers without objects")
+            return obj
         except (MPIException, MemoryError, OSError):
             raise
         except Exception as error:
@@ -173,12 +234,14 @@ class Codec:
         try:
             encoder, body = self._encode(obj)
         except (InexpressibleError, RecursionError, ValueError) as reason:
-            if not self._pickle:
-                raise InvalidTypeError(_not_without_pickle(obj, reason)) from None
-            return self._dumps_pickle(obj)
-        tags, buffers = encoder.tags, encoder.buffers
-        head = _TAGS_HEADER.pack(_TAGS, len(tags)) + tags if buffers or any(tags) else b""
-        return _framed(head, body, buffers)
+            return self._dumps_inexpressible(obj, reason)
+        return _tagged(encoder, body)
+
+    def _dumps_inexpressible(self, obj: object, reason: BaseException) -> tuple[list[Segment], int]:
+        """Pickle an object, because msgpack cannot express it for this reason."""
+        if not self._pickle:
+            raise InvalidTypeError(_not_without_pickle(obj, reason)) from None
+        return self._dumps_pickle(obj)
 
     def _encode(self, obj: object) -> tuple[Encoder, bytes]:
         encoder = Encoder(self._out_of_band)
@@ -229,10 +292,7 @@ class Codec:
         return obj
 
     def _loads_tagged(self, body: memoryview, buffers: Iterator[memoryview]) -> Any:
-        _, count = _TAGS_HEADER.unpack_from(body)
-        start = _TAGS_HEADER.size + count
-        tags = bytes(body[_TAGS_HEADER.size : start])
-        value = body[start:]
+        tags, value = _split_tags(body)
         if not tags.strip(_TUPLE):
             return _unpack(value, list_hook=tuple, strict_map_key=False, unicode_errors="surrogatepass")
         unused = iter(tags)
@@ -281,11 +341,28 @@ def _packers() -> tuple[Callable[[Any], bytes], Callable[[Any], bytes]]:
     return msgpack.Packer(strict_types=True).pack, msgpack.Packer().pack
 
 
-def _framed(head: bytes, body: bytes, buffers: list[memoryview]) -> tuple[list[Segment], int]:
+def _tagged(encoder: Encoder, body: Segment) -> tuple[list[Segment], int]:
+    """Return the message of a body that an encoder has made, and its length."""
+    tags, buffers = encoder.tags, encoder.buffers
+    head = _TAGS_HEADER.pack(_TAGS, len(tags)) + tags if buffers or any(tags) else b""
+    return _framed(head, body, buffers)
+
+
+def _check_simple(items: Any, body: bytes) -> None:
+    """Check that msgpack expresses items exactly; see `_pack_simple`.
+
+    Raises:
+        TypeError: it may not.
+    """
+    if (0xC4 in body or 0xC5 in body or 0xC6 in body) and not _is_flat(items):
+        raise TypeError
+
+
+def _framed(head: bytes, body: Segment, buffers: list[memoryview]) -> tuple[list[Segment], int]:
     """Return the segments of a message (head, body, buffers) and its length."""
     nbytes = len(head) + len(body)
     if not buffers:
-        return ([head + body] if nbytes <= _JOINED else _joined(head, body)), nbytes
+        return (_joined(head, body) if head else [body]), nbytes
     lengths = _lengths(len(buffers)).pack(*map(len, buffers))
     head = _BUFFERS_HEADER.pack(_BUFFERS, len(buffers), nbytes) + lengths + head
     nbytes = len(head) + len(body)
@@ -305,10 +382,17 @@ def _lengths(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}Q")
 
 
-def _joined(*parts: bytes) -> list[Segment]:
+def _joined(*parts: Segment) -> list[Segment]:
     if sum(map(len, parts)) <= _JOINED:
         return [b"".join(parts)]
     return [part for part in parts if part]
+
+
+def _split_tags(body: memoryview) -> tuple[bytes, memoryview]:
+    """Return the type tags and the msgpack value of a body that begins with tags."""
+    _, count = _TAGS_HEADER.unpack_from(body)
+    start = _TAGS_HEADER.size + count
+    return bytes(body[_TAGS_HEADER.size : start]), body[start:]
 
 
 def _split(message: memoryview) -> tuple[memoryview, list[memoryview]]:

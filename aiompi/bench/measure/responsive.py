@@ -34,12 +34,15 @@ class Clock:
 
     What other processes take of the cores is no fault of the loop: time in which its thread could have run, and others
     did, does not count, but for as much of it as may have been before the callback was due.
+
+    Args:
+        queued: tells this time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queued: Queued | None = None) -> None:
         self.late: list[float] = []
         self._loop = asyncio.get_running_loop()
-        self._queued = Queued()
+        self._queued = queued or Queued()
         self._wind()
 
     def _wind(self) -> None:

@@ -46,7 +46,7 @@ class Message:
         Raises:
             InvalidRequestError: the message was received before.
         """
-        return self._take(None, self._codec.loads, status)
+        return self._take(None, self._codec, status)
 
     def recv(self, status: Status | None = None) -> OwnedReceive[Any]:
         """Receive the message as an object."""

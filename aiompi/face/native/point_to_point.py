@@ -31,7 +31,8 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         """Start sending an object, standard mode (section 3.4).
 
         Args:
-            obj: must not be changed before the request is complete; large arrays in it are not copied.
+            obj: must not be changed before the request is complete: large arrays in it are not copied, and an object
+                of many items is encoded in slices between turns of the event loop. Later messages stay behind it.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
 
@@ -40,7 +41,10 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
             InvalidTypeError: the object cannot be turned into a message.
         """
         self._admitted.wake(dest)
-        payload, nbytes = self._codec.dumps(obj)
+        codec = self._codec
+        if codec.is_large(obj):
+            return self._core.isend_encoded(codec.dumps_in_steps(obj), dest, tag)
+        payload, nbytes = codec.dumps(obj)
         return self._core.isend(payload, nbytes, dest, tag)
 
     def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
@@ -64,7 +68,10 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
 
     def _isend_object(self, obj: object, dest: int, tag: int, mode: Mode) -> Request[None]:
         self._admitted.wake(dest)
-        payload, nbytes = self._codec.dumps(obj)
+        codec = self._codec
+        if mode is not Mode.BUFFERED and codec.is_large(obj):
+            return self._core.isend_encoded(codec.dumps_in_steps(obj), dest, tag, mode)
+        payload, nbytes = codec.dumps(obj)
         return self._core.isend(payload, nbytes, dest, tag, mode)
 
     def irecv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Request[Any]:
@@ -78,12 +85,15 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         Returns:
             A request whose result is the object, None from PROC_NULL.
         """
-        return self._admitted.irecv(None, source, tag, self._codec.loads, status)
+        return self._admitted.irecv(None, source, tag, self._codec, status)
 
     def send(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, standard mode; see `isend`."""
         self._admitted.wake(dest)
-        payload, nbytes = self._codec.dumps(obj)
+        codec = self._codec
+        if codec.is_large(obj):
+            return Owned(self._core.isend_encoded(codec.dumps_in_steps(obj), dest, tag), "Comm.send")
+        payload, nbytes = codec.dumps(obj)
         return Owned(self._core.send(payload, nbytes, dest, tag), "Comm.send")
 
     def bsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
@@ -112,7 +122,7 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         status: Status | None = None,
     ) -> Owned[Any]:
         """Send an object and receive another, without deadlock (section 3.10); see `isend` and `irecv`."""
-        receive = self._admitted.irecv(None, source, recvtag, self._codec.loads, status)
+        receive = self._admitted.irecv(None, source, recvtag, self._codec, status)
         return Owned(sendrecv(receive, lambda: self.isend(sendobj, dest, sendtag)), "Comm.sendrecv")
 
     # Buffers.
