@@ -467,7 +467,7 @@ class RawPeer:
             whole = HEADER_BYTES + (length if kind in WITH_PAYLOAD else 0)
             at += ring.write(memoryview(data)[at : at + whole], last=whole <= left)
             ring.words[HEAD] = ring._head
-        self.segment.ring()
+        self.segment.outbound.ring()
 
     def receive(self, nbytes: int) -> bytes:
         """Receive exactly so many bytes, or fewer at the end of the stream, while the world goes on."""

@@ -30,6 +30,7 @@ from aiompi_launcher.jobspec import (
 
 _MAX_PORT: Final = 65535
 _MIN_DESCRIPTORS: Final = 32
+_CONTINUE: Final = "continue"
 _SHIMS: Final = os.path.join(os.path.dirname(__file__), "shims")
 #: destination -> option, for options about ranks that the launcher starts
 _OF_RANKS: Final = {
@@ -170,6 +171,7 @@ def parse(argv: Sequence[str], name: str) -> Spec:
             timeout=options.timeout,
             start_timeout=options.start_timeout,
             verbose=options.verbose,
+            on_failure=options.on_failure,
         )
     if options.server is not None:
         return _server_spec(parser, options)
@@ -216,6 +218,7 @@ def _run_spec(parser: argparse.ArgumentParser, options: argparse.Namespace, prog
         stdin_rank=options.stdin,
         timeout=options.timeout,
         verbose=options.verbose,
+        on_failure=options.on_failure,
         server=options.client and _endpoint(parser, options),
     )
     if spec.server is not None and spec.server.hosts > spec.size:
@@ -291,6 +294,13 @@ def _parser(name: str) -> argparse.ArgumentParser:
         "--stdin", type=_stdin_rank, default=0, metavar="RANK|none", help="rank that reads standard input (0)"
     )
     job.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="kill the job after this time")
+    job.add_argument(
+        "--on-failure", choices=("abort", _CONTINUE), default="",
+        help="end the job when a rank fails, or tell the others and go on (abort; with --serve: continue)",
+    )  # fmt: skip
+    for option in ("-disable-auto-cleanup", "--disable-auto-cleanup"):  # of MPICH
+        job.add_argument(option, dest="on_failure", action="store_const", const=_CONTINUE, help=argparse.SUPPRESS)
+    job.add_argument("--with-ft", dest="on_failure", type=_fault_tolerance, help=argparse.SUPPRESS)  # of Open MPI
     job.add_argument("-v", "--verbose", action="store_true", help="report progress on stderr")
     _add_roles(parser)
     _add_section_options(parser.add_argument_group("each section"))
@@ -344,6 +354,12 @@ def _add_section_options(group: Any) -> None:
 
 
 # Types of arguments.
+
+
+def _fault_tolerance(text: str) -> str:
+    if text not in ("ulfm", "mpi"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected ulfm")
+    return _CONTINUE
 
 
 def _number(text: str) -> int:
