@@ -99,11 +99,12 @@ __all__ = [
     "InvalidInfoValueError", "InvalidKeyvalError", "InvalidOpError", "InvalidRankError", "InvalidRequestError",
     "InvalidRootError", "InvalidTagError", "InvalidTopologyError", "InvalidTypeError", "Is_finalized", "Is_initialized",
     "Is_thread_main", "JobAbortedError", "LocalProtocolError", "Lookup_name", "Message", "Op", "Open_port",
-    "OtherError", "Pcontrol", "PendingError", "Pickle", "Prequest", "ProcessFailedError", "Publish_name",
-    "Query_thread", "Register_datarep", "RemoteProtocolError", "Remove_error_class", "Remove_error_code",
-    "Remove_error_string", "Request", "Session", "Status", "Topocomm", "TruncationError", "Type_extent",
-    "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub", "UnknownError", "Unpublish_name", "Win",
-    "Wtick", "Wtime", "buffer", "error_string", "get_vendor", "memory", "pickle",
+    "OtherError", "Pcontrol", "PendingError", "Pickle", "Prequest", "ProcessFailedError", "ProcessFailedPendingError",
+    "Publish_name", "Query_thread", "Register_datarep", "RemoteProtocolError", "Remove_error_class",
+    "Remove_error_code", "Remove_error_string", "Request", "RevokedError", "Session", "Status", "Topocomm",
+    "TruncationError", "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub",
+    "UnknownError", "Unpublish_name", "Win", "Wtick", "Wtime", "buffer", "error_string", "get_vendor", "memory",
+    "pickle",
 ]  # fmt: skip
 
 VERSION, SUBVERSION = 3, 1

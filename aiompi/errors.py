@@ -15,8 +15,10 @@ builtins.Exception
     │   └── BlockingCallError     a blocking call inside a running event loop
     ├── RemoteProtocolError       ERR_OTHER: a peer broke the protocol
     │   └── AuthenticationError   a peer could not prove the key
-    └── ProcessFailedError        ERR_OTHER: a peer is gone
-        └── JobAbortedError       the whole job ended
+    ├── RevokedError              ERR_REVOKED: a rank has revoked the communicator
+    └── ProcessFailedError        ERR_PROC_FAILED: a peer is gone
+        ├── ProcessFailedPendingError ERR_PROC_FAILED_PENDING: it may have been the sender; the receive is still posted
+        └── JobAbortedError       ERR_PROC_ABORTED: the whole job ended
 
 InvalidBufferError, InvalidCountError, InvalidTypeError, InvalidOpError and InvalidArgumentError are ValueErrors
 as well, and InvalidBufferError is a BufferError, because Python and mpi4py raise these for such arguments.
@@ -37,13 +39,15 @@ __all__ = [
     "SUCCESS", "ERR_BUFFER", "ERR_COUNT", "ERR_TYPE", "ERR_TAG", "ERR_COMM", "ERR_RANK", "ERR_REQUEST",
     "ERR_ROOT", "ERR_GROUP", "ERR_OP", "ERR_TOPOLOGY", "ERR_DIMS", "ERR_ARG", "ERR_UNKNOWN", "ERR_TRUNCATE",
     "ERR_OTHER", "ERR_INTERN", "ERR_IN_STATUS", "ERR_PENDING", "ERR_KEYVAL", "ERR_ERRHANDLER", "ERR_INFO",
-    "ERR_INFO_KEY", "ERR_INFO_VALUE", "ERR_INFO_NOKEY", "ERR_LASTCODE", "Exception", "InvalidBufferError",
+    "ERR_INFO_KEY", "ERR_INFO_VALUE", "ERR_INFO_NOKEY", "ERR_PROC_ABORTED", "ERR_REVOKED", "ERR_PROC_FAILED",
+    "ERR_PROC_FAILED_PENDING", "ERR_LASTCODE", "Exception", "InvalidBufferError",
     "InvalidCountError", "InvalidTypeError", "InvalidTagError", "InvalidCommError", "InvalidRankError",
     "InvalidRequestError", "InvalidRootError", "InvalidGroupError", "InvalidOpError", "InvalidTopologyError",
     "InvalidDimsError", "InvalidArgumentError", "UnknownError", "TruncationError", "OtherError", "InternalError",
     "InStatusError", "PendingError", "InvalidKeyvalError", "InvalidErrhandlerError", "InvalidInfoError",
     "InvalidInfoKeyError", "InvalidInfoValueError", "InfoNoKeyError", "LocalProtocolError", "BlockingCallError",
-    "RemoteProtocolError", "AuthenticationError", "ProcessFailedError", "JobAbortedError", "ERROR_CLASSES",
+    "RemoteProtocolError", "AuthenticationError", "RevokedError", "ProcessFailedError",
+    "ProcessFailedPendingError", "JobAbortedError", "ERROR_CLASSES",
     "LATER_ERROR_CLASSES", "error_string", "Get_error_class", "Get_error_string", "Add_error_class",
     "Add_error_code", "Add_error_string", "Remove_error_class", "Remove_error_code", "Remove_error_string",
 ]  # fmt: skip
@@ -76,6 +80,10 @@ ERR_INFO: Final = 22
 ERR_INFO_KEY: Final = 23
 ERR_INFO_VALUE: Final = 24
 ERR_INFO_NOKEY: Final = 25
+ERR_PROC_ABORTED: Final = 31
+ERR_REVOKED: Final = 62
+ERR_PROC_FAILED: Final = 63
+ERR_PROC_FAILED_PENDING: Final = 64
 ERR_LASTCODE: Final = 0x3FFFFFFF
 
 
@@ -272,12 +280,34 @@ class AuthenticationError(RemoteProtocolError):
     """A peer could not prove the key of the job."""
 
 
+class RevokedError(OtherError):
+    """A rank has revoked the communicator (Comm.Revoke): only Agree, Shrink and Free are still possible on it."""
+
+    error_class = ERR_REVOKED
+
+
 class ProcessFailedError(OtherError):
-    """A peer of the operation is gone: it died, or it left the job."""
+    """A peer of the operation is gone: it died, or it left the job.
+
+    Attributes:
+        flag: the result of an agreement that has raised the error (Comm.Agree).
+    """
+
+    flag: int | None = None
+
+    error_class = ERR_PROC_FAILED
+
+
+class ProcessFailedPendingError(ProcessFailedError):
+    """A rank that may have been the sender is gone. The receive is still posted: call `Ack_failed`, and wait again."""
+
+    error_class = ERR_PROC_FAILED_PENDING
 
 
 class JobAbortedError(ProcessFailedError):
     """The job ended: a rank called Abort, failed, or the launcher is gone."""
+
+    error_class = ERR_PROC_ABORTED
 
 
 _PLAIN: tuple[type[Exception], ...] = (
@@ -293,7 +323,7 @@ LATER_ERROR_CLASSES: Final[dict[int, type[Exception]]] = {
     cls.error_class: cls
     for cls in (
         InvalidKeyvalError, InvalidErrhandlerError, InvalidInfoError, InvalidInfoKeyError, InvalidInfoValueError,
-        InfoNoKeyError,
+        InfoNoKeyError, RevokedError, ProcessFailedError, ProcessFailedPendingError, JobAbortedError,
     )
 }  # fmt: skip
 _TYPES: Final = {**ERROR_CLASSES, **LATER_ERROR_CLASSES}

@@ -19,13 +19,21 @@ from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
 from aiompi.driver.spin import cores, throttled
 from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Request, Schedule, Timer
 from aiompi.engine.schedule import settled
-from aiompi.errors import InvalidArgumentError, JobAbortedError, LocalProtocolError, OtherError
+from aiompi.errors import (
+    InvalidArgumentError,
+    JobAbortedError,
+    LocalProtocolError,
+    OtherError,
+    ProcessFailedError,
+    RevokedError,
+)
 from aiompi.objects import Codec
 from aiompi.settings import Settings
 from aiompi.transport import registry
 from aiompi.transport.agent import Agent, Contact
 from aiompi.transport.dial import describe
 from aiompi.transport.loopback import Hub, Loopback
+from aiompi.transport.recovery import AgentRecovery
 from aiompi.transport.resolve import Address, Resolving, resolve
 from aiompi.transport.sockets import TCP
 from aiompi.transport.template import Site, Transport
@@ -40,6 +48,8 @@ if TYPE_CHECKING:
 
 #: seconds between checks whether a rank that left has sent data in a connection that is not accepted yet
 _RECHECK: Final = 0.02
+#: most seconds between the report that a rank has failed and the end of what it has sent before
+_LINGER: Final = 0.25
 #: seconds of spinning; a sleeping core of a virtual machine takes up to half of this to wake up
 _SPIN: Final = 500e-6
 
@@ -83,6 +93,8 @@ class Runtime:
         self._farewell: Request[None] = Request(self.engine)
         self._drained: Request[None] | None = None
         self._departed: set[int] = set()
+        self._failed: dict[int, str] = {}  # by rank, why it has failed
+        self._recovery: AgentRecovery | None = None
         self._verdicts: list[Timer] = []  # give up on peers whose links are lost, if the agent does not say why
         self._hang_reporter: HangReporter | None = None
         self._resolving: Resolving | None = None
@@ -123,12 +135,16 @@ class Runtime:
         self.joined = True
         universe = _universe(welcome)
         self.engine.join_world(welcome.rank, welcome.size, universe)
+        self.engine.survives = welcome.survives
         self.engine.peer_lost = self._on_peer_lost
         kinds = registry.select(self.settings.transports)
         if contact.local and not welcome.address and not self.settings.transports:
             kinds.remove(TCP)
         bind = await self._address_to_bind(welcome) if TCP in kinds else ""
         self._wire(_site(contact, welcome, agent.local_host, bind), kinds)
+        alone = universe is None or len(universe.clients) < 2
+        self._recovery = AgentRecovery(self.engine, agent.send, self._gone) if alone else None
+        self.engine.recovery = self._recovery
         if universe is not None and len(universe.clients) > 1 and not universe.native:
             await self._open_gateway(universe, welcome.host, contact.key)
         if self.settings.debug:
@@ -216,6 +232,13 @@ class Runtime:
             case control.Left():
                 self._departed.add(message.rank)
                 self._conclude(self.engine.peer(message.rank))
+            case control.Failed():
+                self._failed[message.rank] = message.cause
+                self._bury(self.engine.peer(message.rank), message.cause, self.engine.driver.now() + _LINGER)
+            case control.Revoke():
+                self.engine.failure.revoked(message.context, message.rank)
+            case control.Agreed() if self._recovery is not None:
+                self._recovery.agreed(message)
             case control.ReportRequest():
                 self._answer(message.number)
             case control.Abort():
@@ -246,6 +269,8 @@ class Runtime:
 
     def _give_up(self, error: Exception) -> None:
         self.engine.failure.abort(error)
+        if self._recovery is not None:
+            self._recovery.close(error)
         drained, self._drained = self._drained, None
         for request in (self._welcome, self._cards, self._farewell, drained):
             if request is not None:
@@ -253,7 +278,12 @@ class Runtime:
         self.close()
 
     def _on_fatal(self, error: BaseException) -> None:
-        """Handle the failure of an operation that no call waits for: it can only end the job (section 2.7)."""
+        """Handle the failure of an operation that no call waits for: it can only end the job (section 2.7).
+
+        If the job survives failures, the failure of a peer is no reason to end this rank as well.
+        """
+        if self.engine.survives and isinstance(error, ProcessFailedError | RevokedError):
+            return
         what = "a send that was complete already, or an operation whose request was freed, has failed"
         self.abort(1, f"rank {self.engine.rank}: {what}: {error}")
         self.on_end(1)
@@ -262,6 +292,8 @@ class Runtime:
         """Handle a broken link. The agent will report the reason: the rank has left, or the job ends."""
         if peer.rank in self._departed:
             self._conclude(peer)
+        elif peer.rank in self._failed:
+            self._bury(peer, self._failed[peer.rank], self.engine.driver.now() + _LINGER)
         elif not self._farewell.done():
             self._verdicts.append(
                 self.engine.driver.call_later(self.settings.connect_timeout, lambda: peer.mark_failed(cause))
@@ -274,6 +306,25 @@ class Runtime:
         if any(transport.pending() for transport in self._transports):
             self.engine.driver.call_later(_RECHECK, lambda: self._conclude(peer))
         else:
+            peer.mark_closed()
+
+    def _bury(self, peer: Endpoint, cause: str, deadline: float) -> None:
+        """Handle a rank that has failed: give it up after all that it sent has arrived, or at the deadline."""
+        driver = self.engine.driver
+        coming = any(transport.linked(peer) or transport.pending() for transport in self._transports)
+        if coming and peer.error is None and driver.now() < deadline:
+            driver.call_later(_RECHECK, lambda: self._bury(peer, cause, deadline))
+            return
+        peer.mark_failed(cause)
+        for transport in self._transports:
+            transport.abandon(peer, cause)
+
+    def _gone(self, rank: int) -> None:
+        """Handle a rank that has failed or left by the agreement of other ranks, which need not wait any longer."""
+        peer = self.engine.peer(rank)
+        if rank in self._failed:
+            self._bury(peer, self._failed[rank], 0.0)
+        elif rank in self._departed:
             peer.mark_closed()
 
     def _on_drained(self) -> None:
@@ -368,14 +419,20 @@ class Runtime:
             await self._drained
 
     def fail(self, error: BaseException) -> None:
-        """End the job because of an exception that the program does not catch."""
+        """End the job because of an exception that the program does not catch; or this rank, if the job survives it."""
         text = str(error)
         code, cause = 1, f"failed: {type(error).__name__}" + (text and f": {text}")
         if isinstance(error, SystemExit) and isinstance(error.code, int):
             code, cause = error.code, f"exited with status {error.code}"
         elif isinstance(error, KeyboardInterrupt):
             code, cause = 128 + signal.SIGINT, "was ended by KeyboardInterrupt (SIGINT)"
-        self.abort(code, f"rank {self.engine.rank} {cause}")
+        reason = f"rank {self.engine.rank} {cause}"
+        if self.engine.survives and self._agent is not None and self.engine.error is None:
+            self._agent.send(control.Failed(self.engine.rank, cause))
+            self.finalized = True
+            self._give_up(JobAbortedError(reason))
+        else:
+            self.abort(code, reason)
 
     def abort(self, code: int, reason: str) -> None:
         """End the job (MPI_Abort, section 7.5) through the agent, which ends all other ranks.

@@ -26,7 +26,8 @@ TRANSPORTS: Final = ("loopback", "shared_memory", "unix", "tcp")
 THREAD_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
 #: values of running_loop
 BLOCK: Final = "block"
-_RUNNING_LOOP: Final = ("", "error", BLOCK)
+#: settings with few values -> these; empty is possible as well
+_CHOICES: Final = {"running_loop": ("error", BLOCK), "on_failure": ("abort", "continue")}
 
 _PREFIX: Final = "AIOMPI_"
 #: variables that are not settings: a launcher uses them to describe the job to a rank
@@ -89,6 +90,8 @@ class Settings:
         thread_level: thread level of programs of the blocking face, one of THREAD_LEVELS.
         running_loop: "error" if a blocking call inside a running event loop raises BlockingCallError, "block" if it
             blocks the loop, with one RuntimeWarning. Empty means "block" for programs of mpi4py, otherwise "error".
+        on_failure: "abort" if the launcher ends the job when a rank fails, "continue" if the others go on. Empty means
+            "continue" with --serve, otherwise "abort".
     """
 
     eager_limit: int = 256 * 2**10
@@ -117,6 +120,7 @@ class Settings:
     debug: float = 0.0
     thread_level: str = "funneled"
     running_loop: str = ""
+    on_failure: str = ""
 
     def __post_init__(self) -> None:
         limits = {name: getattr(self, name) for name in ("eager_limit", "shm_eager_limit", "eager_window")}
@@ -154,8 +158,13 @@ class Settings:
             raise InvalidArgumentError(
                 f"thread_level cannot be {self.thread_level!r}: it is one of {', '.join(THREAD_LEVELS)}"
             )
-        if self.running_loop not in _RUNNING_LOOP:
-            raise InvalidArgumentError(f"running_loop cannot be {self.running_loop!r}: it is error or block")
+        self._check_choices()
+
+    def _check_choices(self) -> None:
+        for name, values in _CHOICES.items():
+            value = getattr(self, name)
+            if value and value not in values:
+                raise InvalidArgumentError(f"{name} cannot be {value!r}: it is {' or '.join(values)}")
 
 
 def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:

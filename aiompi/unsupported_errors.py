@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "ERR_NO_MEM", "ERR_SPAWN", "ERR_PORT", "ERR_SERVICE", "ERR_NAME", "ERR_PROC_ABORTED", "ERR_BASE", "ERR_SIZE",
+    "ERR_NO_MEM", "ERR_SPAWN", "ERR_PORT", "ERR_SERVICE", "ERR_NAME", "ERR_BASE", "ERR_SIZE",
     "ERR_DISP", "ERR_ASSERT", "ERR_LOCKTYPE", "ERR_WIN", "ERR_RMA_CONFLICT", "ERR_RMA_SYNC", "ERR_RMA_RANGE",
     "ERR_RMA_ATTACH", "ERR_RMA_SHARED", "ERR_RMA_FLAVOR", "ERR_FILE", "ERR_BAD_FILE", "ERR_NO_SUCH_FILE",
     "ERR_FILE_EXISTS", "ERR_FILE_IN_USE", "ERR_AMODE", "ERR_ACCESS", "ERR_READ_ONLY", "ERR_NO_SPACE", "ERR_QUOTA",
     "ERR_NOT_SAME", "ERR_IO", "ERR_UNSUPPORTED_OPERATION", "ERR_UNSUPPORTED_DATAREP", "ERR_CONVERSION",
-    "ERR_DUP_DATAREP", "ERR_VALUE_TOO_LARGE", "ERR_SESSION", "ERR_REVOKED", "ERR_PROC_FAILED",
-    "ERR_PROC_FAILED_PENDING", "ERR_ABI",
+    "ERR_DUP_DATAREP", "ERR_VALUE_TOO_LARGE", "ERR_SESSION", "ERR_ABI",
 ]  # fmt: skip
 
 ERR_NO_MEM: Final = 26
@@ -19,7 +18,6 @@ ERR_SPAWN: Final = 27
 ERR_PORT: Final = 28
 ERR_SERVICE: Final = 29
 ERR_NAME: Final = 30
-ERR_PROC_ABORTED: Final = 31
 ERR_BASE: Final = 32
 ERR_SIZE: Final = 33
 ERR_DISP: Final = 34
@@ -50,9 +48,6 @@ ERR_CONVERSION: Final = 58
 ERR_DUP_DATAREP: Final = 59
 ERR_VALUE_TOO_LARGE: Final = 60
 ERR_SESSION: Final = 61
-ERR_REVOKED: Final = 62
-ERR_PROC_FAILED: Final = 63
-ERR_PROC_FAILED_PENDING: Final = 64
 ERR_ABI: Final = 65
 
 #: class -> its text
@@ -62,7 +57,6 @@ TEXTS: Final = {
     ERR_PORT: "Bad port.",
     ERR_SERVICE: "Bad service name.",
     ERR_NAME: "The service name is not published.",
-    ERR_PROC_ABORTED: "A process of the operation has ended.",
     ERR_BASE: "Bad base address.",
     ERR_SIZE: "Bad size.",
     ERR_DISP: "Bad displacement.",
@@ -93,8 +87,5 @@ TEXTS: Final = {
     ERR_DUP_DATAREP: "The representation of data is defined already.",
     ERR_VALUE_TOO_LARGE: "A value is too large.",
     ERR_SESSION: "Bad session.",
-    ERR_REVOKED: "The communicator has been revoked.",
-    ERR_PROC_FAILED: "A process of the operation has failed.",
-    ERR_PROC_FAILED_PENDING: "A process that could be the sender has failed.",
     ERR_ABI: "The library has another binary interface.",
 }

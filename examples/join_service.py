@@ -8,7 +8,7 @@
     curl localhost:8082/notes
 
 The web framework owns the event loop, and joining is one more thing that it does at start-up. A replica that is
-stopped waits for the others to be stopped, too (finalizing is collective); one that is killed ends the job for all.
+stopped waits for the others to be stopped, too (finalizing is collective). When one is killed, the others go on.
 It needs aiohttp: pip install 'aiompi[examples]'
 """
 
@@ -34,14 +34,19 @@ class Board:
         """Keep a note here, and send it to the other replicas."""
         self.notes.append({"replica": self._world.rank, "text": text})
         others = set(range(self._world.size)) - {self._world.rank}
-        await asyncio.gather(*(self._world.isend(text, dest=rank) for rank in others))
+        sends = [self._world.isend(text, dest=rank) for rank in others]
+        await asyncio.gather(*sends, return_exceptions=True)  # some may have failed
 
     async def listen(self) -> None:
         """Keep the notes that others send."""
         status = aiompi.Status()
         while True:
-            text = await self._world.recv(source=aiompi.ANY_SOURCE, status=status)
-            self.notes.append({"replica": status.source, "text": text})
+            try:
+                text = await self._world.recv(source=aiompi.ANY_SOURCE, status=status)
+            except aiompi.ProcessFailedError:
+                self._world.Ack_failed()  # go on with the others
+            else:
+                self.notes.append({"replica": status.source, "text": text})
 
 
 ADDRESS = web.AppKey("address", str)

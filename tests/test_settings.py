@@ -45,6 +45,7 @@ def test_defaults() -> None:
         debug=0.0,
         thread_level="funneled",
         running_loop="",
+        on_failure="",
     )
 
 

@@ -89,12 +89,16 @@ class Communicator:
         route: route of the collectives.
         shm_sync: how its collectives use memory that all members see.
         hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
+        matcher: queues of its point-to-point messages.
+        is_revoked: True if a rank has revoked it (Comm.Revoke).
+        agreements: number of the next agreement on it (aiompi.comm.recovery).
     """
 
     __slots__ = (
-        "__weakref__", "_collectives", "_freed", "_latest", "_matcher", "_peers", "_placement", "_reach", "attachment",
-        "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids", "shm_sync", "name",
-        "native", "rank", "remote", "room", "route", "shares_memory", "size", "tag_ub", "targets", "topology",
+        "__weakref__", "_collectives", "_freed", "_latest", "_peers", "_placement", "_reach", "_refusal",
+        "agreements", "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints",
+        "ids", "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route",
+        "shares_memory", "size", "tag_ub", "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -111,21 +115,21 @@ class Communicator:
         self.remote = remote
         self.context_id = context_id
         self.name = name
-        self.ids = ContextIds() if ids is None else ids
-        self.rank = group.rank
-        self.size = group.size
+        self.ids = ids or ContextIds()
+        self.rank, self.size = group.rank, group.size
         self.targets = group.members if remote is None else remote.members
         self.route = Route(self)
         self._reach = len(self.targets)
         self._peers: list[Endpoint | SendQueue | None] = [None] * self._reach
-        self._collectives = 0
+        self._collectives = self.agreements = 0
         self._latest: Request[Any] | None = None
         self._placement: Placement | None = None
         self.native = engine.universe is None or self.placement.native
-        self._matcher = self._open_contexts()
+        self.matcher = self._open_contexts()
         self.shares_memory = remote is None and engine.share_memory(self.targets)
         self.room = room(context_id)
-        self._freed = False
+        self._freed = self.is_revoked = False
+        self._refusal: Exception | None = None  # why it has no collectives any more
         self.tag_ub = TAG_UB if engine.universe is None else engine.universe.tagub
         self.conversion = self._conversion()
         self.attachment = Attachment(engine)
@@ -134,6 +138,8 @@ class Communicator:
         self.topology: Any = None
         self.shm_sync: Any = None
         self.hints: dict[str, str] = {}
+        if self.native:
+            engine.failure.watch(self)
 
     def _open_contexts(self) -> Matcher:
         """Tell the engine which sources messages of the members may carry; `Channel` has those of collectives."""
@@ -195,7 +201,7 @@ class Communicator:
             if mode is _BUFFERED:
                 return self._ibsend(peer, payload, nbytes, tag)
             return peer.send(payload, nbytes, self.context_id, self.rank, tag, mode)
-        if dest != PROC_NULL or self._freed:
+        if dest != PROC_NULL or self._freed or self.is_revoked:
             raise self._bad_rank("destination", dest)
         return self.engine.completed_send
 
@@ -287,9 +293,9 @@ class Communicator:
         if status is not None:
             check_status(status)
         if memory is None or isinstance(memory, memoryview):
-            receive = Receive(self.engine, self._matcher, memory, source, tag, peer_rank, decode, status)
+            receive = Receive(self.engine, self.matcher, memory, source, tag, peer_rank, decode, status)
         else:
-            receive = ScatteredReceive(self.engine, self._matcher, memory, source, tag, peer_rank, status)
+            receive = ScatteredReceive(self.engine, self.matcher, memory, source, tag, peer_rank, status)
         if source == PROC_NULL:
             receive.source = PROC_NULL
             receive.complete()
@@ -303,7 +309,7 @@ class Communicator:
         Args:
             wrap: function that makes the result from the message; its argument is None for PROC_NULL.
         """
-        probe = MatchedProbe(self.engine, self._matcher, source, tag, self._peer_rank(source, tag), wrap)
+        probe = MatchedProbe(self.engine, self.matcher, source, tag, self._peer_rank(source, tag), wrap)
         if source == PROC_NULL:
             probe.complete(wrap(None))
         else:
@@ -319,7 +325,7 @@ class Communicator:
         peer_rank = self._peer_rank(source, tag)
         if source == PROC_NULL:
             return True, None
-        message = self.engine.iprobe(self._matcher, source, tag, peer_rank)
+        message = self.engine.iprobe(self.matcher, source, tag, peer_rank)
         if message is None:
             return False, None
         message.extract()
@@ -351,16 +357,16 @@ class Communicator:
             check_status(status)
         receive: MatchedReceive | MatchedScatteredReceive
         if memory is None or isinstance(memory, memoryview):
-            receive = MatchedReceive(self.engine, self._matcher, memory, *envelope, decode, status)
+            receive = MatchedReceive(self.engine, self.matcher, memory, *envelope, decode, status)
         else:
-            receive = MatchedScatteredReceive(self.engine, self._matcher, memory, *envelope, status)
+            receive = MatchedScatteredReceive(self.engine, self.matcher, memory, *envelope, status)
         receive.keep = keep
         self.engine.receive_matched(message, receive)
         return receive
 
     def probe(self, source: int, tag: int) -> Request[Status]:
         """Start waiting for a message without receiving it (section 3.8)."""
-        probe = Probe(self.engine, self._matcher, source, tag, self._peer_rank(source, tag))
+        probe = Probe(self.engine, self.matcher, source, tag, self._peer_rank(source, tag))
         if source == PROC_NULL:
             probe.complete(Status.of(source=PROC_NULL))
         else:
@@ -372,7 +378,7 @@ class Communicator:
         peer_rank = self._peer_rank(source, tag)
         if source == PROC_NULL:
             return Status.of(source=PROC_NULL)
-        message = self.engine.iprobe(self._matcher, source, tag, peer_rank)
+        message = self.engine.iprobe(self.matcher, source, tag, peer_rank)
         return None if message is None else message.envelope()
 
     def _peer_rank(self, source: int, tag: int) -> int:
@@ -384,7 +390,7 @@ class Communicator:
             raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a receive is not in 0..{self.tag_ub}")
         if known:
             return self.targets[source]
-        if source in (ANY_SOURCE, PROC_NULL) and not self._freed:
+        if source in (ANY_SOURCE, PROC_NULL) and not self._freed and not self.is_revoked:
             return ANY_SOURCE
         raise self._bad_rank("source", source)
 
@@ -393,9 +399,11 @@ class Communicator:
         given = ", ".join(f"{name} is {value!r}" for name, value in wrong.items())
         return TypeError(f"{self.label}, rank {self.rank}: {given}: expected an integer")
 
-    def _bad_rank(self, role: str, rank: int) -> InvalidRankError | InvalidCommError:
+    def _bad_rank(self, role: str, rank: int) -> Exception:
         if self._freed:
             return self._gone()
+        if self.is_revoked and self._refusal is not None:
+            return self._refusal
         ranks = "the ranks of this communicator" if self.remote is None else "the ranks of the remote group"
         return InvalidRankError(
             f"{self.label}, rank {self.rank}: {role} {rank} is not in 0..{self._reach - 1}, {ranks}"
@@ -455,9 +463,10 @@ class Communicator:
 
         Raises:
             InvalidCommError: the communicator has been freed.
+            ProcessFailedError, RevokedError: a member has failed, or the communicator is revoked.
         """
-        if self._freed:
-            raise self._gone()
+        if self._refusal is not None:
+            raise self._refusal
         if not self.native:
             return Channel(self, EXTENSION_TAG, operation, note)
         number = self._collectives
@@ -536,7 +545,27 @@ class Communicator:
         """Refuse new operations; drop the contexts when pending operations have ended (MPI_Comm_free)."""
         self._freed = True
         self._reach = 0
+        self._refusal = self._gone()
+        self.engine.failure.forget(self)
         self._retire()
+
+    # Failures (aiompi.engine.seams.Community).
+
+    def has(self, rank: int) -> bool:
+        return rank in self.group.members or (self.remote is not None and rank in self.remote.members)
+
+    def member_failed(self, error: Exception) -> None:
+        if self._refusal is None:
+            self._refusal = error
+            self.engine.failure.end_context(self.context_id + 1, error)
+
+    def revoked(self, error: Exception) -> None:
+        if not self.is_revoked and not self._freed:
+            self.is_revoked = True
+            self._reach = 0
+            self._refusal = error
+            for context in (self.context_id, self.context_id + 1):
+                self.engine.failure.end_context(context, error)
 
     def _retire(self, _: object = None) -> None:
         pending = next(self._pending(), None)

@@ -95,7 +95,7 @@ class ImpiCommunicator(Communicator):
         if status is not None:
             check_status(status)
         typed: Any = None if isinstance(memory, memoryview) else memory
-        receive = SpanningReceive(self.engine, self._matcher, typed, source, tag, peer_rank, decode, status, keep)
+        receive = SpanningReceive(self.engine, self.matcher, typed, source, tag, peer_rank, decode, status, keep)
         if isinstance(memory, memoryview):
             receive.memory = memory
         return receive

@@ -17,7 +17,7 @@ from aiompi.engine.receive import NotedReceive, Receive
 from aiompi.engine.request import Request
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import ChainedRequest, Schedule
-from aiompi.engine.seams import Driver, Link, Poller, Timer, Waiter
+from aiompi.engine.seams import Driver, Link, Poller, Recovery, Timer, Waiter
 from aiompi.engine.send import Mode, Send
 from aiompi.engine.shm_sync import (
     FIRST_COMMUNICATORS,
@@ -34,6 +34,6 @@ from aiompi.engine.shm_sync import (
 __all__ = [
     "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "MessageListener", "SlotGroup", "Driver", "Engine", "WindowBlock",
     "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Endpoint", "Peer",
-    "PersistentRequest", "Poller", "SlotEntry", "Receive", "Request", "SlotExchange", "Scattered", "ScatteredReceive",
-    "Schedule", "Send", "Timer", "ChainedRequest", "Waiter", "ordinal", "room"
+    "PersistentRequest", "Poller", "SlotEntry", "Receive", "Recovery", "Request", "SlotExchange", "Scattered",
+    "ScatteredReceive", "Schedule", "Send", "Timer", "ChainedRequest", "Waiter", "ordinal", "room"
 ]  # fmt: skip

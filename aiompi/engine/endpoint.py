@@ -81,6 +81,10 @@ class Endpoint(ABC):
     def consumed(self, eager: int) -> None:
         """Return so many bytes of credit: the memory of an eager message is free again."""
 
+    def announcement_dropped(self) -> None:
+        """Note that a message which the peer has announced is not received."""
+        return
+
     @abstractmethod
     def fini(self) -> None:
         """Tell the peer that this rank starts no operation any more."""

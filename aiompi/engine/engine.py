@@ -21,7 +21,7 @@ from aiompi.engine.progress import Progress
 from aiompi.engine.receive import Receive
 from aiompi.engine.request import Request
 from aiompi.engine.schedule import Schedule, settled
-from aiompi.engine.seams import Driver, Link
+from aiompi.engine.seams import Driver, Link, Recovery
 from aiompi.engine.send import Send
 from aiompi.engine.shm_sync import SlotExchange, SlotExchanges, SlotProvider
 from aiompi.engine.single_copy import CopyQueue
@@ -64,6 +64,8 @@ class Engine(Progress):
         copy_queue: messages that are being copied between memory of this rank and of peers.
         assisted: by srqid, the entries of `copy_queue` that copy messages of this rank.
         failure: fails operations whose peers are gone.
+        survives: True if the job goes on when a rank fails.
+        recovery: asks the agent about communicators with failed members, None if the job has no agent for this.
         degraded: True if the job is over, or a peer has finalized or died; starting an operation then checks more.
         closing: True if this rank starts no operation any more.
         finished: True if this rank has also told its peers so.
@@ -90,7 +92,8 @@ class Engine(Progress):
         self.copy_queue = CopyQueue(driver)
         self.assisted: dict[int, Callable[[], bool]] = {}
         self.failure = FailureHandler(self)
-        self.degraded = self.closing = self.finished = self.lenient = False
+        self.degraded = self.closing = self.finished = self.lenient = self.survives = False
+        self.recovery: Recovery | None = None
         self.unawaited: set[Send] = set()
         self.held_sends: set[HeldSend] = set()
         self.attachment = Attachment(self)

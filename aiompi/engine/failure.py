@@ -8,17 +8,22 @@ the two ends it is, and calls `Endpoint.mark_finalized`, `mark_closed` or `mark_
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aiompi.constants import ANY_SOURCE
 from aiompi.engine.send import Send
+from aiompi.errors import RevokedError
 
 if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
     from aiompi.engine.matching import Matcher
     from aiompi.engine.message import Landing
-    from aiompi.engine.seams import Failable
+    from aiompi.engine.receive import Receive
+    from aiompi.engine.seams import Community, Failable
+
+#: revocations of communicators that this rank has not made, which it keeps in mind
+_MAX_REVOCATIONS: Final = 4096
 
 
 class FailureHandler:
@@ -26,13 +31,19 @@ class FailureHandler:
 
     Args:
         engine: the engine of the rank.
+
+    Attributes:
+        failed: ranks of the world that died without having finalized, in the order in which this was noticed.
     """
 
-    __slots__ = ("_dead", "_engine")
+    __slots__ = ("_communities", "_dead", "_engine", "_revocations", "failed")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._dead: list[Endpoint] = []  # peers that died without having finalized
+        self.failed: list[int] = []
+        self._communities: dict[int, Community] = {}
+        self._revocations: dict[int, set[int]] = {}  # by context id, the ranks that have revoked it too early
 
     def error_of(self, rank: int, matcher: Matcher | None = None) -> Exception | None:
         """Return the error of an operation that would now wait for a rank of the world; None if it can complete.
@@ -44,6 +55,8 @@ class FailureHandler:
         engine = self._engine
         if engine.error is not None:
             return engine.error
+        if matcher is not None and matcher.error is not None:
+            return matcher.error
         if rank == ANY_SOURCE:
             return None if matcher is None else self._error_of_any_source(matcher)
         peer = engine.known_peer(rank)
@@ -51,12 +64,19 @@ class FailureHandler:
 
     def _error_of_any_source(self, matcher: Matcher) -> Exception | None:
         """A receive from any source might wait forever if the message that it wants is one of a dead peer."""
-        dead = (peer for peer in self._dead if peer.finalize_error is None and peer.rank in matcher.sources)
+        dead = (peer for peer in self._dead if peer.finalize_error is None and self._may_send(peer, matcher))
         return next((peer.error for peer in dead), None)
+
+    @staticmethod
+    def _may_send(peer: Endpoint, matcher: Matcher) -> bool:
+        """Return True if receives from any source may want messages of a dead peer."""
+        return peer.rank in matcher.sources and peer.rank not in matcher.acknowledged
 
     def all_gone(self) -> bool:
         """Return True if all other ranks have finalized or died, and nothing that they had begun is still to come."""
         engine = self._engine
+        if engine.recovery is not None and engine.recovery.pending:
+            return False
         begun: list[Landing | Send] = [*engine.arriving.values(), *engine.sends.values()]
         if any(operation.peer.rank != engine.rank for operation in begun):
             return False
@@ -73,6 +93,7 @@ class FailureHandler:
         self._degrade()
         if peer.finalize_error is None:
             self._dead.append(peer)
+            self.failed.append(peer.rank)
         held = [send for send in self._engine.held_sends if send.peer is peer]
         unfinished = [*held, *peer.drop_unfinished()]
         for matcher in self._engine.contexts.values():
@@ -80,6 +101,60 @@ class FailureHandler:
                 if message.peer is peer and message.data is None:
                     matcher.remove_unexpected(message)
         self._fail_all_with(peer, [*unfinished, *self._sends_to(peer)], error)
+        if self._engine.survives and peer.finalize_error is None:
+            for community in list(self._communities.values()):
+                if community.has(peer.rank):
+                    community.member_failed(error)
+
+    def watch(self, community: Community) -> None:
+        """Tell a new communicator of the failures of its members and of its revocation, also those before now."""
+        self._communities[community.context_id] = community
+        error = next((peer.error for peer in self._dead if community.has(peer.rank)), None)
+        if error is not None and self._engine.survives:
+            community.member_failed(error)
+        for rank in self._revocations.pop(community.context_id, ()):
+            self.revoked(community.context_id, rank)
+
+    def forget(self, community: Community) -> None:
+        """Undo `watch`: the communicator has been freed."""
+        self._communities.pop(community.context_id, None)
+
+    def revoked(self, context: int, rank: int) -> None:
+        """Note that another rank has revoked a communicator, which this rank may not have made yet."""
+        community = self._communities.get(context)
+        if community is not None:
+            if community.has(rank):
+                community.revoked(RevokedError(f"rank {rank} of the world has revoked the communicator"))
+        elif len(self._revocations) < _MAX_REVOCATIONS:
+            self._revocations.setdefault(context, set()).add(rank)
+
+    def end_context(self, context: int, error: Exception) -> None:
+        """Fail all operations in a context. Nothing can be received in it any more."""
+        engine = self._engine
+        self._degrade()
+        matcher = engine.matcher(context)
+        matcher.error = error
+        held = [send for send in engine.held_sends if send.context == context]
+        operations: list[Failable] = [*matcher.withdraw_all(), *held]
+        for message in matcher.unexpected():
+            message.extract()
+            message.discard()
+        for send in engine.sends.values():
+            if send.context == context and not send.done():
+                send.detach()  # the receiver may still ask for it
+                operations.append(send)
+        for exchange in engine.slot_exchanges:
+            if exchange.context == context - 1:
+                engine.slot_exchanges.remove(exchange)
+                operations.append(exchange)
+        _fail(operations, error)
+
+    def acknowledge(self, matcher: Matcher, ranks: Iterable[int]) -> None:
+        """Let receives from any source go on although these ranks have failed."""
+        matcher.acknowledged.update(ranks)
+        if self._error_of_any_source(matcher) is None:
+            for receive in matcher.posted():
+                receive.resume()
 
     def _degrade(self) -> None:
         self._engine.degraded = True
@@ -96,6 +171,7 @@ class FailureHandler:
         """
         engine = self._engine
         died = peer.error is not None and peer.finalize_error is None
+        interrupted: list[Receive] = []
         engine.slot_exchanges.poll()
         for exchange in engine.slot_exchanges:
             if peer.rank in exchange.absent():
@@ -103,10 +179,14 @@ class FailureHandler:
                 operations = [*operations, exchange]
         for matcher in engine.contexts.values():
             operations = [*operations, *matcher.withdraw_all(peer.rank, any_source=died)]
+            if died and engine.survives and self._may_send(peer, matcher):
+                interrupted += [receive for receive in matcher.posted() if receive.peer_rank == ANY_SOURCE]
         for request in operations:
             if isinstance(request, Send):
                 engine.sends.pop(request.srqid, None)
         _fail(operations, error)
+        for receive in interrupted:
+            receive.interrupt(error)
 
     def abort(self, error: Exception) -> None:
         """End all communication: every request fails with the error, now and later."""

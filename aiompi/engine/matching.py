@@ -34,11 +34,13 @@ class Matcher:
         probes: the waiting probes.
         sources: by rank of the world, the source of its messages; empty until there is a communicator.
         opener: the peer whose message came before there was a communicator.
+        acknowledged: ranks of the world whose failure does not end receives from any source.
+        error: why nothing can be received in this context any more, None if it can.
     """
 
     __slots__ = (
-        "_disordered", "_more_sources", "_only", "_order", "_posted", "_unexpected", "_wildcards", "arrivals",
-        "context", "opener", "probes", "sources"
+        "_disordered", "_more_sources", "_only", "_order", "_posted", "_unexpected", "_wildcards", "acknowledged",
+        "arrivals", "context", "error", "opener", "probes", "sources"
     )  # fmt: skip
 
     def __init__(self, context: int) -> None:
@@ -55,6 +57,8 @@ class Matcher:
         self.sources: Mapping[int, int] = {}
         self._more_sources: tuple[Sources, ...] = ()
         self.opener: Peer | None = None
+        self.acknowledged: set[int] = set()
+        self.error: Exception | None = None
 
     def open(self, sources: Mapping[int, int], *more: Sources) -> None:
         """Note that there is a communicator, and which sources the messages of its members may carry."""
@@ -106,6 +110,8 @@ class Matcher:
             wanted = only.want_tag
             if wanted != tag and wanted != ANY_TAG:
                 return None
+            if only._done:
+                only.resume()
             self._only = None
             self._order = only.order = self._order + 1
             return only
@@ -122,6 +128,8 @@ class Matcher:
             del self._posted[key]
         if key[0] == ANY_SOURCE or key[1] == ANY_TAG:
             self._wildcards -= 1
+        if receive._done:
+            receive.resume()
         self._order = receive.order = self._order + 1
         return receive
 
@@ -254,10 +262,15 @@ class Matcher:
         """Withdraw all receives and probes, or those of one rank of the world, and return them for the caller to fail.
 
         Args:
-            any_source: True to withdraw also those of any source that could get a message of that rank.
+            any_source: True to withdraw also those of any source that could get a message of that rank, without those
+                that stay.
         """
         ranks = {rank, ANY_SOURCE} if any_source and rank in self.sources else {rank}
-        receives = [receive for receive in self.posted() if rank is None or receive.peer_rank in ranks]
+        receives = [
+            receive
+            for receive in self.posted()
+            if rank is None or (receive.peer_rank in ranks and not (receive.stays and receive.peer_rank == ANY_SOURCE))
+        ]
         for receive in receives:
             self.withdraw(receive)
         probes = [probe for probe in self.probes if rank is None or probe.peer_rank in ranks]

@@ -88,6 +88,18 @@ class Message:
         self.peer.allow_recall(self)
         self.matcher.put_back(self)
 
+    def discard(self) -> None:
+        """Drop it, which is no longer among the unexpected messages: no receive can take it any more."""
+        landing = self.landing
+        if self.rts:
+            self.peer.announcement_dropped()
+        elif landing is None:
+            self.peer.consumed(self.eager)
+        else:
+            landing.eager = self.eager
+            landing.drop()
+        self.data = self.landing = None
+
     def drop_with(self, holder: object) -> Callable[[], object]:
         """Undo `extract` when `holder` is no longer referred to; return a function that cancels this."""
         finalizer = weakref.finalize(holder, self.peer.engine.finalizers.defer, self.put_back)

@@ -134,6 +134,7 @@ class Peer(CreditedEndpoint):
         eager = nbytes <= self.engine.eager_limit and self._affords(cost)
         if not eager or short != EAGER:
             request.acknowledged = False
+            request.context = context
             request.srqid = self.engine.next_id()
             self.engine.sends[request.srqid] = request
             self._unanswered += 1
@@ -298,7 +299,10 @@ class Peer(CreditedEndpoint):
         return landing
 
     def _keep(self, message: Message) -> None:
-        """Keep a message for which no receive is posted."""
+        """Keep a message for which no receive is posted, unless none can be posted any more."""
+        if message.matcher.error is not None:
+            message.discard()
+            return
         self.allow_recall(message)
         message.matcher.add_unexpected(message)
 
@@ -401,6 +405,9 @@ class Peer(CreditedEndpoint):
         if message.sync:
             self.emit(frame.SYNCACK, srqid=message.srqid)
         message.deliver_to(receive)
+
+    def announcement_dropped(self) -> None:
+        self._announced -= 1
 
     def _fetch(self, receive: Receive, source: int, tag: int, length: int, srqid: int, offer: Offer | None) -> None:
         """Copy a long message from where it is, or ask the peer to send it."""

@@ -11,7 +11,7 @@ from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
 from aiompi.engine.message import Landing, Message, place
 from aiompi.engine.request import Request
 from aiompi.engine.slices import Sliced
-from aiompi.errors import OtherError, TruncationError
+from aiompi.errors import OtherError, ProcessFailedError, ProcessFailedPendingError, TruncationError
 from aiompi.status import Status
 from aiompi.wire.frame import Keep
 
@@ -55,6 +55,7 @@ class Receive(Request[Any]):
     Attributes:
         data: the bytes of a message that was received into new memory.
         source, tag, length: envelope of the message, once matched.
+        stays: True if it stays posted when a rank fails that may be the sender.
     """
 
     __slots__ = (
@@ -69,6 +70,7 @@ class Receive(Request[Any]):
         "peer_rank",
         "source",
         "status_out",
+        "stays",
         "tag",
         "want_source",
         "want_tag",
@@ -86,7 +88,7 @@ class Receive(Request[Any]):
         status: Status | None = None,
     ) -> None:
         self._engine = engine
-        self._done = self._cancelled = self._error_seen = False
+        self._done = self._cancelled = self._error_seen = self.stays = False
         self._error = self._value = self._callbacks = self._waiter = None
         self.matcher = matcher
         self.memory = memory
@@ -114,7 +116,7 @@ class Receive(Request[Any]):
         if self._done and self.status_out is not None:
             self.status_out.assign(self.status)
         if self._error is not None or not self._done:
-            if self._done:
+            if self._done and type(self._error) is not ProcessFailedPendingError:
                 self._let_go()
             return super().result()
         self.memory = None  # an exporter such as bytearray may be resized from now on
@@ -141,7 +143,7 @@ class Receive(Request[Any]):
             with contextlib.suppress(Exception):
                 self.result()
         error = super().exception()
-        if error is not None:
+        if error is not None and type(error) is not ProcessFailedPendingError:
             self._let_go()
         return error
 
@@ -241,10 +243,32 @@ class Receive(Request[Any]):
     def _matched(self) -> bool:
         return self.source != ANY_SOURCE
 
+    def stay(self) -> None:
+        """Stay posted when a rank fails that may be the sender (ERR_PROC_FAILED_PENDING), as nonblocking ones do."""
+        self.stays = cast("Engine", self._engine).survives
+        if self.stays and type(self._error) is ProcessFailedError:
+            self._error = _pending(self._error)
+            self.matcher.post(self)
+
+    def interrupt(self, error: Exception) -> None:
+        """Let those that wait for the receive get an error, although it is still posted; see `resume`."""
+        super().fail(_pending(error))
+
+    def resume(self) -> None:
+        """Be incomplete again after `interrupt`: a message has come, or the failure is acknowledged."""
+        if type(self._error) is ProcessFailedPendingError:
+            self._error = None
+            self._done = self._error_seen = False
+
+    def fail(self, error: BaseException) -> None:
+        self.resume()
+        super().fail(error)
+
     def cancel(self) -> bool:
         """Cancel the receive if it has not been matched (MPI_Cancel, section 3.8)."""
-        if self._done or not self.matcher.withdraw(self):
+        if not self.matcher.withdraw(self):
             return False
+        self.resume()
         self._cancelled = True
         self._let_go()
         self._finish()
@@ -265,7 +289,7 @@ class Receive(Request[Any]):
         return super().exception() if self._matched and self.unseen_error() is not None else None
 
     def _undo(self) -> None:
-        if self._error is not None or self._cancelled or self.source == PROC_NULL or Receive.cancel(self):
+        if Receive.cancel(self) or self._error is not None or self._cancelled or self.source == PROC_NULL:
             return
         if self._decoding is not None:
             self._decoding.withdraw()
@@ -317,6 +341,10 @@ class Receive(Request[Any]):
             assert self.data is not None
             return memoryview(self.data)
         return memoryview(bytearray(self.memory[: self.length]))
+
+
+def _pending(error: Exception) -> ProcessFailedPendingError:
+    return ProcessFailedPendingError(f"{error}; the receive is still posted: call Ack_failed, and wait for it again")
 
 
 class NotedReceive(Receive):

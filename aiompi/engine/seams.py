@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiompi.wire.frame import Payload
+
+if TYPE_CHECKING:
+    from aiompi.engine.request import Request
+    from aiompi.wire.control import Agreed
 
 
 class Timer(Protocol):
@@ -45,6 +49,41 @@ class Poller(Protocol):
 
     def rest(self) -> bool:
         """Be woken from now on instead of being polled; return False if there is something to do first."""
+
+
+class Recovery(Protocol):
+    """What a rank asks of the agent of its job about communicators with failed members."""
+
+    @property
+    def pending(self) -> bool:
+        """True if the rank waits for an answer."""
+
+    def revoke(self, context: int) -> None:
+        """Tell all other ranks that a communicator is revoked."""
+
+    def agree(
+        self, context: int, number: int, members: list[int], flag: int, proposal: int, acknowledged: list[int]
+    ) -> Request[Agreed]:
+        """Take part in an agreement; see `aiompi.wire.control.Agree`."""
+
+
+class Community(Protocol):
+    """A communicator, as the engine sees it.
+
+    Attributes:
+        context_id: context of its point-to-point messages; the next one is that of its collectives.
+    """
+
+    context_id: int
+
+    def has(self, rank: int) -> bool:
+        """Return True if a rank of the world is a member, also of the remote group."""
+
+    def member_failed(self, error: Exception) -> None:
+        """Note that a member has failed: collectives cannot complete any more."""
+
+    def revoked(self, error: Exception) -> None:
+        """Note that a rank has revoked the communicator."""
 
 
 class Driver(Protocol):

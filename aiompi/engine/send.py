@@ -34,13 +34,14 @@ class Send(Request[None]):
         payload: the memory of the message in pieces. It belongs to the user; the request holds it until complete.
         nbytes: its length.
         srqid: id under which the receiver answers; 0 if it need not.
+        context: in which it is sent, if the receiver answers.
         acknowledged: True if the send need not wait for an answer to be complete.
         released: True if the memory of the payload is free again.
         recalling: True if the receiver has been asked to give the message back, and has not answered.
         expendable: True if it is no error when the message is lost because the receiver has finalized.
     """
 
-    __slots__ = ("acknowledged", "expendable", "released", "nbytes", "payload", "peer", "recalling", "srqid")
+    __slots__ = ("acknowledged", "context", "expendable", "released", "nbytes", "payload", "peer", "recalling", "srqid")
 
     def __init__(self, engine: Engine, peer: Endpoint, payload: Payload, nbytes: int) -> None:
         # Spelled out instead of super().__init__: there is one of these per message.
@@ -51,7 +52,7 @@ class Send(Request[None]):
         self.peer = peer
         self.payload = payload
         self.nbytes = nbytes
-        self.srqid = 0
+        self.srqid = self.context = 0
         self.acknowledged = True
 
     def sent(self) -> None:

@@ -93,9 +93,14 @@ class SlotExchange(Request[list[SlotEntry]]):
     """One round: complete when all others have filled their slots. The result is the entries in their order.
 
     The slots may be overwritten after this rank has filled its own in the next round.
+
+    Attributes:
+        context: id of the communicator.
     """
 
-    __slots__ = ()
+    context: int
+
+    __slots__ = ("context",)
 
     @abstractmethod
     def ready(self) -> bool:

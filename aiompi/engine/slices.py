@@ -91,6 +91,7 @@ class HeldSend(Send):
     ) -> None:
         super().__init__(engine, queue.peer, payload, nbytes)
         self._arguments = arguments
+        self.context = arguments[0]
         self._queue = queue
         self.encoding: Sliced[tuple[Payload, int]] | None = None
         self._send: Request[None] | None = None

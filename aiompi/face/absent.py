@@ -8,7 +8,6 @@ from typing import Any, Final, NoReturn
 PARTITIONED: Final = "partitioned communication (MPI-4)"
 PROCESSES: Final = "dynamic processes: a job has those that it was started with, and those that join"
 SESSIONS: Final = "sessions (MPI-4)"
-FAULTS: Final = "the recovery of MPI-5 from failures: a failure ends the job"
 WINDOWS: Final = "one-sided communication"
 FILES: Final = "parallel files: use the file objects of Python, or a library such as h5py, in each rank"
 
@@ -41,14 +40,6 @@ class AbsentOfComm:
     Psend_init = absent("Comm.Psend_init", PARTITIONED)
     Precv_init = absent("Comm.Precv_init", PARTITIONED)
     Join = absent("Comm.Join", PROCESSES)
-    Revoke = absent("Comm.Revoke", FAULTS)
-    Is_revoked = absent("Comm.Is_revoked", FAULTS)
-    Get_failed = absent("Comm.Get_failed", FAULTS)
-    Ack_failed = absent("Comm.Ack_failed", FAULTS)
-    Agree = absent("Comm.Agree", FAULTS)
-    Iagree = absent("Comm.Iagree", FAULTS)
-    Shrink = absent("Comm.Shrink", FAULTS)
-    Ishrink = absent("Comm.Ishrink", FAULTS)
 
 
 class AbsentOfIntracomm:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from typing import Any, ClassVar
 
 from aiompi.engine import Engine, Link, Peer
 from aiompi.engine.seams import BufferOwner
+from aiompi.errors import JobAbortedError
+from aiompi.transport.recovery import AgentRecovery
 from aiompi.transport.template import Site, Transport
+from aiompi.wire import control
+from aiompi.wire.agreement import Agreements, Results
 from aiompi.wire.frame import HEADER, Payload
 
 
@@ -15,13 +20,42 @@ class Hub:
     """Delivers frames between engines of one process, in the order in which they are sent.
 
     A frame is delivered inside its `send`, unless that send is itself made inside a delivery. Then the frame is queued,
-    so that chains of messages do not become deep chains of calls.
+    so that chains of messages do not become deep chains of calls. The hub also takes the place of an agent in the
+    recovery from failures.
     """
 
     def __init__(self) -> None:
         self.engines: dict[int, Engine] = {}
         self._queue: deque[tuple[Peer, bytes, Payload, BufferOwner | None]] = deque()
         self._delivering = False
+        self._agreements = Agreements()
+
+    def recovery(self, engine: Engine) -> AgentRecovery:
+        """Return what takes the place of an agent for one of the ranks."""
+        ask = functools.partial(self._ask, engine.rank)
+        return AgentRecovery(engine, ask, lambda rank: engine.peer(rank).mark_failed("it has failed"))
+
+    def _ask(self, rank: int, message: control.Message) -> None:
+        if isinstance(message, control.Revoke):
+            for engine in self.engines.values():
+                if engine.rank != rank:
+                    engine.failure.revoked(message.context, rank)
+        elif isinstance(message, control.Agree):
+            self._answer(self._agreements.agree(rank, message))
+
+    def fail(self, rank: int, cause: str) -> None:
+        """Let a rank be failed for all others. Its own operations fail as well."""
+        lost = self.engines.pop(rank)
+        for engine in self.engines.values():
+            engine.peer(rank).mark_failed(cause)
+        self._answer(self._agreements.fail(rank))
+        lost.failure.abort(JobAbortedError(f"rank {rank} has failed: {cause}"))
+
+    def _answer(self, results: Results) -> None:
+        for rank, agreed in results:
+            recovery = self.engines[rank].recovery
+            assert isinstance(recovery, AgentRecovery)
+            recovery.agreed(agreed)
 
     def send(self, to: Peer, header: bytes, payload: Payload, owner: BufferOwner | None) -> None:
         self._queue.append((to, header, payload, owner))
@@ -73,6 +107,7 @@ class Loopback(Transport):
         super().__init__(engine, site)
         self.hub = hub or Hub()
         self.hub.engines[engine.rank] = engine
+        engine.recovery = self.hub.recovery(engine)
 
     def address(self) -> Any:
         return self.engine.rank

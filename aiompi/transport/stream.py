@@ -490,6 +490,10 @@ class StreamTransport(Transport):
     def linked(self, peer: Endpoint) -> bool:
         return any(link.peer is peer for link in self.links)
 
+    def abandon(self, peer: Endpoint, cause: str) -> None:
+        for link in [link for link in self.links if link.peer is peer]:
+            link.lost(cause)
+
     def idle(self) -> bool:
         return all(link.idle for link in self.links)
 

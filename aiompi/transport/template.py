@@ -75,6 +75,10 @@ class Transport(ABC):
         """Return True if there is a link from which frames of the peer may still come."""
         return False
 
+    def abandon(self, peer: Endpoint, cause: str) -> None:
+        """Close all links to a peer that has failed: nothing more is read from it."""
+        return
+
     @abstractmethod
     def close(self) -> None:
         """Close everything at once and leave nothing behind."""

@@ -11,6 +11,8 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
       ... the program runs; any time: Abort(code, reason) -->, <-- Abort(code, reason), <-- Left(rank) ...
       ... and when a rank has waited for long: Report(0, report) -->,
       <-- ReportRequest(number) to all others, Report(number, report) --> ...
+      ... and in a job that goes on after failures: Failed(rank, cause) -->, <-- Failed(rank, cause),
+      Revoke(context, rank) -->, <-- Revoke(context, rank), Agree(context, number, ...) -->, <-- Agreed(...) ...
     Finalize()                            -->
                                           <--   Finalized()         when every rank has finalized or left
     Leave()                               -->                       instead: the rank does not wait for others
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from types import GenericAlias
 from typing import Any, Final, TypeAlias, TypedDict
 
 import msgpack
@@ -73,6 +76,7 @@ class Welcome:
         address: of this machine, for ranks of other clients; empty if there are no other clients.
         host: address of the rank's IMPI host, "unix:PATH"; empty in a job without an IMPI server.
         universe: an `aiompi.impi.universe.Universe`, packed; empty in a job without an IMPI server.
+        survives: True if the job goes on when a rank fails.
     """
 
     rank: int
@@ -82,6 +86,7 @@ class Welcome:
     address: str = ""
     host: str = ""
     universe: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    survives: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,16 +153,73 @@ class Report:
     report: dict[str, Any]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failed:
+    """A rank has failed, and the job goes on. A rank sends this of itself before it ends with an error."""
+
+    rank: int
+    cause: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Revoke:
+    """A rank revokes the communicator with this context id (Comm.Revoke)."""
+
+    context: int
+    rank: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Agree:
+    """The part of a rank in an agreement of a communicator (Comm.Agree, Comm.Shrink).
+
+    Attributes:
+        context: id of the communicator.
+        number: which of its agreements; all members count alike.
+        members: world ranks of all its members, the same from each of them.
+        flag: of 64 bits; the result is the bitwise AND of those of all members.
+        proposal: the result is the largest of those of all members.
+        acknowledged: the failed members that this rank has acknowledged.
+    """
+
+    context: int
+    number: int
+    members: list[int]
+    flag: int
+    proposal: int
+    acknowledged: list[int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Agreed:
+    """The result of an agreement, the same at each member.
+
+    Attributes:
+        context, number: as in `Agree`.
+        flag, proposal: the results.
+        failed: the members that had failed or left, in the order of that.
+        acknowledged: True if each member that has taken part had acknowledged all of these.
+    """
+
+    context: int
+    number: int
+    flag: int
+    proposal: int
+    failed: list[int]
+    acknowledged: bool
+
+
 Message: TypeAlias = (
     Join | Welcome | Card | Cards | Abort | Left | Finalize | Finalized | Leave | ReportRequest | Report
-)
+    | Failed | Revoke | Agree | Agreed
+)  # fmt: skip
 
 # Code on the wire -> message and the types of its fields.
-MESSAGES: Final[dict[int, tuple[type[Any], tuple[type, ...]]]] = {
+MESSAGES: Final[dict[int, tuple[type[Any], tuple[Any, ...]]]] = {
     1: (Join, (int,)),
-    2: (Welcome, (int, int, str, bytes, str, str, dict)),
+    2: (Welcome, (int, int, str, bytes, str, str, dict, bool)),
     3: (Card, (dict,)),
-    4: (Cards, (list,)),
+    4: (Cards, (GenericAlias(list, dict),)),
     5: (Abort, (int, str)),
     6: (Left, (int,)),
     7: (Finalize, ()),
@@ -165,6 +227,10 @@ MESSAGES: Final[dict[int, tuple[type[Any], tuple[type, ...]]]] = {
     9: (Leave, ()),
     10: (ReportRequest, (int,)),
     11: (Report, (int, dict)),
+    12: (Failed, (int, str)),
+    13: (Revoke, (int, int)),
+    14: (Agree, (int, int, list[int], int, int, list[int])),
+    15: (Agreed, (int, int, int, int, list[int], bool)),
 }
 _SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold bytes that are not UTF-8
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}
@@ -223,6 +289,9 @@ def _decode(body: bytes) -> Message:
     return decoded
 
 
-def _fits(field: object, expected: type) -> bool:
-    """Return True if a field is exactly of its type (a bool is not an int); a list must be a list of cards."""
-    return type(field) is expected and (not isinstance(field, list) or all(type(card) is dict for card in field))
+def _fits(field: object, expected: Any) -> bool:
+    """Return True if a field is exactly of its type (a bool is not an int), and its items of theirs."""
+    if isinstance(expected, GenericAlias):
+        (kind,) = expected.__args__
+        return isinstance(field, list) and all(type(item) is kind for item in field)
+    return type(field) is expected

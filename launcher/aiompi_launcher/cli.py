@@ -31,6 +31,7 @@ from aiompi_launcher.jobspec import (
 
 _MAX_PORT: Final = 65535
 _MIN_DESCRIPTORS: Final = 32
+_CONTINUE: Final = "continue"
 _SHIMS: Final = os.path.join(os.path.dirname(__file__), "shims")
 #: destination -> option, for options about ranks that the launcher starts
 _OF_RANKS: Final = {
@@ -172,6 +173,7 @@ def parse(argv: Sequence[str], name: str) -> Spec:
             timeout=options.timeout,
             start_timeout=options.start_timeout,
             verbose=options.verbose,
+            on_failure=options.on_failure,
         )
     if options.server is not None:
         return _server_spec(parser, options)
@@ -218,6 +220,7 @@ def _run_spec(parser: argparse.ArgumentParser, options: argparse.Namespace, prog
         stdin_rank=options.stdin,
         timeout=options.timeout,
         verbose=options.verbose,
+        on_failure=options.on_failure,
         server=options.client and _endpoint(parser, options),
         prefork=options.prefork,
     )
@@ -299,6 +302,13 @@ def _parser(name: str) -> argparse.ArgumentParser:
         "--no-prefork", dest="prefork", action="store_false", help="start an interpreter for each rank of a program"
     )
     job.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="kill the job after this time")
+    job.add_argument(
+        "--on-failure", choices=("abort", _CONTINUE), default="",
+        help="end the job when a rank fails, or tell the others and go on (abort; with --serve: continue)",
+    )  # fmt: skip
+    for option in ("-disable-auto-cleanup", "--disable-auto-cleanup"):  # of MPICH
+        job.add_argument(option, dest="on_failure", action="store_const", const=_CONTINUE, help=argparse.SUPPRESS)
+    job.add_argument("--with-ft", dest="on_failure", type=_fault_tolerance, help=argparse.SUPPRESS)  # of Open MPI
     job.add_argument("-v", "--verbose", action="store_true", help="report progress on stderr")
     _add_roles(parser)
     _add_section_options(parser.add_argument_group("each section"))
@@ -352,6 +362,12 @@ def _add_section_options(group: Any) -> None:
 
 
 # Types of arguments.
+
+
+def _fault_tolerance(text: str) -> str:
+    if text not in ("ulfm", "mpi"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected ulfm")
+    return _CONTINUE
 
 
 def _number(text: str) -> int:

@@ -4,7 +4,7 @@ Each rank has a state of the control protocol, and separately an exit status onc
 
     EXPECTED --Join--> JOINED --Card--> CARDED --cards of all ranks--> RUNNING
     RUNNING --Finalize--> FINALIZING --fence--> FINALIZED          RUNNING, FINALIZING --Leave--> LEFT
-    JOINED, CARDED, RUNNING --end of the connection--> LOST
+    JOINED, CARDED, RUNNING --end of the connection--> LOST                   LOST --the job goes on--> FAILED
 
 The ranks of a job may be part of a larger world, whose other ranks belong to other IMPI clients. Cards are exchanged
 with these clients (Publish, then `introduce`), and the fence includes them (Fence, then `fenced`).
@@ -12,176 +12,48 @@ with these clients (Publish, then `introduce`), and the fence includes them (Fen
 The job runs until every rank has ended successfully, or until the first rank fails. The first sign of a failure makes
 its rank the culprit. The job ends once both the exit status and the end of the connection of that rank are known, at
 the latest after SETTLE. Failures of other ranks in the meantime are taken as consequences.
+
+If the job survives failures, a rank that fails once all have joined is only reported to the others (Failed). The job
+then runs until every rank has ended.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import signal
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final
 
+from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control, hello
+from aiompi.wire.agreement import Agreements, Results
 from aiompi_launcher.inquiry import PATIENCE, Inquiry
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
+from aiompi_launcher.jobstate import (
+    ACTIVE,
+    INSIDE,
+    Action,
+    Closed,
+    End,
+    Fence,
+    Hangup,
+    JobPhase,
+    Note,
+    Publish,
+    Rank,
+    RankState,
+    Refused,
+    Report,
+    Send,
+    Signal,
+    StartTimer,
+    World,
+    describe,
+)
 from aiompi_launcher.watchdog import KILL_GRACE
 
 SETTLE: Final = 1.0  # most seconds between the first sign of a failure and the end of the job
+TELL_DELAY: Final = 0.02  # most seconds between the first sign of a failure and the report of it to the other ranks
 SIGNAL_GRACE: Final = 10.0  # seconds for ranks to end by themselves after a signal was passed on
-
-
-class RankState(enum.Enum):
-    """State of a rank; see the top of the module."""
-
-    EXPECTED = enum.auto()
-    JOINED = enum.auto()
-    CARDED = enum.auto()
-    RUNNING = enum.auto()
-    FINALIZING = enum.auto()
-    FINALIZED = enum.auto()
-    LEFT = enum.auto()
-    LOST = enum.auto()
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """The world that the ranks of a job are part of.
-
-    Attributes:
-        first: world rank of the first rank of the job.
-        size: of the world.
-        key, address, universe: as in control.Welcome.
-        hosts: address of the IMPI host of each rank of the job; empty if ranks need none.
-    """
-
-    first: int = 0
-    size: int
-    key: bytes = dataclasses.field(default=b"", repr=False)
-    address: str = ""
-    universe: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
-    hosts: tuple[str, ...] = ()
-
-
-class JobPhase(enum.Enum):
-    """Phase of the job."""
-
-    RUNNING = enum.auto()
-    FAILING = enum.auto()  # a rank has failed; its exit status or the end of its connection is awaited
-    ENDING = enum.auto()  # processes are being ended
-    ENDED = enum.auto()
-
-
-# States in which a rank takes part in communication.
-INSIDE: Final = frozenset({RankState.RUNNING, RankState.FINALIZING})
-
-# States in which a rank waits for other ranks, or may need them.
-ACTIVE: Final = frozenset({RankState.JOINED, RankState.CARDED, RankState.RUNNING, RankState.FINALIZING})
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Closed:
-    """Event: the connection of a rank has ended, possibly because of a protocol error."""
-
-    error: str = ""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Send:
-    """Action: send a message to a rank."""
-
-    rank: int
-    message: control.Message
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hangup:
-    """Action: close the connection to a rank once everything is sent."""
-
-    rank: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Signal:
-    """Action: send a signal to the process groups of all ranks."""
-
-    signum: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StartTimer:
-    """Action: call `expired(key)` after `seconds`."""
-
-    key: str
-    seconds: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Publish:
-    """Action: all ranks have joined; exchange cards with the other clients, then call `introduce`."""
-
-    cards: list[control.BusinessCard]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fence:
-    """Action: all ranks have finalized or left; call `fenced` when this holds in the whole world."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
-    """Action: tell the user why the job ends; `rank` is the culprit, None if no rank is."""
-
-    rank: int | None
-    text: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class End:
-    """Action: the job is over; `code` is the exit code of the launcher."""
-
-    code: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Note:
-    """Action: print a message; the job goes on."""
-
-    text: str
-
-
-Action: TypeAlias = Send | Hangup | Signal | StartTimer | Publish | Fence | Report | Note | End
-
-
-class Refused(Exception):
-    """A connection cannot become a rank of the job; the message says why."""
-
-
-class Rank:
-    """One rank of the job.
-
-    Attributes:
-        number: world rank.
-        state: state of the control protocol.
-        pid: id of its process, 0 while unknown.
-        joiner: id of the process that has joined, possibly a child of the one that was started; 0 before.
-        connected: True while its control connection is open.
-        status: exit status of its process, negative for a signal, None while it runs.
-        card: its business card.
-        error: why the launcher has closed its connection.
-        last_line: of its standard error, "" while it runs.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.state = RankState.EXPECTED
-        self.pid = 0
-        self.joiner = 0
-        self.connected = False
-        self.status: int | None = None
-        self.card: control.BusinessCard = {}
-        self.error = ""
-        self.last_line = ""
 
 
 class Job:
@@ -191,21 +63,26 @@ class Job:
         size: number of ranks; they are the whole world unless `enrol` is called.
         directory: for the sockets of the ranks; empty if they must create their own.
         spawned: True if the launcher starts the processes; otherwise they join from elsewhere.
+        survives: True if the job goes on when a rank fails.
 
     Events are method calls; after each, perform the actions that `actions()` returns.
     """
 
-    def __init__(self, size: int, *, directory: str, spawned: bool) -> None:
+    def __init__(self, size: int, *, directory: str, spawned: bool, survives: bool = False) -> None:
         self.ranks = [Rank(number) for number in range(size)]
         self.phase = JobPhase.RUNNING
         self.world = World(size=size)
-        self._fencing = False
+        self._fencing = self._introduced = False
+        self._survives = survives
+        self._agreements = Agreements()
         self._directory = directory
         self._spawned = spawned
         self._culprit: Rank | None = None
         self._signum = 0
         self._tidying = False  # True while ranks have time to end after a signal was passed on
         self._code = 0
+        self._losses: list[Rank] = []  # ranks whose failure the user has not been told
+        self._failed_code = 0  # exit code for the first of the failures that the job has survived
         self._actions: list[Action] = []
         self._inquiry = Inquiry()
 
@@ -280,7 +157,7 @@ class Job:
             rank.connected = False
             if event.error:
                 rank.error = f"broke the control protocol: {event.error}"
-        if self.phase in (JobPhase.RUNNING, JobPhase.FAILING):
+        if self.phase in (JobPhase.RUNNING, JobPhase.FAILING) and (isinstance(event, Closed) or not rank.reported):
             self._transit(rank, event)
         self._check_over()
 
@@ -288,7 +165,10 @@ class Job:
         """The process of a rank has ended: exit status, or minus the signal that killed it; last line of its stderr."""
         rank = self._rank(number)
         rank.status, rank.last_line = status, last_line
-        if status or rank.state is RankState.LOST:
+        if self._goes_on and status and self._fencing and rank.state is not RankState.FAILED:
+            self._code = self._code or _exit_code(rank)
+            self._actions.append(Note(f"rank {number} {describe(rank)} after it had finalized", number))
+        elif status or rank.state in (RankState.LOST, RankState.FAILED):
             self._suspect(rank)
         elif rank.connected:
             self._actions.append(StartTimer(f"{_HANGUP}{number}", SETTLE))
@@ -305,6 +185,7 @@ class Job:
         """
         if any(rank.state is not RankState.CARDED for rank in self.ranks):
             return  # a rank was lost meanwhile, and the job ends
+        self._introduced = True
         message = control.Cards(cards)
         for rank in self.ranks:
             rank.state = RankState.RUNNING
@@ -366,6 +247,10 @@ class Job:
             self._conclude()
         elif key.startswith(_HANGUP):
             self._hang_up(self._rank(int(key.removeprefix(_HANGUP))))
+        elif key.startswith(_TELL):
+            self._tell_failed(self._rank(int(key.removeprefix(_TELL))))
+        elif key.startswith(_REPORT):
+            self._report_loss(self._rank(int(key.removeprefix(_REPORT))))
         self._check_over()
 
     def _rank(self, number: int) -> Rank:
@@ -399,6 +284,7 @@ class Job:
             address=world.address,
             host=world.hosts[rank.number - world.first] if world.hosts else "",
             universe=world.universe,
+            survives=self._survives,
         )
 
     def _on_card(self, rank: Rank, event: control.Card) -> None:
@@ -407,12 +293,14 @@ class Job:
 
     def _on_finalize(self, rank: Rank, event: control.Message) -> None:
         self._tell_left(rank)
+        self._send_results(self._agreements.fail(rank.number))
         self._check_fence()
 
     def _on_leave(self, rank: Rank, event: control.Message) -> None:
         # A process that the launcher started may still fail, and then the others must get the failure instead of Left.
         if not self._spawned or rank.status == 0:
             self._tell_left(rank)
+        self._send_results(self._agreements.fail(rank.number))
         self._check_fence()
 
     def _tell_left(self, rank: Rank) -> None:
@@ -432,13 +320,36 @@ class Job:
     def _on_lost(self, rank: Rank, event: Closed) -> None:
         self._suspect(rank)
 
+    def _on_failed(self, rank: Rank, event: control.Failed) -> None:
+        rank.error = event.cause
+        self._suspect(rank)
+        if rank.state is RankState.FAILED:
+            self._tell_failed(rank)  # the cause is known
+
+    def _on_revoke(self, rank: Rank, event: control.Revoke) -> None:
+        for other in self._inside(rank):
+            self._actions.append(Send(other.number, control.Revoke(event.context, rank.number)))
+
+    def _on_agree(self, rank: Rank, event: control.Agree) -> None:
+        try:
+            self._send_results(self._agreements.agree(rank.number, event))
+        except RemoteProtocolError as error:
+            rank.state, rank.error = RankState.LOST, f"broke the control protocol: {error}"
+            self._suspect(rank)
+
+    def _send_results(self, results: Results) -> None:
+        self._actions += [Send(rank, agreed) for rank, agreed in results]
+
+    def _inside(self, rank: Rank) -> list[Rank]:
+        """Return the other ranks that take part in communication."""
+        return [other for other in self.ranks if other is not rank and other.connected and other.state in INSIDE]
+
     def _on_closed(self, rank: Rank, event: Closed) -> None:
         if rank is self._culprit:
             self._suspect(rank)
 
     def _on_report(self, rank: Rank, event: control.Report) -> None:
-        inside = (other for other in self.ranks if other.connected and other.state in INSIDE)
-        others = [other.number for other in inside if other is not rank]
+        others = [other.number for other in self._inside(rank)]
         asked = self._inquiry.add(rank.number, event.number, event.report, others)
         self._actions += [Send(number, control.ReportRequest(self._inquiry.number)) for number in asked]
         if self._inquiry.complete:
@@ -457,7 +368,8 @@ class Job:
             self._actions.append(Publish([rank.card for rank in self.ranks]))
 
     def _check_fence(self) -> None:
-        if not self._fencing and all(rank.state in (RankState.FINALIZING, RankState.LEFT) for rank in self.ranks):
+        ended = (RankState.FINALIZING, RankState.LEFT)
+        if not self._fencing and all(rank.state in ended or rank.reported for rank in self.ranks):
             self._fencing = True
             self._actions.append(Fence())
 
@@ -475,7 +387,15 @@ class Job:
                 EXIT_FAILURE,
             )
 
+    @property
+    def _goes_on(self) -> bool:
+        """True if the job goes on should a rank fail now."""
+        return self._survives and self._introduced and not self._signum and self.phase is JobPhase.RUNNING
+
     def _suspect(self, rank: Rank) -> None:
+        if self._goes_on or rank.state is RankState.FAILED:
+            self._lose(rank)
+            return
         if self._culprit is None and self.phase is JobPhase.RUNNING:
             self._culprit = rank
             self.phase = JobPhase.FAILING
@@ -486,10 +406,40 @@ class Job:
     def _incomplete(self, rank: Rank) -> bool:
         return self._spawned and (rank.connected or rank.status is None)
 
+    def _lose(self, rank: Rank) -> None:
+        """Go on without a rank. Its exit status and the end of its connection, which say why, may come apart."""
+        if rank.state is not RankState.FAILED:
+            rank.state = RankState.FAILED
+            self._losses.append(rank)
+            self._actions += [
+                StartTimer(f"{_TELL}{rank.number}", TELL_DELAY),
+                StartTimer(f"{_REPORT}{rank.number}", SETTLE),
+            ]
+        if not self._incomplete(rank):
+            self._tell_failed(rank)
+            self._report_loss(rank)
+
+    def _tell_failed(self, rank: Rank) -> None:
+        if not rank.reported:
+            rank.reported = True
+            for other in self._inside(rank):
+                self._actions.append(Send(other.number, control.Failed(rank.number, describe(rank))))
+            self._send_results(self._agreements.fail(rank.number))
+            self._check_fence()
+
+    def _report_loss(self, rank: Rank) -> None:
+        """Report why a rank has failed, and end what is left of it."""
+        if rank not in self._losses or self.phase is not JobPhase.RUNNING:
+            return
+        self._losses.remove(rank)
+        self._failed_code = self._failed_code or _exit_code(rank)
+        self._actions.append(Note(f"rank {rank.number} {describe(rank)}; the job goes on without it", rank.number))
+        if rank.status is None:
+            self._actions.append(Signal(signal.SIGKILL, rank.number))
+        self._hang_up(rank)
+
     def _convict(self, rank: Rank) -> None:
-        code = EXIT_FAILURE
-        if rank.status:
-            code = rank.status if rank.status > 0 else EXIT_SIGNAL - rank.status
+        code = _exit_code(rank)
         reason = f"rank {rank.number} {describe(rank)}"
         if code == rank.status and rank.state is RankState.EXPECTED and any(other.joiner for other in self.ranks):
             reason += f" before it had joined the job: {rank.last_line}".removesuffix(": ")
@@ -523,11 +473,14 @@ class Job:
     def _check_over(self) -> None:
         if self.phase in (JobPhase.RUNNING, JobPhase.ENDING) and all(map(self._settled, self.ranks)):
             self.phase = JobPhase.ENDED
+            if all(rank.state is RankState.FAILED for rank in self.ranks):
+                self._code = self._code or self._failed_code
             self._actions.append(End(EXIT_SIGNAL + self._signum if self._signum else self._code))
 
     def _settled(self, rank: Rank) -> bool:
         if not self._spawned:
-            gone = self.phase is JobPhase.ENDING or rank.state in (RankState.FINALIZED, RankState.LEFT)
+            ended = (RankState.FINALIZED, RankState.LEFT, RankState.FAILED)
+            gone = self.phase is JobPhase.ENDING or rank.state in ended
             return gone and not rank.connected
         if self.phase is JobPhase.ENDING:
             return not rank.pid or rank.status is not None
@@ -539,6 +492,8 @@ _TIDYING: Final = "tidying"
 _KILL: Final = "kill"
 _INQUIRY: Final = "inquiry "
 _HANGUP: Final = "hangup "
+_TELL: Final = "tell "
+_REPORT: Final = "report "
 
 # (state, event) -> (next state, reaction). Other events break the protocol.
 TRANSITIONS: Final[dict[tuple[RankState, type], tuple[RankState, Callable[..., None]]]] = {
@@ -554,9 +509,13 @@ TRANSITIONS: Final[dict[tuple[RankState, type], tuple[RankState, Callable[..., N
     (RankState.CARDED, Closed): (RankState.LOST, Job._on_lost),
     (RankState.RUNNING, Closed): (RankState.LOST, Job._on_lost),
     (RankState.LOST, Closed): (RankState.LOST, Job._on_lost),
+    (RankState.FAILED, Closed): (RankState.FAILED, Job._on_lost),
     (RankState.FINALIZING, Closed): (RankState.FINALIZING, Job._on_closed),
     (RankState.FINALIZED, Closed): (RankState.FINALIZED, Job._on_closed),
     (RankState.LEFT, Closed): (RankState.LEFT, Job._on_closed),
+    **{(state, control.Failed): (RankState.LOST, Job._on_failed) for state in INSIDE},
+    **{(state, control.Revoke): (state, Job._on_revoke) for state in INSIDE},
+    **{(state, control.Agree): (state, Job._on_agree) for state in INSIDE},
     **{
         (state, control.Report): (state, Job._on_report)
         for state in (RankState.RUNNING, RankState.FINALIZING, RankState.FINALIZED, RankState.LEFT)
@@ -565,24 +524,10 @@ TRANSITIONS: Final[dict[tuple[RankState, type], tuple[RankState, Callable[..., N
 }
 
 
-def describe(rank: Rank) -> str:
-    """Describe how a rank has ended, as the rest of a sentence."""
-    if rank.status is not None and rank.status < 0:
-        return f"was killed by signal {-rank.status}{_signal_name(-rank.status)}"
-    if rank.status:
-        return f"exited with status {rank.status}"
-    if rank.error:
-        return rank.error
-    if rank.status == 0:
-        return "exited with status 0 without calling Finalize"
-    return "closed its connection to the launcher without calling Finalize"
-
-
-def _signal_name(signum: int) -> str:
-    try:
-        return f" ({signal.Signals(signum).name})"
-    except ValueError:  # a real-time signal
-        return ""
+def _exit_code(rank: Rank) -> int:
+    if not rank.status:
+        return EXIT_FAILURE
+    return rank.status if rank.status > 0 else EXIT_SIGNAL - rank.status
 
 
 def _ranks(numbers: list[int]) -> str:

@@ -66,6 +66,7 @@ class RunSpec:
         stdin_rank: rank that reads the launcher's standard input, counted from 0 in this job, None for none.
         timeout: seconds after which the job is killed.
         verbose: True to report progress on stderr.
+        on_failure: "abort", "continue", or "" for the setting.
         server: IMPI server to join, None for a server in memory.
         prefork: True to fork the ranks of a Python program from one process.
     """
@@ -76,6 +77,7 @@ class RunSpec:
     stdin_rank: int | None = 0
     timeout: float | None = None
     verbose: bool = False
+    on_failure: str = ""
     server: Endpoint | None = None
     prefork: bool = True
 
@@ -113,6 +115,7 @@ class ServeSpec:
         timeout: seconds after which the job is ended.
         start_timeout: seconds after which all ranks must have joined.
         verbose: True to report progress on stderr.
+        on_failure: "abort", "continue", or "" for the setting.
     """
 
     size: int
@@ -121,6 +124,7 @@ class ServeSpec:
     timeout: float | None = None
     start_timeout: float | None = None
     verbose: bool = False
+    on_failure: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
+from aiompi.errors import InvalidArgumentError
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import control, hello
@@ -51,6 +52,8 @@ def run(spec: RunSpec, name: str) -> int:
     settings = load_settings()
     credentials = None
     if spec.server is not None:
+        if "continue" in (spec.on_failure, settings.on_failure):
+            raise InvalidArgumentError("a job with other IMPI clients cannot survive failures (--on-failure)")
         from aiompi.impi.auth import Credentials
 
         credentials = Credentials.from_environ(os.environ)
@@ -75,6 +78,7 @@ class _Launch:
         self._spec = spec
         self._name = name
         self._settings = settings
+        self._survives = (spec.on_failure or settings.on_failure) == "continue"
         self._credentials = credentials
         self._directory = directory
         self._watchdog = watchdog
@@ -93,7 +97,7 @@ class _Launch:
         from aiompi_launcher.supervisor import Supervisor
 
         spec = self._spec
-        job = Job(spec.size, directory=self._directory.path, spawned=True)
+        job = Job(spec.size, directory=self._directory.path, spawned=True, survives=self._survives)
         supervisor = Supervisor(job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose)
         if not await supervisor.meet(self._rendezvous(supervisor)):
             return await supervisor.finish()
@@ -161,7 +165,7 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
     from aiompi_launcher.rendezvous import ServerInMemory
     from aiompi_launcher.supervisor import Supervisor
 
-    job = Job(spec.size, directory="", spawned=False)
+    job = Job(spec.size, directory="", spawned=False, survives=(spec.on_failure or settings.on_failure) != "abort")
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
     supervisor.limit_start(spec.start_timeout)
     if await supervisor.meet(ServerInMemory(spec.size)):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final
 
 from aiompi.wire import control
-from aiompi_launcher import job as table
+from aiompi_launcher import jobstate as table
 from aiompi_launcher.control import Link
 from aiompi_launcher.job import Job
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
@@ -310,9 +310,8 @@ class Supervisor:
                 self._links[rank].send(self._sent[1])
             case table.Hangup(rank) if rank in self._links:
                 self._links.pop(rank).close()
-            case table.Signal(signum):
-                for process in self._processes.values():
-                    process.process.signal(signum)
+            case table.Signal(signum, number):
+                self._signal(signum, self._processes if number is None else [number])
             case table.StartTimer(key, seconds):
                 self._loop.call_later(seconds, self._inform, self._job.expired, key)
             case table.Publish(cards):
@@ -321,10 +320,14 @@ class Supervisor:
                 self._go(self._fence())
             case table.Report(rank, text) if not self._output_code:  # otherwise the cause is known
                 self.outputs.report(rank, text)
-            case table.Note(text):
-                self.outputs.say(text)
+            case table.Note(text, rank):
+                self.outputs.report(rank, text)
             case table.End(code):
                 self._exit_code.set_result(code)
+
+    def _signal(self, signum: int, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            self._processes[rank].process.signal(signum)
 
     def _go(self, errand: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(errand)

@@ -106,7 +106,7 @@ class Real:
         }
 
     def unexpected(self) -> list[int]:
-        return [int.from_bytes(message.data, "big") for message in self.comm._matcher.unexpected()]
+        return [int.from_bytes(message.data, "big") for message in self.comm.matcher.unexpected()]
 
 
 SENDS = st.tuples(st.just("send"), st.sampled_from(SOURCES), st.sampled_from(TAGS))
@@ -155,7 +155,7 @@ def test_nothing_is_left_behind(operations: list[tuple[Any, ...]]) -> None:
         receive.cancel()
     while (status := real.comm.iprobe(ANY_SOURCE, ANY_TAG)) is not None:
         irecv(real.comm, status.source, status.tag)
-    matcher = real.comm._matcher
+    matcher = real.comm.matcher
     assert matcher._only is None
     assert not matcher._posted
     assert not matcher._unexpected
@@ -250,7 +250,7 @@ def test_cost_is_linear(case: Callable[[int], None]) -> None:
 def test_queues_of_reversed_receives_are_short() -> None:
     w = LocalWorld(2)
     receives = [irecv(w.comms[1], 0, tag) for tag in range(1000)]
-    matcher: Matcher = w.comms[1]._matcher
+    matcher: Matcher = w.comms[1].matcher
     assert len(matcher._posted) == len(receives)
     for tag in reversed(range(1000)):
         isend(w.comms[0], b"x", 1, tag)

@@ -97,7 +97,7 @@ def test_landing_moves_to_other_memory(length: int, arrived: int, room: int) -> 
 def test_message_keeps_what_landed() -> None:
     w = WireWorld(2)
     peer = w.engines[0].peer(1)
-    message = Message(peer, w.comms[0]._matcher, 1, 2, 100, 0, rts=False, sync=False)
+    message = Message(peer, w.comms[0].matcher, 1, 2, 100, 0, rts=False, sync=False)
     landing = Landing(peer, message, allocate(100), 100, 0)
     fill(landing, pattern(100), 30)
     assert message.landing is None

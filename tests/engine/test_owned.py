@@ -68,7 +68,7 @@ class Case:
         assert self.received == [self.message, SECOND]
         assert self.memory is None or self.memory == b"\xee" * len(self.memory)
         assert self.world.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None
-        assert not list(self.world.comms[1]._matcher.posted())
+        assert not list(self.world.comms[1].matcher.posted())
         assert self.world.credit_balance(0, 1) == self.world.settings.eager_window
 
 
@@ -438,7 +438,7 @@ def test_failed_receive_can_be_dropped() -> None:
     w.engines[1].peer(0).mark_failed("test")
     with pytest.warns(RuntimeWarning, match="never awaited"):
         OwnedReceive(irecv(w.comms[1], 0))
-    assert list(w.comms[1]._matcher.unexpected()) == []
+    assert list(w.comms[1].matcher.unexpected()) == []
 
 
 def test_owned_operation_is_awaited_once(run: Run) -> None:

@@ -237,7 +237,7 @@ class Busy(Receive):
 
 def busy(world: WireWorld, looks: int) -> Busy:
     comm = world.comms[1]
-    receive = Busy(comm.engine, comm._matcher, None, 0, ANY_TAG, 0)
+    receive = Busy(comm.engine, comm.matcher, None, 0, ANY_TAG, 0)
     receive.looks, receive.withdrawn = looks, False
     comm.engine.receive(receive)
     return receive

@@ -25,7 +25,7 @@ WINDOW = 4096
 
 def unexpected(world: WireWorld, rank: int) -> list[Message]:
     """Return the unexpected messages of a rank."""
-    return list(world.comms[rank]._matcher.unexpected())
+    return list(world.comms[rank].matcher.unexpected())
 
 
 def unexpected_bytes(world: WireWorld, rank: int) -> int:

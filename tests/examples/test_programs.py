@@ -183,3 +183,16 @@ def test_heat_stops_when_nothing_changes(site: Site, tmp_path: Path) -> None:
     out = run(site, 2, "heat.py", "--cells", 6, "--steps", 5000, "--tolerance", 1e-4, "--array", array).out
     assert "100 steps" in out
     np.testing.assert_allclose(np.load(array), serial_plate(6, 100), rtol=1e-12)
+
+
+def test_survivor(site: Site) -> None:
+    """The result is that of a run without failures, whichever rank fails."""
+    means = set()
+    for kill in (-1, 0, 1, 2):
+        program = str(EXAMPLES / "survivor.py")
+        words = ["--cells", "50", "--steps", "300", "--kill", str(kill)]
+        result = site.launch("-n", "3", "--on-failure=continue", program, *words).finish()
+        assert result.code == 0
+        means.add(result.out.partition(" after")[0])
+        assert f"after 300 steps, {3 if kill < 0 else 2} ranks left" in result.out
+    assert len(means) == 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from aiompi.wire import control
 from aiompi.wire.wait_report import Wait, WaitReport
 from aiompi_launcher.inquiry import PATIENCE, Inquiry
-from aiompi_launcher.job import Job, Note, Send, StartTimer
+from aiompi_launcher.job import Job
+from aiompi_launcher.jobstate import Note, Send, StartTimer
 
 WAITS = WaitReport((Wait("Recv", "app.py:1", 1.0),)).pack()
 NOTHING = WaitReport().pack()

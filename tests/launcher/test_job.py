@@ -5,15 +5,16 @@ from __future__ import annotations
 import signal
 
 import pytest
+from job_table import JobTable
 
 from aiompi.wire import control, hello
 from aiompi_launcher import job as table
-from aiompi_launcher.job import (
+from aiompi_launcher.job import Job
+from aiompi_launcher.jobstate import (
     Closed,
     End,
     Fence,
     Hangup,
-    Job,
     JobPhase,
     Publish,
     RankState,
@@ -26,79 +27,8 @@ from aiompi_launcher.job import (
 )
 
 
-class Fixture:
-    """A job that remembers what it wanted done. Unless it is a part of a larger world, it has it to itself."""
-
-    def __init__(self, size: int, *, spawned: bool = True, world: World | None = None) -> None:
-        self.job = Job(size, directory="/run/test", spawned=spawned)
-        self.done: list[table.Action] = []
-        self.alone = world is None
-        if world is not None:
-            self.job.enrol(world)
-        self.collect()
-        if spawned:
-            for rank in self.job.ranks:
-                self.job.started(rank.number, 100 + rank.number)
-
-    def collect(self) -> list[table.Action]:
-        new: list[table.Action] = []
-        while actions := self.job.actions():
-            new += [action for action in actions if not (self.alone and self._answer(action))]
-        self.done += new
-        return new
-
-    def _answer(self, action: table.Action) -> bool:
-        """Do as the rest of the world does when there is none."""
-        match action:
-            case Publish(cards):
-                self.job.introduce(cards)
-            case Fence():
-                self.job.fenced()
-            case _:
-                return False
-        return True
-
-    def receive(self, rank: int, *events: control.Message | Closed) -> list[table.Action]:
-        for event in events:
-            self.job.received(rank, event)
-        return self.collect()
-
-    def exit(self, rank: int, status: int = 0) -> list[table.Action]:
-        self.job.exited(rank, status)
-        return self.collect()
-
-    def expire(self, prefix: str) -> list[table.Action]:
-        (key,) = {timer.key for timer in self.all(StartTimer) if timer.key.startswith(prefix)}
-        self.job.expired(key)
-        return self.collect()
-
-    def all(self, kind: type) -> list:
-        return [action for action in self.done if isinstance(action, kind)]
-
-    def sent(self, kind: type) -> list[int]:
-        """Ranks that were sent a message of a kind."""
-        return [send.rank for send in self.all(Send) if isinstance(send.message, kind)]
-
-    def run_up(self) -> Fixture:
-        """Bring all ranks to RUNNING."""
-        for rank in range(len(self.job.ranks)):
-            self.receive(rank, control.Join(100 + rank), control.Card({"at": rank}))
-        assert {rank.state for rank in self.job.ranks} == {RankState.RUNNING}
-        return self
-
-    @property
-    def verdict(self) -> str:
-        (report,) = self.all(Report)
-        return report.text
-
-    @property
-    def code(self) -> int:
-        (end,) = self.all(End)
-        return end.code
-
-
 def test_life_of_a_job():
-    fixture = Fixture(2)
+    fixture = JobTable(2)
     assert fixture.receive(0, control.Join(100)) == [Send(0, control.Welcome(0, 2, "/run/test"))]
     assert fixture.receive(0, control.Card({"at": 0})) == []
     fixture.receive(1, control.Join(101))
@@ -113,13 +43,13 @@ def test_life_of_a_job():
 
 
 def test_ranks_that_never_join_are_fine():
-    fixture = Fixture(2)
+    fixture = JobTable(2)
     assert fixture.exit(1) == []
     assert fixture.exit(0) == [End(0)]
 
 
 def test_a_rank_that_leaves_counts_for_the_fence_and_is_announced():
-    fixture = Fixture(3).run_up()
+    fixture = JobTable(3).run_up()
     assert fixture.receive(1, control.Leave(), Closed()) == []
     assert fixture.exit(1) == [Send(0, control.Left(1)), Send(2, control.Left(1))]
     fixture.receive(0, control.Finalize())
@@ -127,13 +57,13 @@ def test_a_rank_that_leaves_counts_for_the_fence_and_is_announced():
 
 
 def test_the_exit_status_may_be_known_before_the_leaving():
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     assert fixture.exit(1) == [StartTimer("hangup 1", table.SETTLE)]
     assert fixture.receive(1, control.Leave()) == [Send(0, control.Left(1))]
 
 
 def test_a_rank_that_leaves_and_then_fails_is_not_announced_as_left():
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     fixture.receive(1, control.Leave(), Closed())
     fixture.exit(1, 3)
     assert fixture.verdict == "rank 1 exited with status 3"
@@ -141,7 +71,7 @@ def test_a_rank_that_leaves_and_then_fails_is_not_announced_as_left():
 
 
 def test_nobody_who_has_left_is_told_of_others():
-    fixture = Fixture(3, spawned=False).run_up()
+    fixture = JobTable(3, spawned=False).run_up()
     fixture.receive(0, control.Leave())
     fixture.receive(1, control.Leave())
     assert fixture.sent(control.Left) == [1, 2, 2]
@@ -156,7 +86,7 @@ def test_nobody_who_has_left_is_told_of_others():
     ],
 )
 def test_first_failure_ends_the_job(status: int, verdict: str, code: int):
-    fixture = Fixture(2)
+    fixture = JobTable(2)
     assert fixture.exit(1, status) == [
         StartTimer("verdict", table.SETTLE),
         Report(1, verdict),
@@ -167,13 +97,13 @@ def test_first_failure_ends_the_job(status: int, verdict: str, code: int):
 
 
 def test_who_ignores_sigterm_is_killed():
-    fixture = Fixture(2)
+    fixture = JobTable(2)
     fixture.exit(1, 1)
     assert fixture.expire("kill") == [Signal(signal.SIGKILL)]
 
 
 def test_failure_of_a_connected_rank_waits_for_its_last_words():
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     fixture.exit(1, 5)
     assert not fixture.all(Report)
     fixture.receive(1, control.Abort(7, "rank 1 gave up"))
@@ -183,7 +113,7 @@ def test_failure_of_a_connected_rank_waits_for_its_last_words():
 
 
 def test_lost_connection_waits_for_the_exit_status():
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     fixture.receive(0, Closed())
     assert not fixture.all(Report)
     fixture.exit(0, -11)
@@ -191,14 +121,14 @@ def test_lost_connection_waits_for_the_exit_status():
 
 
 def test_lost_connection_of_a_rank_that_lives_on():
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     fixture.receive(0, Closed())
     fixture.expire("verdict")
     assert fixture.verdict == "rank 0 closed its connection to the launcher without calling Finalize"
 
 
 def test_the_first_sign_of_failure_names_the_culprit():
-    fixture = Fixture(3).run_up()
+    fixture = JobTable(3).run_up()
     fixture.receive(2, Closed())
     fixture.receive(0, control.Abort(1, "rank 0: rank 2 is gone"))
     fixture.exit(0, 1)
@@ -207,7 +137,7 @@ def test_the_first_sign_of_failure_names_the_culprit():
 
 
 def test_exit_without_finalize():
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     fixture.exit(1)
     assert not fixture.all(Report)
     fixture.receive(1, Closed())
@@ -217,7 +147,7 @@ def test_exit_without_finalize():
 
 
 def test_exit_without_finalize_while_a_child_holds_the_connection():
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     fixture.exit(1)
     fixture.expire("hangup")
     assert fixture.all(Hangup) == [Hangup(1)]
@@ -225,7 +155,7 @@ def test_exit_without_finalize_while_a_child_holds_the_connection():
 
 
 def test_exit_after_leave_while_a_child_holds_the_connection():
-    fixture = Fixture(1).run_up()
+    fixture = JobTable(1).run_up()
     fixture.receive(0, control.Leave())
     assert not any(isinstance(action, End) for action in fixture.exit(0))
     assert fixture.expire("hangup") == [Hangup(0), End(0)]
@@ -233,7 +163,7 @@ def test_exit_after_leave_while_a_child_holds_the_connection():
 
 @pytest.mark.parametrize("exit_first", [True, False])
 def test_others_must_not_wait_in_init_for_a_rank_that_never_comes(exit_first: bool):
-    fixture = Fixture(3)
+    fixture = JobTable(3)
     events = [lambda: fixture.exit(1), lambda: fixture.receive(0, control.Join(1))]
     for event in events if exit_first else reversed(events):
         event()
@@ -242,7 +172,7 @@ def test_others_must_not_wait_in_init_for_a_rank_that_never_comes(exit_first: bo
 
 
 def test_failure_after_finalize_still_counts():
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     for rank in (0, 1):
         fixture.receive(rank, control.Finalize())
     fixture.receive(0, Closed())
@@ -253,7 +183,7 @@ def test_failure_after_finalize_still_counts():
 
 @pytest.mark.parametrize(("asked", "code"), [(5, 5), (256, 1), (0, 1), (-1, 255)])
 def test_abort(asked: int, code: int):
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     fixture.receive(0, control.Abort(asked, ""))
     assert fixture.verdict == f"rank 0 called MPI_Abort({asked})"
     assert Send(1, control.Abort(code, fixture.verdict)) in fixture.done
@@ -263,7 +193,7 @@ def test_abort(asked: int, code: int):
 
 
 def test_leaving_before_the_job_has_started_is_a_failure():
-    fixture = Fixture(2)
+    fixture = JobTable(2)
     fixture.receive(0, control.Join(1), control.Leave(), Closed())
     fixture.exit(0)
     assert fixture.verdict == "rank 0 left the job before all ranks had joined"
@@ -279,13 +209,13 @@ def test_leaving_before_the_job_has_started_is_a_failure():
     ],
 )
 def test_what_is_not_in_the_table_breaks_the_protocol(events: list[control.Message]):
-    fixture = Fixture(2, spawned=False)
+    fixture = JobTable(2, spawned=False)
     fixture.receive(0, *events)
     assert "broke the control protocol" in fixture.verdict
 
 
 def test_a_protocol_error_of_the_connection_is_named():
-    fixture = Fixture(1, spawned=False).run_up()
+    fixture = JobTable(1, spawned=False).run_up()
     fixture.receive(0, Closed("control message cannot be read"))
     assert fixture.verdict == "rank 0 broke the control protocol: control message cannot be read"
     assert fixture.code == 1
@@ -303,7 +233,7 @@ def test_every_message_has_a_reaction_in_every_state():
 
 
 def test_signal_is_passed_on_once_then_kills():
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     fixture.job.signalled(signal.SIGINT)
     assert fixture.collect()[0] == Signal(signal.SIGINT)
     fixture.job.signalled(signal.SIGTERM)
@@ -315,7 +245,7 @@ def test_signal_is_passed_on_once_then_kills():
 
 
 def test_after_a_signal_ranks_have_time_to_tidy_up():
-    fixture = Fixture(3).run_up()
+    fixture = JobTable(3).run_up()
     fixture.job.signalled(signal.SIGINT)
     assert fixture.collect() == [Signal(signal.SIGINT), StartTimer("tidying", table.SIGNAL_GRACE)]
     fixture.receive(0, Closed())
@@ -330,7 +260,7 @@ def test_after_a_signal_ranks_have_time_to_tidy_up():
 
 
 def test_a_failure_long_after_a_signal_ends_the_job_at_once():
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     fixture.job.signalled(signal.SIGTERM)
     fixture.collect()
     assert fixture.expire("tidying") == [], "they go on"
@@ -340,7 +270,7 @@ def test_a_failure_long_after_a_signal_ends_the_job_at_once():
 
 @pytest.mark.parametrize("ending", [False, True])
 def test_timeout_while_ranks_tidy_up(ending):
-    fixture = Fixture(2).run_up()
+    fixture = JobTable(2).run_up()
     fixture.job.signalled(signal.SIGINT)
     if ending:
         fixture.receive(0, Closed())
@@ -352,7 +282,7 @@ def test_timeout_while_ranks_tidy_up(ending):
 
 
 def test_ranks_that_end_well_on_a_signal():
-    fixture = Fixture(1)
+    fixture = JobTable(1)
     fixture.job.signalled(signal.SIGTERM)
     fixture.exit(0, 0)
     assert fixture.code == 143
@@ -365,7 +295,7 @@ def test_signal_before_anything_was_started():
 
 
 def test_timeout():
-    fixture = Fixture(1)
+    fixture = JobTable(1)
     fixture.job.timed_out(1.5)
     fixture.exit(0, -15)
     assert (fixture.code, "longer than 1.5 s" in fixture.verdict) == (124, True)
@@ -381,7 +311,7 @@ def test_failure_of_the_start_leaves_only_the_started_to_wait_for():
 
 
 def test_only_the_first_failure_counts():
-    fixture = Fixture(1)
+    fixture = JobTable(1)
     fixture.job.failed("the first", 3)
     fixture.job.failed("the second", 4)
     fixture.job.timed_out(1)
@@ -391,34 +321,34 @@ def test_only_the_first_failure_counts():
 
 class TestPlace:
     def test_claimed_rank(self):
-        assert Fixture(2).job.place(1, 1) == 1
+        assert JobTable(2).job.place(1, 1) == 1
 
     @pytest.mark.parametrize("wanted", [2, -1, hello.RANK_ANY, 2**31 - 1])
     def test_no_such_rank_in_a_launched_job(self, wanted: int):
         with pytest.raises(Refused):
-            Fixture(2).job.place(wanted, 1)
+            JobTable(2).job.place(wanted, 1)
 
     def test_taken(self):
-        fixture = Fixture(2).run_up()
+        fixture = JobTable(2).run_up()
         with pytest.raises(Refused, match=r"rank 1 has joined already.*run one worker in each rank"):
             fixture.job.place(1, 1)
 
     @pytest.mark.parametrize("started", [101, 1])
     def test_taken_by_the_same_process(self, started: int):
         """Which the one that was started may have started."""
-        fixture = Fixture(2)
+        fixture = JobTable(2)
         fixture.job.started(1, started)
         fixture.run_up()
         with pytest.raises(Refused, match="this process is rank 1 already: a program joins its job once"):
             fixture.job.place(1, 101)
 
     def test_taken_by_a_process_of_another_machine(self):
-        fixture = Fixture(2, spawned=False).run_up()
+        fixture = JobTable(2, spawned=False).run_up()
         with pytest.raises(Refused, match="rank 1 has joined already"):
             fixture.job.place(1, 101)
 
     def test_order_of_arrival(self):
-        fixture = Fixture(3, spawned=False)
+        fixture = JobTable(3, spawned=False)
         fixture.receive(1, control.Join(1))
         assert fixture.job.place(hello.RANK_ANY, 1) == 0
         fixture.receive(0, control.Join(1))
@@ -428,7 +358,7 @@ class TestPlace:
             fixture.job.place(hello.RANK_ANY, 1)
 
     def test_not_while_the_job_ends(self):
-        fixture = Fixture(2)
+        fixture = JobTable(2)
         fixture.exit(1, 1)
         assert fixture.job.phase is JobPhase.ENDING
         with pytest.raises(Refused, match="ending"):
@@ -439,14 +369,14 @@ class TestServed:
     """Jobs whose processes belong to others."""
 
     def test_ends_when_all_have_left(self):
-        fixture = Fixture(2, spawned=False).run_up()
+        fixture = JobTable(2, spawned=False).run_up()
         for rank in (0, 1):
             fixture.receive(rank, control.Leave())
         fixture.receive(1, Closed())
         assert fixture.receive(0, Closed()) == [End(0)]
 
     def test_a_death_needs_no_exit_status(self):
-        fixture = Fixture(2, spawned=False).run_up()
+        fixture = JobTable(2, spawned=False).run_up()
         fixture.receive(1, Closed())
         assert "rank 1 closed its connection" in fixture.verdict
         assert fixture.sent(control.Abort) == [0]
@@ -454,12 +384,12 @@ class TestServed:
         assert fixture.receive(0, Closed()) == [End(1)]
 
     def test_who_does_not_go_is_hung_up_on(self):
-        fixture = Fixture(2, spawned=False).run_up()
+        fixture = JobTable(2, spawned=False).run_up()
         fixture.receive(1, Closed())
         assert fixture.expire("kill") == [Signal(signal.SIGKILL), Hangup(0), End(1)]
 
     def test_signal_ends_it(self):
-        fixture = Fixture(1, spawned=False).run_up()
+        fixture = JobTable(1, spawned=False).run_up()
         fixture.job.signalled(signal.SIGTERM)
         fixture.collect()
         assert fixture.sent(control.Abort) == [0]
@@ -471,14 +401,14 @@ class TestServed:
 
 
 @pytest.fixture
-def part() -> Fixture:
+def part() -> JobTable:
     """The ranks 3 and 4 of 6."""
     hosts = ("unix:/run/a", "unix:/run/b")
     world = World(first=3, size=6, key=b"k", address="192.0.2.1", universe={"native": False}, hosts=hosts)
-    return Fixture(2, world=world)
+    return JobTable(2, world=world)
 
 
-def test_ranks_have_their_numbers_in_the_world(part: Fixture):
+def test_ranks_have_their_numbers_in_the_world(part: JobTable):
     universe = {"native": False}
     welcome = control.Welcome(4, 6, "/run/test", b"k", "192.0.2.1", "unix:/run/b", universe)
     assert part.receive(4, control.Join(104)) == [Send(4, welcome)]
@@ -491,7 +421,7 @@ def test_ranks_have_their_numbers_in_the_world(part: Fixture):
     assert part.verdict == "rank 3 exited with status 7 before it had joined the job"
 
 
-def test_cards_and_the_fence_are_those_of_the_world(part: Fixture):
+def test_cards_and_the_fence_are_those_of_the_world(part: JobTable):
     mine = [{"at": 3}, {"at": 4}]
     part.receive(3, control.Join(103), control.Card(mine[0]))
     part.receive(4, control.Join(104))
@@ -511,7 +441,7 @@ def test_cards_and_the_fence_are_those_of_the_world(part: Fixture):
     assert part.code == 0
 
 
-def test_the_world_comes_too_late_for_a_rank_that_was_lost(part: Fixture):
+def test_the_world_comes_too_late_for_a_rank_that_was_lost(part: JobTable):
     part.receive(3, control.Join(103), control.Card({}))
     part.receive(4, control.Join(104), control.Card({}), Closed())
     part.job.introduce([{}] * 6)

@@ -116,7 +116,7 @@ def test_a_rank_too_many(serve, joiner):
 
 
 def test_a_rank_that_dies(serve, joiner):
-    running = serve("3")
+    running = serve("3", "--on-failure=abort")
     join = joiner(running.line())
     survivors = [join(*FULL[:3], "aborted", rank=rank) for rank in (0, 2)]
     join(*FULL[:3], "kill=9", rank=1)

@@ -97,7 +97,7 @@ def test_peer_that_was_given_up_is_not_taken_back(polled: NewPolled) -> None:
     with RawPeer(w, 0).greet() as raw:
         raw.send(EAGER_100)
         w.until(raw.dropped)
-    assert list(w.comms[0]._matcher.unexpected()) == []
+    assert list(w.comms[0].matcher.unexpected()) == []
 
 
 def test_more_strangers_than_may_be_half_open(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_its_receive_fails(
     parts = pattern(10), pattern(nbytes), pattern(20)
     sends = [isend(w.comms[0], part, 1, 7, sync=sync and part is parts[1]) for part in parts]
     if not posted:
-        w.until(lambda: len(w.comms[1]._matcher.arrivals) == 3)
+        w.until(lambda: len(w.comms[1].matcher.arrivals) == 3)
         for _ in range(20):
             w.poll()
         receives = [irecv(w.comms[1], 0, 7) for _ in range(3)]

@@ -393,7 +393,7 @@ def test_peer_that_closes_in_the_middle(polled: NewPolled, last_words: bytes, po
     with pytest.raises(errors.ProcessFailedError, match=r"rank 1 is gone: its connection (closed|failed)"):
         second.result()
     assert not w.transports[0].links
-    assert list(w.comms[0]._matcher.unexpected()) == []
+    assert list(w.comms[0].matcher.unexpected()) == []
 
 
 def test_peer_that_says_goodbye_and_closes(polled: NewPolled) -> None:

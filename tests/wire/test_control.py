@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from types import GenericAlias
 from typing import Any
 
 import msgpack
@@ -17,10 +18,10 @@ from aiompi.wire.control import MAX_MESSAGE, MESSAGES, Decoder, encode
 
 GOLDEN: list[tuple[Any, str]] = [
     (control.Join(pid=1234), "00000005 92 01 cd04d2"),
-    (control.Welcome(rank=1, size=4, directory="/d"), "0000000c 98 02 01 04 a22f64 c400 a0 a0 80"),
+    (control.Welcome(rank=1, size=4, directory="/d"), "0000000d 99 02 01 04 a22f64 c400 a0 a0 80 c2"),
     (
-        control.Welcome(1, 4, "/d", b"k", "::1", "unix:/h", {"native": True}),
-        "0000001f 98 02 01 04 a22f64 c4016b a33a3a31 a7756e69783a2f68 81 a66e6174697665 c3",
+        control.Welcome(1, 4, "/d", b"k", "::1", "unix:/h", {"native": True}, True),
+        "00000020 99 02 01 04 a22f64 c4016b a33a3a31 a7756e69783a2f68 81 a66e6174697665 c3 c3",
     ),
     (control.Card({"host": "h"}), "0000000a 92 03 81 a4686f7374 a168"),
     (control.Cards([{"window": 1}, {}]), "0000000d 92 04 92 81 a677696e646f77 01 80"),
@@ -31,6 +32,10 @@ GOLDEN: list[tuple[Any, str]] = [
     (control.Leave(), "00000002 91 09"),
     (control.ReportRequest(3), "00000003 92 0a 03"),
     (control.Report(3, {"last": "x"}), "0000000b 93 0b 03 81 a46c617374 a178"),
+    (control.Failed(2, "why"), "00000007 93 0c 02 a3776879"),
+    (control.Revoke(4, 1), "00000004 93 0d 04 01"),
+    (control.Agree(4, 1, [0, 2], -1, 6, [2]), "0000000b 97 0e 04 01 920002 ff 06 9102"),
+    (control.Agreed(4, 1, 0, 6, [2], True), "00000009 97 0f 04 01 00 06 9102 c3"),
 ]
 
 
@@ -54,14 +59,18 @@ def test_every_message_is_in_the_table() -> None:
 
 FIELDS = {
     int: st.integers(-(2**31), 2**31),
+    bool: st.booleans(),
     str: st.text(max_size=30),
     bytes: st.binary(max_size=8),
     dict: st.dictionaries(st.text(max_size=5), st.one_of(st.integers(0, 100), st.text(max_size=5)), max_size=3),
 }
-FIELDS[list] = st.lists(FIELDS[dict], max_size=3)
-ANY_MESSAGE = st.one_of(
-    *(st.builds(message, *(FIELDS[kind] for kind in types)) for message, types in MESSAGES.values())
-)
+
+
+def field(kind: Any) -> st.SearchStrategy[Any]:
+    return st.lists(FIELDS[kind.__args__[0]], max_size=3) if isinstance(kind, GenericAlias) else FIELDS[kind]
+
+
+ANY_MESSAGE = st.one_of(*(st.builds(message, *map(field, types)) for message, types in MESSAGES.values()))
 
 
 @settings(max_examples=50, deadline=None)
@@ -158,4 +167,4 @@ def test_fuzz_with_well_formed_msgpack(code: Any, fields: list[Any]) -> None:
         assert type(first) is int
         kind, types = MESSAGES[first]
         assert type(message) is kind
-        assert [type(field) for field in fields] == list(types)
+        assert [type(field) for field in fields] == [getattr(kind, "__origin__", kind) for kind in types]

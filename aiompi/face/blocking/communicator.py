@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
 
 from aiompi import create
 from aiompi.arguments import integer
-from aiompi.comm import Communicator, Group
+from aiompi.comm import Communicator, Group, recovery
 from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request as EngineRequest
@@ -21,6 +22,7 @@ from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Request
 from aiompi.face.common import Caching, clear_attributes, duplicate, free, furnish, hints, peer_of
 from aiompi.face.errhandlers import ErrorHandling
+from aiompi.face.recovery import Recovery
 from aiompi.face.topology import (
     CartesianInquiry,
     DistributedGraphInquiry,
@@ -30,13 +32,18 @@ from aiompi.face.topology import (
     TopologyTest,
 )
 from aiompi.info import INFO_NULL, Info
+from aiompi.typing import SupportsBuffer
 
 C = TypeVar("C", bound="Comm")
 
-_PENDING: Final = cast(Communicator, NullCommunicator("Idup is not complete: wait for its request first"))
+_PENDING: Final = {
+    name: cast(Communicator, NullCommunicator(f"{name} is not complete: wait for its request first"))
+    for name in ("Idup", "Ishrink")
+}
+_INT: Final = struct.Struct("i")
 
 
-class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, AbsentOfComm):
+class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Recovery, AbsentOfComm):
     """A communicator of the blocking face (chapter 5), with mpi4py's names; null when it is made without arguments.
 
     Errors are raised as `MPI.Exception`s by the call that meets them.
@@ -67,7 +74,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
             The duplicate, not to be used before the request is complete.
         """
         core = self._admitted
-        copy: C = self._like(_PENDING)
+        copy: C = self._like(_PENDING["Idup"])
 
         async def complete() -> None:
             await core.run(duplicate(self, copy._hold, info))
@@ -116,6 +123,49 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
         """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2); see `Free`."""
         self._entered("Disconnect()")
         self.Free()
+
+    # Failures (ULFM).
+
+    def Agree(self, flag: int) -> int:
+        """Agree with all living members on a number (MPI_Comm_agree, ULFM), also on a revoked communicator."""
+        return self._finish(recovery.agree(self._entered("Agree(flag)"), flag))
+
+    def Iagree(self, flag: SupportsBuffer) -> Request[None]:
+        """Start to agree on a number (MPI_Comm_iagree, ULFM); see `Agree`.
+
+        Args:
+            flag: a writable buffer with one C int, which the result replaces.
+
+        Raises:
+            ValueError: the buffer has another size.
+        """
+        core, number = self._admitted, memoryview(cast(Any, flag)).cast("B")
+        if number.nbytes != _INT.size:
+            raise ValueError(f"{core.where('Iagree')}: flag has {number.nbytes} bytes: expected a C int of {_INT.size}")
+        request = recovery.agree(core, _INT.unpack(number)[0])
+
+        async def complete() -> None:
+            _INT.pack_into(number, 0, await request)
+
+        return Request._denote(core.run(complete()))
+
+    def Shrink(self) -> Self:
+        """Make a communicator of the members that have not failed (MPI_Comm_shrink, ULFM), also of a revoked one."""
+        return cast(Self, self._made(create.shrink(self._entered("Shrink()"))))
+
+    def Ishrink(self) -> tuple[Self, Request[None]]:
+        """Start to make a communicator of the members that have not failed (MPI_Comm_ishrink, ULFM).
+
+        Returns:
+            The communicator, not to be used before the request is complete.
+        """
+        core = self._admitted
+        made = _kind(self, core)()._hold(_PENDING["Ishrink"])
+
+        async def complete() -> None:
+            made._hold(await create.shrink(core))
+
+        return cast(Self, made), Request._denote(core.run(complete()))
 
     @classmethod
     def Get_parent(cls) -> Intercomm:

@@ -60,7 +60,10 @@ class PointToPoint(Handle, PersistentSends[Prequest[None]]):
     def Irecv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start a receive into a writable buffer specification (section 3.7)."""
         core = self._admitted
-        return Request._denote(core.irecv(core.conversion.to_receive(buf), source, tag))
+        receive = core.irecv(core.conversion.to_receive(buf), source, tag)
+        if source == ANY_SOURCE:
+            receive.stay()
+        return Request._denote(receive)
 
     def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
@@ -192,7 +195,10 @@ class PointToPoint(Handle, PersistentSends[Prequest[None]]):
         Args:
             buf: ignored: objects of any size are received without a buffer.
         """
-        return Request._denote(self._admitted.irecv(None, source, tag, process.codec.loads))
+        receive = self._admitted.irecv(None, source, tag, process.codec.loads)
+        if source == ANY_SOURCE:
+            receive.stay()
+        return Request._denote(receive)
 
     def send(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from aiompi.constants import UNDEFINED
 from aiompi.engine import Request as EngineRequest
-from aiompi.errors import ERR_PENDING, SUCCESS, Exception, InStatusError, InvalidRequestError
+from aiompi.errors import (
+    ERR_PENDING,
+    SUCCESS,
+    Exception,
+    InStatusError,
+    InvalidRequestError,
+    ProcessFailedPendingError,
+)
 from aiompi.face.blocking.process import check_running_loop, process
 from aiompi.opaque import Opaque, same_kind
 from aiompi.status import Status, check_status
@@ -139,9 +146,14 @@ class Request(Opaque, Generic[T]):
         if status is not None:
             status.assign(operation.status)
         try:
-            return operation.outcome()
-        finally:
+            outcome = operation.outcome()
+        except ProcessFailedPendingError:
+            raise  # the receive is still posted
+        except BaseException:
             self._deactivate()
+            raise
+        self._deactivate()
+        return outcome
 
     def Get_status(self, status: Status | None = None) -> bool:
         """Test whether the operation is complete, and leave the request as it is (MPI_Request_get_status, MPI-2).

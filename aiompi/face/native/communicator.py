@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from aiompi import create
 from aiompi.arguments import integer
-from aiompi.comm import Communicator, Group
+from aiompi.comm import Communicator, Group, recovery
 from aiompi.comm.null import NULL, OUTSIDE, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request
@@ -19,6 +19,7 @@ from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.native.collective import Collectives
 from aiompi.face.native.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.native.point_to_point import PointToPoint
+from aiompi.face.recovery import Recovery
 from aiompi.face.topology import (
     CartesianInquiry,
     DistributedGraphInquiry,
@@ -33,7 +34,7 @@ from aiompi.runtime import Runtime
 C = TypeVar("C", bound="Comm")
 
 
-class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, AbsentOfComm):
+class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Recovery, AbsentOfComm):
     """A communicator of the native face (chapter 5); COMM_NULL when it is made without arguments.
 
     Ranks are those of its group, tags are 0..TAG_UB. Errors of arguments are raised by the call itself, errors of
@@ -134,6 +135,38 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Abse
     def Disconnect(self) -> Request[None]:
         """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2); see `Free`."""
         return self.Free()
+
+    # Failures (ULFM).
+
+    def Agree(self, flag: int) -> Request[int]:
+        """Agree with all living members on a number (MPI_Comm_agree, ULFM), also on a revoked communicator.
+
+        Args:
+            flag: of 64 bits with sign.
+
+        Returns:
+            The request; its result is the bitwise AND of the flags, the same at all members.
+
+        Raises:
+            ProcessFailedError: awaiting it: a member has failed, and not all others had acknowledged that by
+                `Ack_failed`. All of them raise it. Its attribute `flag` has the result.
+        """
+        return recovery.agree(self._admitted, flag)
+
+    def Iagree(self, flag: int) -> Request[int]:
+        """Agree on a number: as every call here, `Agree` does not wait (MPI_Comm_iagree, ULFM)."""
+        return self.Agree(flag)
+
+    def Shrink(self: C) -> Request[C]:
+        """Make a communicator of the members that have not failed (MPI_Comm_shrink, ULFM), also of a revoked one.
+
+        All living members call this. Ranks keep their order. Failures do not make it fail.
+        """
+        return self._made(create.shrink(self._admitted))
+
+    def Ishrink(self: C) -> Request[C]:
+        """Make a communicator of the living: as every call here, `Shrink` does not wait (MPI_Comm_ishrink, ULFM)."""
+        return self.Shrink()
 
     @classmethod
     def Get_parent(cls) -> Intercomm:

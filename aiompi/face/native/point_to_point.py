@@ -85,7 +85,10 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         Returns:
             A request whose result is the object, None from PROC_NULL.
         """
-        return self._admitted.irecv(None, source, tag, self._codec, status)
+        receive = self._admitted.irecv(None, source, tag, self._codec, status)
+        if source == ANY_SOURCE:
+            receive.stay()
+        return receive
 
     def send(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, standard mode; see `isend`."""
@@ -110,7 +113,7 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
 
     def recv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> OwnedReceive[Any]:
         """Receive an object of any size; see `irecv`."""
-        return OwnedReceive(self.irecv(source, tag, status), "Comm.recv")
+        return OwnedReceive(self._admitted.irecv(None, source, tag, self._codec, status), "Comm.recv")
 
     def sendrecv(
         self,
@@ -179,7 +182,10 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         Returns:
             A request whose result is the Status. It fails with TruncationError when the message is too long.
         """
-        return self._admitted.irecv(self._core.conversion.to_receive(buf), source, tag)
+        receive = self._admitted.irecv(self._core.conversion.to_receive(buf), source, tag)
+        if source == ANY_SOURCE:
+            receive.stay()
+        return receive
 
     def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, standard mode; see `Isend`."""

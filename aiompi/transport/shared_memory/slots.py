@@ -148,12 +148,19 @@ class _Round(SlotExchange):
     __slots__ = ("_number", "_others", "_present", "_sleep", "first")
 
     def __init__(
-        self, engine: Engine, sleep: Callable[[int, int], None], others: Sequence[SlotPeer], first: int, number: int
+        self,
+        engine: Engine,
+        context: int,
+        sleep: Callable[[int, int], None],
+        others: Sequence[SlotPeer],
+        first: int,
+        number: int,
     ) -> None:
         # Spelled out instead of super().__init__: there is one of these per short call of a collective.
         self._engine = engine
         self._done = self._cancelled = self._error_seen = False
         self._error = self._value = self._callbacks = self._waiter = None
+        self.context = context
         self._sleep = sleep
         self._others = others
         self._present = 0  # how many of the others, from the first one on, are known to have posted
@@ -207,6 +214,7 @@ class SlotGroup:
     """The members of a communicator (protocol `aiompi.engine.SlotGroup`).
 
     Args:
+        context: id of the communicator.
         slots: those of this rank.
         cells: the words at which the cells of the communicator begin, for the even rounds and for the odd ones.
         others: all members but this rank.
@@ -216,12 +224,14 @@ class SlotGroup:
     def __init__(
         self,
         engine: Engine,
+        context: int,
         slots: SlotArea,
         cells: tuple[int, int],
         others: Sequence[SlotPeer],
         pool: Callable[[], Pool | None],
     ) -> None:
         self._engine = engine
+        self._context = context
         self._slots: SlotArea | None = slots
         self._pool = pool
         self._cells = cells
@@ -235,7 +245,7 @@ class SlotGroup:
             raise LocalProtocolError(f"rank {self._engine.rank} has left the job")
         self._number = number = self._number + 1
         first = self._cells[number & 1]
-        current = _Round(self._engine, self._sleep, self._others, first, number)
+        current = _Round(self._engine, self._context, self._sleep, self._others, first, number)
         error = self._engine.error
         if error is not None:  # as in the child of a fork, whose entry would be taken for its parent's
             current.fail(error)

@@ -93,7 +93,7 @@ class SharedMemory(Unix):
         others = [other for peer in peers if (other := self._slot_peer(peer, cells, slots)) is not None]
         if len(others) < len(peers):
             return None
-        group = SlotGroup(self.engine, slots, cells, others, self.own_pool)
+        group = SlotGroup(self.engine, context, slots, cells, others, self.own_pool)
         self._groups[context] = group
         return group
 

@@ -16,8 +16,8 @@ from aiompi.impi.client import Client, ClientState, Described, Event, PrivateLab
 from aiompi.impi.universe import Universe
 from aiompi.wire.control import BusinessCard
 from aiompi_launcher.impi.hosts import Hosts
-from aiompi_launcher.job import World
 from aiompi_launcher.jobspec import Endpoint
+from aiompi_launcher.jobstate import World
 from aiompi_launcher.listen import connect_tcp, join_address, keep_alive, rethrow
 from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 

@@ -537,7 +537,7 @@ with asyncio.Runner(loop_factory=factory) as runner:
 def test_a_fork_of_a_rank_is_none_and_does_not_hide_its_end(
     site: Site, tmp_path: Path, loop: str, transport: str
 ) -> None:
-    job, address = site.serve(2)
+    job, address = site.serve(2, "--on-failure=abort")
     env = {"AIOMPI_KEY": KEY, "AIOMPI_TRANSPORTS": transport}
     words = [sys.executable, site.program(FORKED), address, str(tmp_path), loop]
     ranks = [site.start(*words, env=env) for _ in range(2)]
@@ -691,7 +691,7 @@ async def _join(address: str, rank: int) -> aiompi.World:
 
 def test_failure_in_one_service_ends_the_others(run: Run, site: Site) -> None:
     """An exception that leaves the block of one rank is the end of what the others wait for, and names its cause."""
-    job, address = site.serve(3)
+    job, address = site.serve(3, "--on-failure=abort")
 
     async def rank(number: int) -> None:
         async with aiompi.join(address, KEY, rank=number) as world:
@@ -749,7 +749,7 @@ asyncio.run(main())
 
 def test_killed_joiner(run: Run, site: Site) -> None:
     """The service that waits for it hears of it, and lives on."""
-    job, address = site.serve(2)
+    job, address = site.serve(2, "--on-failure=abort")
     joiner = site.start(sys.executable, site.program(JOINER), address, env={"AIOMPI_KEY": KEY})
 
     async def main() -> None:

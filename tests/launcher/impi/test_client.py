@@ -19,8 +19,8 @@ from aiompi.settings import Settings
 from aiompi_launcher.impi.client import RemoteServer
 from aiompi_launcher.impi.hosts import HostContext, Hosts
 from aiompi_launcher.impi.server import ClientTransport, ServerDriver
-from aiompi_launcher.job import World
 from aiompi_launcher.jobspec import Endpoint
+from aiompi_launcher.jobstate import World
 from aiompi_launcher.rendezvous import RendezvousError
 
 NONE = Credentials(none=True)

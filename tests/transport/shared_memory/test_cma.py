@@ -53,7 +53,7 @@ def test_receiver_remembers_few_offers_and_asks_for_the_other_messages(
     monkeypatch.setattr("aiompi.engine.peer._MAX_OFFERS", 2)
     data = [pattern(LONG, i) for i in range(4)]
     sends = [isend(world.comms[0], each, 1) for each in data]
-    matcher = world.comms[1]._matcher
+    matcher = world.comms[1].matcher
     world.until(lambda: len(matcher.arrivals) == len(data))
     assert [message.offer is not None for message in matcher.unexpected()] == [True, True, False, False]
     receives = [irecv(world.comms[1]) for _ in data]

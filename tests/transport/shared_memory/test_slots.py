@@ -590,7 +590,7 @@ def test_a_look_in_the_midst_of_another_counts_no_rank_twice():
 
     words = [Words(1, look), Words(1), Words(0)]
     others = [SimpleNamespace(words=own, rank=rank) for rank, own in enumerate(words, 1)]
-    current = slots._Round(None, lambda first, number: None, others, 0, 1)
+    current = slots._Round(None, 0, lambda first, number: None, others, 0, 1)
     assert not current.ready()
     assert not current.ready()
     assert current.absent() == [3]

@@ -1,0 +1,45 @@
+"""Communicators whose members fail: the local calls, the same in both faces (ULFM, as in mpi4py 4.1)."""
+
+from __future__ import annotations
+
+from aiompi.comm import Group, recovery
+from aiompi.face.common import Membership
+
+
+class Recovery(Membership):
+    """Failures of members and revocation."""
+
+    __slots__ = ()
+
+    def Revoke(self) -> None:
+        """Revoke the communicator at all its members (MPI_Comm_revoke, ULFM); only one of them need call this.
+
+        All pending and new operations on it raise RevokedError, but for Agree, Shrink and Free. The call is local. The
+        news reaches every living member, also if the caller fails next.
+
+        Raises:
+            NotImplementedError: the job has other IMPI clients.
+        """
+        recovery.revoke(self._core)
+
+    def Is_revoked(self) -> bool:
+        """Return True if this member knows that the communicator is revoked (MPI_Comm_is_revoked, ULFM)."""
+        return self._core.is_revoked
+
+    def Get_failed(self) -> Group:
+        """Return the members that are known to have failed, in the order of the news (MPI_Comm_get_failed, ULFM)."""
+        return recovery.get_failed(self._core)
+
+    def Ack_failed(self, num_to_ack: int | None = None) -> int:
+        """Acknowledge failures (MPI_Comm_ack_failed, ULFM): receives from any source wait for the living again.
+
+        Args:
+            num_to_ack: acknowledge the first so many of `Get_failed`; None for all that are known.
+
+        Returns:
+            How many failures are acknowledged now.
+
+        Raises:
+            InvalidArgumentError: the number is negative.
+        """
+        return recovery.ack_failed(self._core, num_to_ack)

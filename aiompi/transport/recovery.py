@@ -1,0 +1,62 @@
+"""`AgentRecovery`: what a rank asks of the agent of its job about communicators with failed members.
+
+The agent ends with the job, so that it never fails during an agreement. The ranks of a `local_world` have their `Hub`
+in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiompi.engine import Engine, Request
+from aiompi.wire import control
+
+
+class AgentRecovery:
+    """Sends the questions of a rank to the agent, and takes its answers (`aiompi.engine.Recovery`).
+
+    Args:
+        engine: of the rank.
+        send: sends a message to the agent.
+        gone: notes that a rank has failed or left.
+    """
+
+    def __init__(
+        self, engine: Engine, send: Callable[[control.Message], object], gone: Callable[[int], object]
+    ) -> None:
+        self._engine = engine
+        self._send = send
+        self._gone = gone
+        self._pending: dict[tuple[int, int], Request[control.Agreed]] = {}
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._pending)
+
+    def revoke(self, context: int) -> None:
+        self._send(control.Revoke(context, self._engine.rank))
+
+    def agree(
+        self, context: int, number: int, members: list[int], flag: int, proposal: int, acknowledged: list[int]
+    ) -> Request[control.Agreed]:
+        request: Request[control.Agreed] = Request(self._engine)
+        if self._engine.error is not None:
+            request.fail(self._engine.error)
+            return request
+        self._pending[context, number] = request
+        self._send(control.Agree(context, number, members, flag, proposal, acknowledged))
+        return request
+
+    def agreed(self, result: control.Agreed) -> None:
+        """Take the result of an agreement. The failed members are known to be failed from now on."""
+        for rank in result.failed:
+            self._gone(rank)
+        request = self._pending.pop((result.context, result.number), None)
+        if request is not None:
+            request.complete(result)
+
+    def close(self, error: Exception) -> None:
+        """Fail all agreements: the rank has left the job, or the job has ended."""
+        pending, self._pending = self._pending, {}
+        for request in pending.values():
+            request.fail(error)

@@ -1,0 +1,66 @@
+"""`Agreements`: what the members of communicators agree on although some of them fail (Comm.Agree, Comm.Shrink).
+
+The agent of a job takes the part of each rank and knows which ranks have failed. An agreement is complete when each
+member has taken part, or has failed. The agent sends the result to all of them, so that it is uniform.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire.control import Agree, Agreed
+
+#: incomplete agreements in which one rank takes part
+MAX_OPEN: Final = 4096
+
+#: messages, each with the rank that gets it
+Results = list[tuple[int, Agreed]]
+
+
+class Agreements:
+    """The incomplete agreements of a job.
+
+    Attributes:
+        failed: the ranks that have failed or left, in the order of that.
+    """
+
+    def __init__(self) -> None:
+        self.failed: dict[int, None] = {}
+        self._parts: dict[tuple[int, int], dict[int, Agree]] = {}
+
+    def agree(self, rank: int, part: Agree) -> Results:
+        """Take the part of a rank.
+
+        Raises:
+            RemoteProtocolError: the rank is no member, takes part twice or in too many, or names other members.
+        """
+        parts = self._parts.get((part.context, part.number), {})
+        if rank not in part.members or rank in parts:
+            raise RemoteProtocolError(f"rank {rank} takes part in an agreement twice, or is no member")
+        if any(other.members != part.members for other in parts.values()):
+            raise RemoteProtocolError(f"rank {rank} names other members of an agreement than rank {min(parts)}")
+        if sum(rank in others for others in self._parts.values()) >= MAX_OPEN:
+            raise RemoteProtocolError(f"rank {rank} takes part in more than {MAX_OPEN} agreements at once")
+        parts[rank] = part
+        self._parts[part.context, part.number] = parts
+        return self._results((part.context, part.number))
+
+    def fail(self, rank: int) -> Results:
+        """Note that a rank has failed or left; it takes part in no agreement any more."""
+        self.failed[rank] = None
+        return [result for key in list(self._parts) for result in self._results(key)]
+
+    def _results(self, key: tuple[int, int]) -> Results:
+        parts = self._parts[key]
+        members = next(iter(parts.values())).members
+        if any(member not in parts and member not in self.failed for member in members):
+            return []
+        del self._parts[key]
+        flag = -1
+        for part in parts.values():
+            flag &= part.flag
+        failed = [rank for rank in self.failed if rank in members]
+        acknowledged = all(set(failed) <= set(part.acknowledged) for part in parts.values())
+        agreed = Agreed(*key, flag, max(part.proposal for part in parts.values()), failed, acknowledged)
+        return [(rank, agreed) for rank in parts if rank not in self.failed]

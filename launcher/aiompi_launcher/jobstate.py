@@ -1,0 +1,188 @@
+"""What the state table of a job works with: states of a rank, events, and actions that it wants performed."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import signal
+from typing import Any, Final, TypeAlias
+
+from aiompi.wire import control
+
+
+class RankState(enum.Enum):
+    """State of a rank; see the top of the module."""
+
+    EXPECTED = enum.auto()
+    JOINED = enum.auto()
+    CARDED = enum.auto()
+    RUNNING = enum.auto()
+    FINALIZING = enum.auto()
+    FINALIZED = enum.auto()
+    LEFT = enum.auto()
+    LOST = enum.auto()
+    FAILED = enum.auto()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The world that the ranks of a job are part of.
+
+    Attributes:
+        first: world rank of the first rank of the job.
+        size: of the world.
+        key, address, universe: as in control.Welcome.
+        hosts: address of the IMPI host of each rank of the job; empty if ranks need none.
+    """
+
+    first: int = 0
+    size: int
+    key: bytes = dataclasses.field(default=b"", repr=False)
+    address: str = ""
+    universe: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    hosts: tuple[str, ...] = ()
+
+
+class JobPhase(enum.Enum):
+    """Phase of the job."""
+
+    RUNNING = enum.auto()
+    FAILING = enum.auto()  # a rank has failed; its exit status or the end of its connection is awaited
+    ENDING = enum.auto()  # processes are being ended
+    ENDED = enum.auto()
+
+
+# States in which a rank takes part in communication.
+INSIDE: Final = frozenset({RankState.RUNNING, RankState.FINALIZING})
+
+# States in which a rank waits for other ranks, or may need them.
+ACTIVE: Final = frozenset({RankState.JOINED, RankState.CARDED, RankState.RUNNING, RankState.FINALIZING})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Closed:
+    """Event: the connection of a rank has ended, possibly because of a protocol error."""
+
+    error: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Send:
+    """Action: send a message to a rank."""
+
+    rank: int
+    message: control.Message
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hangup:
+    """Action: close the connection to a rank once everything is sent."""
+
+    rank: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Signal:
+    """Action: send a signal to the process group of a rank, or to those of all ranks."""
+
+    signum: int
+    rank: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StartTimer:
+    """Action: call `expired(key)` after `seconds`."""
+
+    key: str
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Publish:
+    """Action: all ranks have joined; exchange cards with the other clients, then call `introduce`."""
+
+    cards: list[control.BusinessCard]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fence:
+    """Action: all ranks have finalized or left; call `fenced` when this holds in the whole world."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """Action: tell the user why the job ends; `rank` is the culprit, None if no rank is."""
+
+    rank: int | None
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class End:
+    """Action: the job is over; `code` is the exit code of the launcher."""
+
+    code: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """Action: print a message; the job goes on. `rank` is the one that it is about, if there is one."""
+
+    text: str
+    rank: int | None = None
+
+
+Action: TypeAlias = Send | Hangup | Signal | StartTimer | Publish | Fence | Report | Note | End
+
+
+class Refused(Exception):
+    """A connection cannot become a rank of the job; the message says why."""
+
+
+class Rank:
+    """One rank of the job.
+
+    Attributes:
+        number: world rank.
+        state: state of the control protocol.
+        pid: id of its process, 0 while unknown.
+        joiner: id of the process that has joined, possibly a child of the one that was started; 0 before.
+        connected: True while its control connection is open.
+        status: exit status of its process, negative for a signal, None while it runs.
+        card: its business card.
+        error: why the launcher has closed its connection, or why the rank ends.
+        last_line: of its standard error, "" while it runs.
+        reported: True if the others know that it has failed, in a job that goes on.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.state = RankState.EXPECTED
+        self.pid = 0
+        self.joiner = 0
+        self.connected = False
+        self.status: int | None = None
+        self.card: control.BusinessCard = {}
+        self.error = ""
+        self.last_line = ""
+        self.reported = False
+
+
+def describe(rank: Rank) -> str:
+    """Describe how a rank has ended, as the rest of a sentence."""
+    if rank.error:
+        return rank.error
+    if rank.status is not None and rank.status < 0:
+        return f"was killed by signal {-rank.status}{_signal_name(-rank.status)}"
+    if rank.status:
+        return f"exited with status {rank.status}"
+    if rank.status == 0:
+        return "exited with status 0 without calling Finalize"
+    return "closed its connection to the launcher without calling Finalize"
+
+
+def _signal_name(signum: int) -> str:
+    try:
+        return f" ({signal.Signals(signum).name})"
+    except ValueError:  # a real-time signal
+        return ""

@@ -1,0 +1,230 @@
+"""Jobs that go on after failures: the state table, then real processes."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from job_table import JobTable
+from jobs import KEY, Site
+
+from aiompi.wire import control
+from aiompi.wire.agreement import Agreements
+from aiompi_launcher.job import SETTLE
+from aiompi_launcher.jobstate import Closed, Hangup, Note, Send, Signal
+
+
+def survivors(size: int = 3, *, spawned: bool = True) -> JobTable:
+    return JobTable(size, spawned=spawned, survives=True).run_up()
+
+
+def told(fixture: JobTable) -> list[tuple[int, str]]:
+    return [(send.rank, send.message.cause) for send in fixture.all(Send) if isinstance(send.message, control.Failed)]
+
+
+def test_others_are_told_once_the_cause_is_known() -> None:
+    fixture = survivors()
+    assert fixture.receive(1, Closed())[0] != Note
+    assert told(fixture) == []
+    fixture.exit(1, -9)
+    assert told(fixture) == [(rank, "was killed by signal 9 (SIGKILL)") for rank in (0, 2)]
+    assert fixture.all(Note) == [Note("rank 1 was killed by signal 9 (SIGKILL); the job goes on without it", 1)]
+    for rank in (0, 2):
+        fixture.receive(rank, control.Finalize())
+    assert sorted(fixture.sent(control.Finalized)) == [0, 2], "the fence does not wait for the failed rank"
+    for rank in (0, 2):
+        fixture.receive(rank, Closed())
+        fixture.exit(rank)
+    assert fixture.code == 0
+
+
+def test_others_are_told_soon_and_what_is_left_is_ended() -> None:
+    """As when a child of the rank has its connection, or its process has closed it and goes on."""
+    closed, exited = survivors(), survivors()
+    closed.receive(1, Closed())
+    closed.expire("tell")
+    assert told(closed)[0] == (0, "closed its connection to the launcher without calling Finalize")
+    closed.expire("report")
+    assert closed.all(Signal) == [Signal(signal.SIGKILL, 1)]
+    exited.exit(1, 3)
+    exited.expire("tell")
+    assert told(exited)[0] == (0, "exited with status 3")
+    exited.expire("report")
+    assert exited.all(Hangup) == [Hangup(1)]
+
+
+def test_a_rank_says_why_it_ends() -> None:
+    fixture = survivors()
+    fixture.receive(1, control.Failed(0, "failed: ValueError: x"), Closed())
+    fixture.exit(1, 1)
+    assert told(fixture) == [(rank, "failed: ValueError: x") for rank in (0, 2)]
+
+
+def test_what_a_failed_rank_sends_is_not_read() -> None:
+    fixture = survivors()
+    fixture.exit(1, 1)
+    fixture.expire("tell")
+    assert fixture.receive(1, control.Revoke(0, 1), control.Finalize(), control.Abort(4, "no")) == []
+
+
+@pytest.mark.parametrize(("statuses", "code"), [((3, 4), 3), ((-9, 4), 137), ((3, 0), 0)])
+def test_exit_code(statuses: tuple[int, int], code: int) -> None:
+    fixture = survivors(2)
+    for rank, status in enumerate(statuses):
+        if not status:
+            fixture.receive(rank, control.Finalize())
+        fixture.receive(rank, Closed())
+        fixture.exit(rank, status)
+    assert fixture.code == code
+
+
+def test_exit_code_of_a_rank_that_has_finalized() -> None:
+    fixture = survivors(2)
+    for rank in (0, 1):
+        fixture.receive(rank, control.Finalize())
+    for rank, status in ((0, 0), (1, 5)):
+        fixture.receive(rank, Closed())
+        fixture.exit(rank, status)
+    assert (fixture.code, fixture.all(Note)) == (5, [Note("rank 1 exited with status 5 after it had finalized", 1)])
+
+
+def test_abort_ends_the_job() -> None:
+    fixture = survivors()
+    fixture.receive(1, control.Abort(4, "enough"))
+    assert fixture.verdict == "enough"
+
+
+def test_before_all_have_joined_a_failure_ends_the_job() -> None:
+    fixture = JobTable(2, survives=True)
+    fixture.receive(0, control.Join(100))
+    fixture.receive(0, Closed())
+    fixture.exit(0, 1)
+    assert fixture.verdict == "rank 0 exited with status 1"
+
+
+def test_revocations_and_agreements_pass_through_the_launcher() -> None:
+    fixture = survivors()
+    assert fixture.receive(1, control.Revoke(6, 0)) == [Send(0, control.Revoke(6, 1)), Send(2, control.Revoke(6, 1))]
+    fixture.receive(0, control.Agree(0, 0, [0, 1, 2], 5, 2, []))
+    fixture.receive(2, control.Finalize())
+    fixture.receive(1, Closed())
+    fixture.exit(1, 1)
+    assert fixture.done[-1] != Agreements
+    (agreed,) = [send for send in fixture.all(Send) if isinstance(send.message, control.Agreed)]
+    assert agreed == Send(0, control.Agreed(0, 0, 5, 2, [2, 1], False)), "one that has finalized is not waited for"
+
+
+def test_breaking_the_protocol_of_agreements_fails_the_rank() -> None:
+    fixture = survivors()
+    fixture.receive(1, control.Agree(0, 0, [0, 2], 5, 2, []))
+    fixture.expire("tell")
+    assert told(fixture)[0][1].startswith("broke the control protocol: rank 1 takes part in an agreement twice")
+
+
+def test_settling_takes_longer_than_telling() -> None:
+    fixture = survivors()
+    fixture.receive(1, Closed())
+    assert {timer.key: timer.seconds for timer in fixture.all(type(fixture.done[-1]))}["report 1"] == SETTLE
+
+
+# Real processes.
+
+LOSES = """
+import os, signal, sys, time
+from aiompi import MPI
+world = MPI.COMM_WORLD
+world.Barrier()
+memory = bytearray({nbytes})
+if world.rank == 2:
+    {end}
+caught = 0
+try:
+    while True:
+        world.allreduce(bytes(memory), MPI.MAX)
+except MPI.Exception as error:
+    caught = error.Get_error_class()
+world.Revoke()
+smaller = world.Shrink()
+total = smaller.allreduce(world.rank)
+print(caught in (MPI.ERR_PROC_FAILED, MPI.ERR_REVOKED), smaller.size, total, world.Get_failed().members)
+"""
+
+
+@pytest.mark.parametrize("transport", ["shared_memory", "unix", "tcp"])
+@pytest.mark.parametrize("nbytes", [8, 300_000])
+def test_a_rank_is_killed_in_collectives(site: Site, transport: str, nbytes: int) -> None:
+    program = LOSES.format(nbytes=nbytes, end="time.sleep(0.05); os.kill(os.getpid(), signal.SIGKILL)")
+    result = site.launch(
+        "-n", "4", "--on-failure=continue", site.program(program), env={"AIOMPI_TRANSPORTS": transport}
+    ).finish()
+    assert result.lines == ["True 3 4 (2,)"] * 3
+    assert (result.code, result.err) == (
+        0,
+        "aiompi-launch: rank 2 was killed by signal 9 (SIGKILL); the job goes on without it\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        ("raise ValueError('broken')", "failed: ValueError: broken"),
+        ("sys.exit(7)", "exited with status 7"),
+        ("os._exit(0)", "exited with status 0 without calling Finalize"),
+    ],
+)
+def test_how_a_rank_ends(site: Site, end: str, cause: str) -> None:
+    result = site.launch("-n", "3", "-disable-auto-cleanup", site.program(LOSES.format(nbytes=8, end=end))).finish()
+    assert (result.code, result.lines) == (0, ["True 2 1 (2,)"] * 2)
+    assert f"aiompi-launch: rank 2 {cause}; the job goes on without it" in result.err
+
+
+def test_default_comes_from_the_environment(site: Site) -> None:
+    env = {"AIOMPI_ON_FAILURE": "continue"}
+    result = site.run(3, LOSES.format(nbytes=8, end="os._exit(1)"), env=env)
+    assert (result.code, result.lines) == (0, ["True 2 1 (2,)"] * 2)
+    assert (
+        site.launch("-n", "3", "--on-failure=abort", site.program(LOSES.format(nbytes=8, end="os._exit(1)")), env=env)
+        .finish()
+        .code
+        == 1
+    )
+    result = site.run(1, "", env={"AIOMPI_ON_FAILURE": "maybe"})
+    assert (result.code, "on_failure cannot be 'maybe': it is abort or continue" in result.err) == (1, True)
+    result = site.launch("--client", "0", "localhost:1", "--on-failure=continue", site.program("")).finish()
+    assert (result.code, "a job with other IMPI clients cannot survive failures" in result.err) == (1, True)
+
+
+def test_end_of_a_user_who_stops_the_job(site: Site) -> None:
+    job = site.launch("-n", "3", "--on-failure=continue", site.program("from aiompi import MPI\n"
+        "MPI.COMM_WORLD.Barrier(); print('in', flush=True); MPI.COMM_WORLD.recv()"))  # fmt: skip
+    for _ in range(3):
+        job.expect("in")
+    job.signal(signal.SIGINT)
+    assert job.finish().code == 128 + signal.SIGINT
+
+
+def test_members_of_a_served_job_survive_by_default(site: Site, tmp_path: Path) -> None:
+    job, address = site.serve(2)
+    program = """
+import asyncio, os, sys, aiompi
+
+async def main():
+    async with aiompi.join(sys.argv[1]) as world:
+        await world.barrier()
+        if world.rank == 1:
+            os._exit(1)
+        try:
+            await world.recv(1)
+        except aiompi.ProcessFailedError as error:
+            print(error)
+        print((await world.Shrink()).size)
+
+asyncio.run(main())
+"""
+    ranks = [site.start("python3", site.program(program), address, env={"AIOMPI_KEY": KEY}) for _ in range(2)]
+    ends = sorted((rank.finish() for rank in ranks), key=lambda result: result.code)
+    cause = "closed its connection to the launcher without calling Finalize"
+    assert ends[0].lines == ["1", f"rank 1 is gone: {cause}"]
+    result = job.finish()
+    assert (result.code, result.err) == (0, f"aiompi-launch: rank 1 {cause}; the job goes on without it\n")
