@@ -95,10 +95,10 @@ class Communicator:
     """
 
     __slots__ = (
-        "__weakref__", "_collectives", "_freed", "_latest", "_peers", "_placement", "_reach", "_refusal",
-        "agreements", "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints",
-        "ids", "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route",
-        "shares_memory", "size", "tag_ub", "targets", "topology",
+        "__weakref__", "_collectives", "_freed", "_latest", "_peers", "_placement", "_reach", "_refusal", "agreements",
+        "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids",
+        "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route", "shares_memory",
+        "size", "tag_ub", "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -326,10 +326,9 @@ class Communicator:
         if source == PROC_NULL:
             return True, None
         message = self.engine.iprobe(self.matcher, source, tag, peer_rank)
-        if message is None:
-            return False, None
-        message.extract()
-        return True, message
+        if message is not None:
+            message.extract()
+        return message is not None, message
 
     def envelope(self, message: Message | None) -> Status:
         """Return the status of a message that a probe has extracted; None is the message from PROC_NULL."""
@@ -580,8 +579,7 @@ class Communicator:
     def _pending(self) -> Iterator[Request[Any]]:
         """Yield the operations that still need the queues of the contexts."""
         yield from (schedule for schedule in self.engine.schedules if schedule.owner is self)
-        for context_id in (self.context_id, self.context_id + 1):
-            matcher = self.engine.matcher(context_id)
+        for matcher in (self.matcher, self.engine.matcher(self.context_id + 1)):
             yield from matcher.posted()
             yield from matcher.probes
 

@@ -224,7 +224,7 @@ def test_errors_reach_the_owner(run: Run) -> None:
 class Busy(Receive):
     """A receive into whose memory another process writes for some looks."""
 
-    __slots__ = ("looks", "withdrawn")
+    __slots__ = ("__weakref__", "looks", "withdrawn")
 
     def quiescent(self) -> bool:
         self.looks -= 1

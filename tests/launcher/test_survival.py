@@ -134,12 +134,13 @@ LOSES = """
 import os, signal, sys, time
 from aiompi import MPI
 world = MPI.COMM_WORLD
-world.Barrier()
 memory = bytearray({nbytes})
-if world.rank == 2:
-    {end}
 caught = 0
+if world.rank == 2:
+    world.Barrier()
+    {end}
 try:
+    world.Barrier()
     while True:
         world.allreduce(bytes(memory), MPI.MAX)
 except MPI.Exception as error:
@@ -211,9 +212,10 @@ import asyncio, os, sys, aiompi
 
 async def main():
     async with aiompi.join(sys.argv[1]) as world:
-        await world.barrier()
         if world.rank == 1:
+            await world.recv(0)
             os._exit(1)
+        await world.send("x", 1)
         try:
             await world.recv(1)
         except aiompi.ProcessFailedError as error:
