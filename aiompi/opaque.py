@@ -76,8 +76,13 @@ class Opaque:
         denoted = self._denoted
         if denoted is None:
             return 0
-        self._numbered[id(denoted)] = denoted
+        self._numbered[id(denoted)] = self._holder
         return id(denoted)
+
+    @property
+    def _holder(self) -> Any:
+        """What must exist for the number to be valid: the object. Requests cannot be referred to weakly; see there."""
+        return self._denoted
 
     @classmethod
     def fromhandle(cls, handle: int) -> Self:
@@ -91,8 +96,9 @@ class Opaque:
         """
         if not handle:
             return cls()
-        denoted = cls._numbered.get(handle)
-        if not isinstance(denoted, cls._kind):
+        holder = cls._numbered.get(handle)
+        denoted = holder._denoted if isinstance(holder, Opaque) else holder
+        if not isinstance(denoted, cls._kind) or id(denoted) != handle:
             raise InvalidArgumentError(
                 f"{handle:#x} stands for no {cls.__name__}: pass the handle of one that still exists"
             )

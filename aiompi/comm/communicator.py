@@ -561,8 +561,7 @@ class Communicator:
     def revoked(self, error: Exception) -> None:
         if not self.is_revoked and not self._freed:
             self.is_revoked = True
-            self._reach = 0
-            self._refusal = error
+            self._reach, self._refusal = 0, error
             for context in (self.context_id, self.context_id + 1):
                 self.engine.failure.end_context(context, error)
 

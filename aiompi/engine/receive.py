@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
 from aiompi.engine.message import Landing, Message, place
 from aiompi.engine.request import Request
+from aiompi.engine.seams import StepwiseDecode
 from aiompi.engine.slices import Sliced
 from aiompi.errors import OtherError, ProcessFailedError, ProcessFailedPendingError, TruncationError
 from aiompi.status import Status
@@ -20,19 +21,6 @@ Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
 
 #: bytes up to which a message is never decoded in steps
 _SHORT: Final = 16 * 2**10
-
-
-@runtime_checkable
-class StepwiseDecode(Protocol):
-    """A `Decode` that can also decode the messages of large objects in steps."""
-
-    def __call__(self, message: bytearray | memoryview, /) -> Any: ...
-
-    def is_large_message(self, message: bytearray | memoryview) -> bool:
-        """Return True if the object of a message is to be decoded in steps."""
-
-    def loads_in_steps(self, message: bytearray | memoryview) -> Generator[None, None, Any]:
-        """Decode in steps."""
 
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ Drivers implement `Driver`, transports implement `Link` and what is beside it. T
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from aiompi.wire.frame import Payload
 
@@ -49,6 +49,19 @@ class Poller(Protocol):
 
     def rest(self) -> bool:
         """Be woken from now on instead of being polled; return False if there is something to do first."""
+
+
+@runtime_checkable
+class StepwiseDecode(Protocol):
+    """A `Decode` (see `aiompi.engine.receive`) that can also decode the messages of large objects in steps."""
+
+    def __call__(self, message: bytearray | memoryview, /) -> Any: ...
+
+    def is_large_message(self, message: bytearray | memoryview) -> bool:
+        """Return True if the object of a message is to be decoded in steps."""
+
+    def loads_in_steps(self, message: bytearray | memoryview) -> Generator[None, None, Any]:
+        """Decode in steps."""
 
 
 class Recovery(Protocol):

@@ -434,7 +434,7 @@ class Job:
         self._losses.remove(rank)
         self._failed_code = self._failed_code or _exit_code(rank)
         self._actions.append(Note(f"rank {rank.number} {describe(rank)}; the job goes on without it", rank.number))
-        if rank.status is None:
+        if self._spawned and rank.status is None:
             self._actions.append(Signal(signal.SIGKILL, rank.number))
         self._hang_up(rank)
 

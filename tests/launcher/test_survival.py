@@ -54,6 +54,13 @@ def test_others_are_told_soon_and_what_is_left_is_ended() -> None:
     assert exited.all(Hangup) == [Hangup(1)]
 
 
+def test_nothing_is_killed_that_the_launcher_has_not_started() -> None:
+    fixture = survivors(spawned=False)
+    fixture.receive(1, Closed())
+    assert fixture.all(Signal) == []
+    assert [rank for rank, _ in told(fixture)] == [0, 2]
+
+
 def test_a_rank_says_why_it_ends() -> None:
     fixture = survivors()
     fixture.receive(1, control.Failed(0, "failed: ValueError: x"), Closed())

@@ -54,6 +54,11 @@ class Request(Opaque, Generic[T]):
         return self
 
     @property
+    def _holder(self) -> Self:
+        """This handle, since an operation cannot be referred to weakly in the compiled form."""
+        return self
+
+    @property
     def _denoted(self) -> EngineRequest[T] | None:
         return self._core
 
