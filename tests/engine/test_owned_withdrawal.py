@@ -224,8 +224,6 @@ def test_errors_reach_the_owner(run: Run) -> None:
 class Busy(Receive):
     """A receive into whose memory another process writes for some looks."""
 
-    __slots__ = ("__weakref__", "looks", "withdrawn")
-
     def quiescent(self) -> bool:
         self.looks -= 1
         return bool(self.looks < 0)
