@@ -81,7 +81,7 @@ class Opaque:
 
     @property
     def _holder(self) -> Any:
-        """What must exist for the number to be valid: the object. Requests cannot be referred to weakly; see there."""
+        """What must exist for the number to be valid: the object."""
         return self._denoted
 
     @classmethod
@@ -121,6 +121,19 @@ class Opaque:
     def f2py(cls, arg: int) -> Self:
         """Return a handle of the object with this number, the inverse of `py2f`; see `fromhandle`."""
         return cls.fromhandle(arg)
+
+
+class NumberedByHandle(Opaque):
+    """A handle whose number is valid as long as the handle exists of which it was asked.
+
+    In the compiled form communicators and requests are objects that cannot be referred to weakly.
+    """
+
+    __slots__ = ()
+
+    @property
+    def _holder(self) -> Self:
+        return self
 
 
 class Reference(Opaque, Generic[T]):

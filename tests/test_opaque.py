@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 import pytest
+from jobs import Site
 
 from aiompi.comm.errhandler import ERRHANDLER_NULL, ERRORS_RETURN, Errhandler
 from aiompi.comm.group import GROUP_EMPTY, GROUP_NULL, Group
@@ -74,3 +75,28 @@ def test_free_spares_the_constants(cls: type[Any], constant: Any) -> None:
     null = cls()
     null.free()
     assert not null
+
+
+NUMBERS = """
+from aiompi import MPI
+
+for comm in (MPI.COMM_WORLD, MPI.COMM_SELF.Dup()):
+    again = MPI.Comm.fromhandle(comm.handle)
+    assert again == comm and again is not comm and again.handle == comm.handle
+for request in (MPI.COMM_SELF.irecv(), MPI.COMM_SELF.Recv_init(bytearray(1), 0)):
+    assert MPI.Request.fromhandle(request.handle) == request
+number = comm.handle
+comm.Free()
+for kind in (MPI.Comm, MPI.Request):
+    try:
+        kind.fromhandle(number)
+    except ValueError as error:
+        assert "stands for no" in str(error)
+    else:
+        raise AssertionError("the communicator is freed")
+MPI.COMM_SELF.send(None, 0)
+"""
+
+
+def test_numbers_of_communicators_and_requests(site: Site) -> None:
+    site.ok(1, NUMBERS)

@@ -95,7 +95,7 @@ class Communicator:
     """
 
     __slots__ = (
-        "__weakref__", "_collectives", "_freed", "_latest", "_peers", "_placement", "_reach", "_refusal", "agreements",
+        "_collectives", "_freed", "_latest", "_peers", "_placement", "_reach", "_refusal", "agreements",
         "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids",
         "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route", "shares_memory",
         "size", "tag_ub", "targets", "topology",
@@ -551,7 +551,7 @@ class Communicator:
     # Failures (aiompi.engine.seams.Community).
 
     def has(self, rank: int) -> bool:
-        return rank in self.group.members or (self.remote is not None and rank in self.remote.members)
+        return rank in self.group.index or (self.remote is not None and rank in self.remote.index)
 
     def member_failed(self, error: Exception) -> None:
         if self._refusal is None:

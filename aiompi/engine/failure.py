@@ -31,19 +31,20 @@ class FailureHandler:
 
     Args:
         engine: the engine of the rank.
-
-    Attributes:
-        failed: ranks of the world that died without having finalized, in the order in which this was noticed.
     """
 
-    __slots__ = ("_communities", "_dead", "_engine", "_revocations", "failed")
+    __slots__ = ("_communities", "_dead", "_engine", "_revocations")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._dead: list[Endpoint] = []  # peers that died without having finalized
-        self.failed: list[int] = []
         self._communities: dict[int, Community] = {}
         self._revocations: dict[int, set[int]] = {}  # by context id, the ranks that have revoked it too early
+
+    @property
+    def failed(self) -> list[int]:
+        """Ranks of the world that died without having finalized, in the order in which this was noticed."""
+        return [peer.rank for peer in self._dead]
 
     def error_of(self, rank: int, matcher: Matcher | None = None) -> Exception | None:
         """Return the error of an operation that would now wait for a rank of the world; None if it can complete.
@@ -93,7 +94,6 @@ class FailureHandler:
         self._degrade()
         if peer.finalize_error is None:
             self._dead.append(peer)
-            self.failed.append(peer.rank)
         held = [send for send in self._engine.held_sends if send.peer is peer]
         unfinished = [*held, *peer.drop_unfinished()]
         for matcher in self._engine.contexts.values():

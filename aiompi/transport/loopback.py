@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from aiompi.engine import Engine, Link, Peer
 from aiompi.engine.seams import BufferOwner
-from aiompi.errors import JobAbortedError
 from aiompi.transport.recovery import AgentRecovery
 from aiompi.transport.template import Site, Transport
 from aiompi.wire import control
 from aiompi.wire.agreement import Agreements, Results
 from aiompi.wire.frame import HEADER, Payload
+
+#: more ranks than one process can hold
+_MOST_RANKS: Final = 2**31
 
 
 class Hub:
@@ -28,7 +30,7 @@ class Hub:
         self.engines: dict[int, Engine] = {}
         self._queue: deque[tuple[Peer, bytes, Payload, BufferOwner | None]] = deque()
         self._delivering = False
-        self._agreements = Agreements()
+        self._agreements = Agreements(_MOST_RANKS)
 
     def recovery(self, engine: Engine) -> AgentRecovery:
         """Return what takes the place of an agent for one of the ranks."""
@@ -42,14 +44,6 @@ class Hub:
                     engine.failure.revoked(message.context, rank)
         elif isinstance(message, control.Agree):
             self._answer(self._agreements.agree(rank, message))
-
-    def fail(self, rank: int, cause: str) -> None:
-        """Let a rank be failed for all others. Its own operations fail as well."""
-        lost = self.engines.pop(rank)
-        for engine in self.engines.values():
-            engine.peer(rank).mark_failed(cause)
-        self._answer(self._agreements.fail(rank))
-        lost.failure.abort(JobAbortedError(f"rank {rank} has failed: {cause}"))
 
     def _answer(self, results: Results) -> None:
         for rank, agreed in results:

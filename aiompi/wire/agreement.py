@@ -6,6 +6,7 @@ member has taken part, or has failed. The agent sends the result to all of them,
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
@@ -21,11 +22,15 @@ Results = list[tuple[int, Agreed]]
 class Agreements:
     """The incomplete agreements of a job.
 
+    Args:
+        size: number of ranks in the world.
+
     Attributes:
         failed: the ranks that have failed or left, in the order of that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        self._size = size
         self.failed: dict[int, None] = {}
         self._parts: dict[tuple[int, int], dict[int, Agree]] = {}
 
@@ -33,9 +38,12 @@ class Agreements:
         """Take the part of a rank.
 
         Raises:
-            RemoteProtocolError: the rank is no member, takes part twice or in too many, or names other members.
+            RemoteProtocolError: the rank is no member, takes part twice or in too many, names other members, or names
+                ranks that there are not.
         """
         parts = self._parts.get((part.context, part.number), {})
+        if not _are_ranks(part.members, range(self._size)) or not _are_ranks(part.acknowledged, set(part.members)):
+            raise RemoteProtocolError(f"rank {rank} names members of an agreement that there are not")
         if rank not in part.members or rank in parts:
             raise RemoteProtocolError(f"rank {rank} takes part in an agreement twice, or is no member")
         if any(other.members != part.members for other in parts.values()):
@@ -64,3 +72,8 @@ class Agreements:
         acknowledged = all(set(failed) <= set(part.acknowledged) for part in parts.values())
         agreed = Agreed(*key, flag, max(part.proposal for part in parts.values()), failed, acknowledged)
         return [(rank, agreed) for rank in parts if rank not in self.failed]
+
+
+def _are_ranks(named: Sequence[int], possible: Container[int]) -> bool:
+    """Return True if all are possible, and no rank is named twice."""
+    return len(set(named)) == len(named) and all(rank in possible for rank in named)

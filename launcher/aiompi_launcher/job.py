@@ -74,7 +74,7 @@ class Job:
         self.world = World(size=size)
         self._fencing = self._introduced = False
         self._survives = survives
-        self._agreements = Agreements()
+        self._agreements = Agreements(size)
         self._directory = directory
         self._spawned = spawned
         self._culprit: Rank | None = None

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 import aiompi
-from aiompi.errors import ProcessFailedError, ProcessFailedPendingError, RevokedError
+from aiompi.errors import JobAbortedError, ProcessFailedError, ProcessFailedPendingError, RevokedError
 from aiompi.face.native.communicator import Intracomm
 from aiompi.transport.loopback import Hub, Loopback
 
@@ -32,7 +32,12 @@ class Job:
 
     def kill(self, rank: int) -> None:
         del self.alive[rank]
-        self.hub.fail(rank, "it was killed")
+        hub = self.hub
+        lost = hub.engines.pop(rank)
+        for engine in hub.engines.values():
+            engine.peer(rank).mark_failed("it was killed")
+        hub._answer(hub._agreements.fail(rank))
+        lost.failure.abort(JobAbortedError(f"rank {rank} was killed"))
 
     async def all(self, call: Callable[[Intracomm], Awaitable[Any]]) -> list[Any]:
         """Await a call of each living rank at once; return the results, or the errors."""

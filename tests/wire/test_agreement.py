@@ -19,7 +19,7 @@ def part(flag: int = -1, proposal: int = 0, acknowledged: tuple[int, ...] = (), 
 
 
 def test_flags_are_combined_and_the_largest_proposal_counts() -> None:
-    agreements = Agreements()
+    agreements = Agreements(6)
     assert agreements.agree(0, part(0b110, 8)) == []
     assert agreements.agree(2, part(0b011, 12)) == []
     result = Agreed(4, 0, 0b010, 12, [], True)
@@ -27,7 +27,7 @@ def test_flags_are_combined_and_the_largest_proposal_counts() -> None:
 
 
 def test_failed_members_are_not_waited_for() -> None:
-    agreements = Agreements()
+    agreements = Agreements(6)
     agreements.agree(0, part(6))
     agreements.agree(1, part(3))
     assert agreements.fail(2) == [(rank, Agreed(4, 0, 2, 0, [2], False)) for rank in (0, 1)]
@@ -38,7 +38,7 @@ def test_failed_members_are_not_waited_for() -> None:
 
 
 def test_part_of_a_member_that_fails_then_counts() -> None:
-    agreements = Agreements()
+    agreements = Agreements(6)
     agreements.agree(0, part(1))
     agreements.fail(0)
     agreements.agree(1, part(3))
@@ -51,10 +51,13 @@ def test_part_of_a_member_that_fails_then_counts() -> None:
         (3, part(), "is no member"),
         (0, part(), "twice"),
         (1, Agree(4, 0, [0, 1], 0, 0, []), "names other members"),
+        (1, Agree(4, 0, [0, 1, 6], 0, 0, []), "that there are not"),
+        (1, Agree(4, 0, [0, 1, 1], 0, 0, []), "that there are not"),
+        (1, part(acknowledged=(3,)), "that there are not"),
     ],
 )
 def test_what_breaks_the_protocol(rank: int, wrong: Agree, text: str) -> None:
-    agreements = Agreements()
+    agreements = Agreements(6)
     agreements.agree(0, part())
     with pytest.raises(RemoteProtocolError, match=text):
         agreements.agree(rank, wrong)
@@ -65,7 +68,7 @@ def test_what_breaks_the_protocol(rank: int, wrong: Agree, text: str) -> None:
 
 def test_one_rank_cannot_begin_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "MAX_OPEN", 3)
-    agreements = Agreements()
+    agreements = Agreements(6)
     for number in range(3):
         agreements.agree(0, part(number=number))
     with pytest.raises(RemoteProtocolError, match="more than 3 agreements"):
@@ -78,7 +81,7 @@ def test_results_are_uniform(seed: int) -> None:
     """Whatever fails when, all that get a result of an agreement get the same, and no living member is left out."""
     rng = random.Random(seed)
     members = list(range(6))
-    agreements = Agreements()
+    agreements = Agreements(6)
     todo = {rank: list(range(10)) for rank in members}
     got: dict[int, dict[int, Agreed]] = {rank: {} for rank in members}
 

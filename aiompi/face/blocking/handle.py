@@ -12,12 +12,12 @@ from aiompi.engine import PersistentRequest, Request
 from aiompi.face.blocking.process import check_running_loop, process, wait
 from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.common import Membership
-from aiompi.opaque import Opaque
+from aiompi.opaque import NumberedByHandle
 
 T = TypeVar("T")
 
 
-class Handle(Membership, Opaque):
+class Handle(Membership, NumberedByHandle):
     """A handle of a communicator.
 
     It has no `__getattr__`, with which every lookup of an attribute or a method takes three times as long or more.

@@ -16,7 +16,7 @@ from aiompi.errors import (
     ProcessFailedPendingError,
 )
 from aiompi.face.blocking.process import check_running_loop, process
-from aiompi.opaque import Opaque, same_kind
+from aiompi.opaque import NumberedByHandle, same_kind
 from aiompi.status import Status, check_status
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ else:
     T = TypeVar("T")
 
 
-class Request(Opaque, Generic[T]):
+class Request(NumberedByHandle, Generic[T]):
     """A nonblocking operation (section 3.7). Once it has been completed it is REQUEST_NULL, and false.
 
     Args:
@@ -54,11 +54,6 @@ class Request(Opaque, Generic[T]):
         return self
 
     @property
-    def _holder(self) -> Self:
-        """This handle, since an operation cannot be referred to weakly in the compiled form."""
-        return self
-
-    @property
     def _denoted(self) -> EngineRequest[T] | None:
         return self._core
 
@@ -74,7 +69,7 @@ class Request(Opaque, Generic[T]):
     def __eq__(self, other: object) -> bool:
         return self._core is other._core if isinstance(other, Request) else NotImplemented
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def _active(self) -> EngineRequest[T] | None:
