@@ -25,6 +25,10 @@ OVERHEAD: Final = 128
 _pack: Final = HEADER.pack
 
 
+#: credit of a peer that is gone, so little that what it still returns makes no difference
+NO_CREDIT: Final = -(2**62)
+
+
 class CreditedEndpoint(Endpoint):
     """A rank that grants this rank credit for eager messages, and is granted credit by it.
 
@@ -49,6 +53,9 @@ class CreditedEndpoint(Endpoint):
         """Make a link to the peer, unless the peer makes one meanwhile."""
 
     # Credit that the peer grants.
+
+    def check_sends(self) -> None:
+        self.credit = NO_CREDIT  # sends without credit look
 
     def _affords(self, cost: int) -> bool:
         """Return True if there is credit for a message, including what the peer has granted by now.

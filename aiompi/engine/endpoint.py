@@ -81,6 +81,10 @@ class Endpoint(ABC):
     def consumed(self, eager: int) -> None:
         """Return so many bytes of credit: the memory of an eager message is free again."""
 
+    def check_sends(self) -> None:
+        """Let every further send look first whether the peer, or the job, is gone."""
+        return
+
     def announcement_dropped(self) -> None:
         """Note that a message which the peer has announced is not received."""
         return

@@ -66,7 +66,7 @@ class Engine(Progress):
         failure: fails operations whose peers are gone.
         survives: True if the job goes on when a rank fails.
         recovery: asks the agent about communicators with failed members, None if the job has no agent for this.
-        degraded: True if the job is over, or a peer has finalized or died; starting an operation then checks more.
+        degraded: True if the job is over, or a peer has finalized or died; starting a receive then checks more.
         closing: True if this rank starts no operation any more.
         finished: True if this rank has also told its peers so.
         unawaited: sends that complete although nothing waits for them: buffered ones, and those whose request was

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.constants import ANY_SOURCE
+from aiompi.engine.credit import NO_CREDIT
 from aiompi.engine.send import Send
 from aiompi.errors import RevokedError
 
@@ -87,11 +88,13 @@ class FailureHandler:
     def peer_finalized(self, peer: Endpoint, error: Exception) -> None:
         """Fail what waits for a peer that starts no operation any more."""
         self._degrade()
+        peer.check_sends()
         self._fail_all_with(peer, [send for send in self._sends_to(peer) if not send.recalling], error)
 
     def peer_failed(self, peer: Endpoint, error: Exception) -> None:
         """Fail what waits for a peer that will not answer any more."""
         self._degrade()
+        peer.check_sends()
         if peer.finalize_error is None:
             self._dead.append(peer)
         held = [send for send in self._engine.held_sends if send.peer is peer]
@@ -195,9 +198,11 @@ class FailureHandler:
             return
         engine.error = error
         engine.degraded = True
+        engine.windows = [NO_CREDIT] * engine.size
         operations: list[Failable] = [*engine.held_sends, *engine.sends.values(), *engine.slot_exchanges]
         engine.slot_exchanges.clear()
         for peer in engine.peers():
+            peer.check_sends()
             operations += peer.drop_unfinished()
         for matcher in engine.contexts.values():
             operations += matcher.withdraw_all()

@@ -91,7 +91,7 @@ class Peer(CreditedEndpoint):
     ) -> Request[None]:
         engine = self.engine
         cost = nbytes + OVERHEAD
-        if mode is not STANDARD or nbytes > engine.eager_limit or cost > self.credit or engine.degraded:
+        if mode is not STANDARD or nbytes > engine.eager_limit or cost > self.credit:
             streamable = mode is STANDARD and engine.eager_limit < nbytes <= engine.shm_eager_limit
             if streamable and self._stream(payload, nbytes, context, source, tag, note):
                 return engine.completed_send
@@ -204,7 +204,7 @@ class Peer(CreditedEndpoint):
     def _stream(self, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
         """Copy a message to memory that the peer reads; return False if that cannot be done now."""
         sharing = self._sharing
-        if sharing is None or not self._affords(nbytes + OVERHEAD) or self.engine.degraded:
+        if sharing is None or not self._affords(nbytes + OVERHEAD):
             return False
         envelope = EAGER, tag, source, context, nbytes, 0, note
         return self._give(envelope, nbytes + OVERHEAD, lambda header: sharing.stream(header, payload, nbytes))

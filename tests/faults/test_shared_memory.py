@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -315,7 +316,10 @@ def named(pid: int) -> set[str]:
     """Return the names of files that a process has mapped or open."""
     lines = Path("/proc", str(pid), "maps").read_text().splitlines()
     mapped = {line.split(maxsplit=5)[5] for line in lines if line.count(" ") > 5}
-    return mapped | {os.readlink(path) for path in Path("/proc", str(pid), "fd").iterdir()}
+    for path in Path("/proc", str(pid), "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            mapped.add(os.readlink(path))
+    return mapped
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -240,7 +240,11 @@ class Sharing:
         return self._process
 
     def close(self) -> None:
-        """Let go of the memory of the peer; call this before the socket is closed."""
+        """Let go of the memory of the peer; call this before the socket is closed.
+
+        A collective of this rank may still read the pool of a peer that has died: until it is known that the peer has
+        failed, the pool stays (see `SharedMemory.abandon`).
+        """
         self._inbound.sharing = None  # breaks a reference cycle
         if self._process is not None:
             self._process.close()
@@ -248,7 +252,8 @@ class Sharing:
         for importer in self._importers.values():
             importer.leave(number)
         self._importers.clear()
-        pools, rank = self._transport.pools, self._link.peer.rank
-        if rank in pools and pools[rank] is self.imports.get(POOL):
-            del pools[rank]
+        pools, peer = self._transport.pools, self._link.peer
+        ended = peer.error is not None or peer.finalize_error is not None
+        if ended and peer.rank in pools and pools[peer.rank] is self.imports.get(POOL):
+            del pools[peer.rank]
         self.imports.clear()

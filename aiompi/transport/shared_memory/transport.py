@@ -110,6 +110,10 @@ class SharedMemory(Unix):
         memory = self.peer_slots.get(peer.rank)
         return None if memory is None else SlotPeer(peer, link, memory, cells, self.pools)
 
+    def abandon(self, peer: Endpoint, cause: str) -> None:
+        super().abandon(peer, cause)
+        self.pools.pop(peer.rank, None)
+
     def close(self) -> None:
         super().close()
         self.engine.slot_provider = None

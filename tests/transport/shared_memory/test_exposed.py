@@ -320,10 +320,15 @@ def abort(w):
 
 
 def test_the_pool_of_a_rank_that_is_gone_is_let_go(readers):
+    """A collective may still read it until it is known that the rank has failed: the cause is then the failure."""
     w = readers(2)
     assert [*w.transports[0].pools] == [1]
+    peer = w.engines[0].peer(1)
     w.transports[1].close()
-    w.until(lambda: not w.transports[0].pools)
+    w.until(lambda: peer.error is not None)
+    assert len(w.comms[0].shm_sync.slots.read(0, 0, 72)) == 72
+    w.transports[0].abandon(peer, "it was killed")
+    assert not w.transports[0].pools
 
 
 def test_memory_that_is_not_there_is_refused(readers):
