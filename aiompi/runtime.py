@@ -332,6 +332,10 @@ class Runtime:
             drained, self._drained = self._drained, None
             drained.complete()
 
+    def at_rest(self) -> bool:
+        """Return True if no operation is in progress, and no data waits to be sent."""
+        return self.engine.at_rest() and self._idle()
+
     def _idle(self) -> bool:
         return all(transport.idle() for transport in self._transports) and (self._host is None or self._host.idle())
 

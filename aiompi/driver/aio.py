@@ -29,10 +29,13 @@ _BRIEF_SECONDS: Final = 500e-6
 class AsyncioDriver:
     """An event loop makes progress, and only its thread may make calls, while no other loop runs there.
 
+    Once that loop is closed and no operation is in progress, the next loop that makes a call takes its place.
+
     The driver uses the loop that is running when the driver is created, or else when it is first used.
 
     Attributes:
         loop_runs: returns True while the loop runs. No other loop can run in its thread at that time.
+        at_rest: returns True if no operation is in progress. Then another loop takes the place of a closed one.
     """
 
     background = True
@@ -42,8 +45,9 @@ class AsyncioDriver:
         self.owner = NO_THREAD
         self._loop: asyncio.AbstractEventLoop | None = None
         self.loop_runs: Callable[[], bool] = bool
+        self.at_rest: Callable[[], bool] = bool
         self._doorbells: dict[int, LoopDoorbell] = {}
-        self._reading: set[int] = set()
+        self._reading: dict[int, Callable[[], object]] = {}
         self._writing: set[int] = set()
         self._pollers: list[Poller] = []
         self._spin = Spin()
@@ -76,6 +80,8 @@ class AsyncioDriver:
     def check_thread(self) -> None:
         if self._loop is None:
             self._adopt()
+        elif self._take_over():
+            pass
         elif get_ident() != self.owner:
             raise LocalProtocolError(
                 f"{name_of_thread()} makes a call, and this rank belongs to the thread of its event loop. Have that "
@@ -87,6 +93,21 @@ class AsyncioDriver:
                 f"in {running!r}. Use one loop for all of it, such as one asyncio.run for the program and one "
                 "loop_scope for a fixture and its tests; or begin a rank in each loop"
             )
+
+    def _take_over(self) -> bool:
+        """Go on in the running loop if the own one is closed and no operation is in progress; return True if so."""
+        running = asyncio._get_running_loop()
+        if running is None or self._loop is None or not self._loop.is_closed() or self._writing or not self.at_rest():
+            return False
+        stop_polling(self._pollers, [*self._pollers])
+        self._pollers.clear()
+        self._loop = None
+        self._adopt()
+        for doorbell in self._doorbells.values():
+            doorbell.move(self.loop)
+        for fd, callback in self._reading.items():
+            self.loop.add_reader(fd, callback)
+        return True
 
     def waiter(self, request: Request[Any]) -> Waiter | None:
         if get_ident() != self.owner or not self.loop_runs():
@@ -170,7 +191,8 @@ class AsyncioDriver:
         """Do nothing: this driver never blocks a thread."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
-        self.loop.call_soon(callback, *args)
+        if not self.loop.is_closed():  # otherwise it belongs to tasks that are gone
+            self.loop.call_soon(callback, *args)
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -183,7 +205,7 @@ class AsyncioDriver:
         if self._loop is not None and not self.in_own_thread:
             self._loop.set_debug(False)  # in debug mode it refuses other threads, and its own is not in the copy
         try:
-            detach_descriptors(self._reading | self._writing)
+            detach_descriptors({*self._reading, *self._writing})
         finally:
             # The copy of the loop may continue to run, and would see events that are meant for the parent.
             self._pollers.clear()
@@ -194,14 +216,14 @@ class AsyncioDriver:
 
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         self.loop.add_reader(fd, callback)
-        self._reading.add(fd)
+        self._reading[fd] = callback
 
     def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
         doorbell = self._doorbells[fd] = LoopDoorbell(self.loop, fd, deliver, callback)
         self.add_reader(fd, doorbell.on_readable)
 
     def remove_reader(self, fd: int) -> None:
-        self._reading.discard(fd)
+        self._reading.pop(fd, None)
         doorbell = self._doorbells.pop(fd, None)
         if doorbell is not None:
             doorbell.remove()
@@ -229,10 +251,14 @@ class LoopDoorbell:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]
     ) -> None:
-        self._loop = loop
         self._fd = fd
         self._deliver = deliver
         self._callback: Callable[[], object] | None = callback
+        self.move(loop)
+
+    def move(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin in a loop, which may take the place of a closed one."""
+        self._loop = loop
         self._scheduled = False
         # asyncio polls before the callbacks of a turn, so it reports an eventfd once more that they have read.
         self._reports_again = isinstance(loop, asyncio.BaseEventLoop)

@@ -152,6 +152,12 @@ class Engine(Progress):
         """Return the sends that are not complete, without those to this rank itself, which no other rank receives."""
         return [send for send in {*self.sends.values(), *self.unawaited} if send.peer.rank != self.rank]
 
+    def at_rest(self) -> bool:
+        """Return True if no operation of this rank is in progress."""
+        begun = self.schedules, self.sends, self.arriving, self.unawaited, self.held_sends, [*self.slot_exchanges]
+        waiting = any(next(matcher.posted(), None) or matcher.probes for matcher in self.contexts.values())
+        return not any(begun) and not waiting
+
     async def encoded(self) -> None:
         """Wait until the messages of all sends so far have been encoded, and handed to their peers."""
         await settled([send.encoding for send in self.held_sends if send.encoding is not None])

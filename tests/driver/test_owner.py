@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from jobs import Site
 
 import aiompi
 from aiompi.engine import Owned, Request
@@ -142,6 +143,55 @@ def test_a_leftover_message_does_not_reach_another_loop() -> None:
     first.close()
     with pytest.raises(aiompi.LocalProtocolError, match=r"closed=True.* in which it was used first"):
         asyncio.run(exchange(world))
+
+
+def test_another_loop_takes_the_place_of_a_closed_one() -> None:
+    """If no operation is in progress: then nothing is bound to the closed loop."""
+    world = aiompi.local_world(2)
+    called: list[object] = []
+    for _ in range(3):
+        assert asyncio.run(exchange(world)) == "x"
+
+    async def begin() -> aiompi.Request[Any]:
+        receive = world[1].irecv(0)
+        receive.add_done_callback(called.append)
+        return receive
+
+    receive = asyncio.run(begin())
+    with pytest.raises(aiompi.LocalProtocolError, match=r"closed=True.* in which it was used first"):
+        asyncio.run(exchange(world))
+    receive.cancel()
+    assert asyncio.run(exchange(world)) == "x"
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(asyncio.run, exchange(world)).result() == "x"
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_rank_of_a_job_goes_on_in_another_loop(site: Site, size: int) -> None:
+    program = """
+import asyncio, aiompi
+
+async def begin():
+    world = await aiompi.init()
+    return world, await world.allgather(world.rank), await world.allreduce(bytearray(100_000)[0])
+
+async def go_on(world):
+    request = world.irecv((world.rank - 1) % world.size)
+    await world.send("x" * 1000, (world.rank + 1) % world.size)
+    await asyncio.sleep(0.01)  # the rank sleeps, and is woken in this loop
+    return len(await request)
+
+async def end(world):
+    await world.barrier()
+    await world.finalize()
+
+world, *_ = asyncio.run(begin())
+for _ in range(3):
+    assert asyncio.run(go_on(world)) == 1000
+asyncio.run(end(world))
+print("done")
+"""
+    assert site.ok(size, program).lines == ["done"] * size
 
 
 def test_an_operation_that_cannot_be_withdrawn_yet_is_refused_in_another_loop() -> None:

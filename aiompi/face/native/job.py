@@ -82,7 +82,9 @@ class Session:
     """
 
     def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
-        self._runtime = Runtime(aio.AsyncioDriver(), contact, settings)
+        driver = aio.AsyncioDriver()
+        self._runtime = Runtime(driver, contact, settings)
+        driver.at_rest = self._runtime.at_rest
         if settings is None:
             rc.read_by(self._runtime)
         self._cause: BaseException | None = None
@@ -255,7 +257,10 @@ def local_world(size: int, *, settings: Settings | None = None) -> list[Intracom
     """
     if size < 1:
         raise InvalidArgumentError(f"a world of {size} ranks: there must be at least one")
-    return [_world(Intracomm, runtime) for runtime in local_runtimes(size, aio.AsyncioDriver(), settings)]
+    driver = aio.AsyncioDriver()
+    runtimes = local_runtimes(size, driver, settings)
+    driver.at_rest = lambda: all(runtime.at_rest() for runtime in runtimes)
+    return [_world(Intracomm, runtime) for runtime in runtimes]
 
 
 C = TypeVar("C", bound=Intracomm)
