@@ -341,19 +341,43 @@ class Runtime:
 
     # End.
 
-    def finalize(self) -> Schedule[None]:
+    def finalize(self, timeout: float | None = None) -> Schedule[bool]:
         """End communication (MPI_Finalize, section 7.5). This is complete when every rank of the job has called it.
 
         Collectives in progress end first, and messages are delivered as far as they are received.
+
+        Args:
+            timeout: seconds after which this rank leaves without the others; None if it waits for them.
+
+        Returns:
+            A request whose result is True if all ranks have finalized, False if this rank has left without them.
 
         Raises:
             aiompi.Exception: a callback for the attributes of COMM_SELF failed; communication has not ended.
         """
         self._before_end()
         self._meet()
-        return self.engine.spawn(self._finalize(list(self.engine.schedules)))
+        finalizing = self.engine.spawn(self._finalize(list(self.engine.schedules)))
+        if timeout is None or finalizing.done():
+            return finalizing
+        return self.engine.spawn(self._finalize_in_time(finalizing, timeout))
 
-    async def _finalize(self, schedules: list[Schedule[Any]]) -> None:
+    async def _finalize_in_time(self, finalizing: Schedule[bool], timeout: float) -> bool:
+        first: Request[None] = Request(self.engine)
+        timer = self.engine.driver.call_later(timeout, first.complete)
+        finalizing.when_done(lambda _: None if first.done() else first.complete())
+        await first
+        timer.cancel()
+        if finalizing.done() or self.engine.error is not None:
+            return await finalizing
+        self.engine.finish()
+        if self._agent is not None:
+            self._agent.send(control.Leave())
+            await self._agent.finish()
+        self._give_up(self._finalized_error())
+        return False
+
+    async def _finalize(self, schedules: list[Schedule[Any]]) -> bool:
         if self.finalized:
             raise LocalProtocolError("Finalize was called before: call it once, as the last MPI call")
         if self.engine.error is not None:
@@ -371,6 +395,7 @@ class Runtime:
             await self._farewell
             await self._agent.finish()
         self._end_well()
+        return True
 
     def _meet(self) -> None:
         """Start the final barrier of the ranks of several clients (IMPI 0.0, section 2.4)."""
@@ -406,9 +431,10 @@ class Runtime:
 
     def _end_well(self) -> None:
         self.close()
-        self.engine.failure.abort(
-            LocalProtocolError(f"rank {self.engine.rank} has finalized: no communication is possible")
-        )
+        self.engine.failure.abort(self._finalized_error())
+
+    def _finalized_error(self) -> LocalProtocolError:
+        return LocalProtocolError(f"rank {self.engine.rank} has finalized: no communication is possible")
 
     async def _flush(self) -> None:
         """Wait until all data has left this process, with the message to the IMPI host that nothing follows."""

@@ -38,6 +38,9 @@ class Unix(StreamTransport):
     def listen(self) -> tuple[socket.socket, Any]:
         path = os.path.join(self.site.directory, f"{self.prefix}-{self.engine.rank}") if self.site.directory else ""
         name = path or f"\0aiompi-{os.urandom(16).hex()}"
+        if path:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)  # left by a process that was this rank before
         listener = bind_listener(socket.AF_UNIX, name)
         self._path = path
         return listener, [name, _identity(name)]

@@ -6,6 +6,8 @@ Each rank has a state of the control protocol, and separately an exit status onc
     RUNNING --Finalize--> FINALIZING --fence--> FINALIZED          RUNNING, FINALIZING --Leave--> LEFT
     JOINED, CARDED, RUNNING --end of the connection--> LOST                   LOST --the job goes on--> FAILED
 
+A rank that has finalized or left may join again. It waits until all ranks have; then they are a new world.
+
 The ranks of a job may be part of a larger world, whose other ranks belong to other IMPI clients. Cards are exchanged
 with these clients (Publish, then `introduce`), and the fence includes them (Fence, then `fenced`).
 
@@ -30,6 +32,7 @@ from aiompi_launcher.inquiry import PATIENCE, Inquiry
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
 from aiompi_launcher.jobstate import (
     ACTIVE,
+    AFTER,
     INSIDE,
     Action,
     Closed,
@@ -123,20 +126,22 @@ class Job:
         if not first <= wanted <= last:
             raise Refused(f"there is no rank {wanted} in this job, only {first} to {last}")
         rank = self._rank(wanted)
-        if rank.state is not RankState.EXPECTED:
+        again = rank.state in AFTER and not rank.connected and not self.world.universe
+        if rank.state is not RankState.EXPECTED and not again:
             if self._spawned and pid == rank.joiner:
                 raise Refused(
-                    f"this process is rank {wanted} already: a program joins its job once, by aiompi.run, aiompi.init, "
-                    "or the first use of a communicator of aiompi.MPI"
+                    f"this process is rank {wanted} already: a program joins its job by aiompi.run, aiompi.init, or "
+                    "the first use of a communicator of aiompi.MPI, and again only after it has finalized"
                 )
             raise Refused(
-                f"rank {wanted} has joined already; a process that a rank starts cannot join in its place. If a server "
-                "starts several workers or reloads (uvicorn --workers, --reload), run one worker in each rank, "
-                "without reloading: aiompi-launch -n N. If the process is to be no rank, remove "
+                f"rank {wanted} has joined already; a process that a rank starts can join in its place only after the "
+                "rank has finalized. If a server starts several workers (uvicorn --workers), let each be a member of "
+                "a job that is open: aiompi-launch --serve, and aiompi.join. If the process is to be no rank, remove "
                 f"{control.ENV_CONTROL} from its environment"
             )
         if self.phase is not JobPhase.RUNNING:
             raise Refused("the job is ending")
+        rank.state = RankState.EXPECTED
         return wanted
 
     # Events
@@ -185,7 +190,8 @@ class Job:
         """
         if any(rank.state is not RankState.CARDED for rank in self.ranks):
             return  # a rank was lost meanwhile, and the job ends
-        self._introduced = True
+        self._introduced, self._fencing = True, False
+        self._agreements = Agreements(len(cards))
         message = control.Cards(cards)
         for rank in self.ranks:
             rank.state = RankState.RUNNING
@@ -368,8 +374,8 @@ class Job:
             self._actions.append(Publish([rank.card for rank in self.ranks]))
 
     def _check_fence(self) -> None:
-        ended = (RankState.FINALIZING, RankState.LEFT)
-        if not self._fencing and all(rank.state in ended or rank.reported for rank in self.ranks):
+        awaited = (RankState.RUNNING, RankState.LOST, RankState.FAILED)
+        if not self._fencing and all(rank.state not in awaited or rank.reported for rank in self.ranks):
             self._fencing = True
             self._actions.append(Fence())
 

@@ -55,6 +55,9 @@ class JobPhase(enum.Enum):
 # States in which a rank takes part in communication.
 INSIDE: Final = frozenset({RankState.RUNNING, RankState.FINALIZING})
 
+# States of a rank after its part in communication.
+AFTER: Final = frozenset({RankState.FINALIZED, RankState.LEFT})
+
 # States in which a rank waits for other ranks, or may need them.
 ACTIVE: Final = frozenset({RankState.JOINED, RankState.CARDED, RankState.RUNNING, RankState.FINALIZING})
 

@@ -330,7 +330,7 @@ class TestPlace:
 
     def test_taken(self):
         fixture = JobTable(2).run_up()
-        with pytest.raises(Refused, match=r"rank 1 has joined already.*run one worker in each rank"):
+        with pytest.raises(Refused, match=r"rank 1 has joined already.*aiompi-launch --serve"):
             fixture.job.place(1, 1)
 
     @pytest.mark.parametrize("started", [101, 1])
@@ -339,8 +339,29 @@ class TestPlace:
         fixture = JobTable(2)
         fixture.job.started(1, started)
         fixture.run_up()
-        with pytest.raises(Refused, match="this process is rank 1 already: a program joins its job once"):
+        with pytest.raises(Refused, match=r"this process is rank 1 already: .* again only after it has finalized"):
             fixture.job.place(1, 101)
+
+    def test_again_after_it_has_left(self):
+        """The ranks are a new world when all have joined again; those of the old one finalize without it."""
+        fixture = JobTable(2).run_up()
+        fixture.receive(1, control.Leave())
+        with pytest.raises(Refused, match="rank 1 has joined already"):
+            fixture.job.place(1, 1)
+        fixture.receive(1, Closed())
+        assert fixture.job.place(1, 1) == 1
+        fixture.receive(1, control.Join(7), control.Card({}))
+        fixture.receive(0, control.Finalize())
+        assert fixture.sent(control.Finalized) == [0]
+        fixture.receive(0, Closed())
+        assert fixture.job.place(0, 1) == 0
+        fixture.receive(0, control.Join(6))
+        assert fixture.sent(control.Cards) == [0, 1]
+        fixture.receive(0, control.Card({}))
+        assert fixture.sent(control.Cards) == [0, 1, 0, 1]
+        fixture.receive(0, control.Finalize())
+        fixture.receive(1, control.Finalize())
+        assert fixture.sent(control.Finalized) == [0, 0, 1]
 
     def test_taken_by_a_process_of_another_machine(self):
         fixture = JobTable(2, spawned=False).run_up()

@@ -48,10 +48,17 @@ class World(Intracomm):
 
     __slots__ = ()
 
-    def finalize(self) -> Request[None]:
-        """End communication: complete when every rank of the job has called it (MPI_Finalize, section 7.5)."""
+    def finalize(self, timeout: float | None = None) -> Request[bool]:
+        """End communication: complete when every rank of the job has called it (MPI_Finalize, section 7.5).
+
+        Args:
+            timeout: seconds after which this rank leaves without the others; None if it waits for them.
+
+        Returns:
+            A request whose result is True if all ranks have finalized, False if this rank has left without them.
+        """
         self._runtime.engine.driver.check_thread()
-        return self._runtime.finalize()
+        return self._runtime.finalize(timeout)
 
     def leave(self) -> Request[None]:
         """End communication of this rank alone, as when its service stops: complete once what it sent is delivered.

@@ -157,24 +157,74 @@ print(aiompi.run(main))
     assert site.ok(2, program, "a", "b c").lines == ["['a', 'b c']", "sender"]
 
 
-@pytest.mark.parametrize("before", ["MPI.COMM_WORLD.Get_rank()", "aiompi.run(main)"])
-def test_a_program_joins_its_job_once(site: Site, before: str) -> None:
+def test_a_program_joins_its_job_again_only_after_it_has_finalized(site: Site) -> None:
     """With a launcher; a job of its own a process may have any number of times."""
-    text = f"""
+    text = """
 import aiompi
 from aiompi import MPI
 
 async def main(world):
-    pass
+    print(await world.allreduce(1))
 
-{before}
+for _ in range(3):
+    aiompi.run(main)
+if aiompi.rc is not None and {active}:
+    MPI.COMM_WORLD.Get_rank()
+    aiompi.run(main)
+"""
+    assert site.ok(2, text.format(active=False)).lines == ["2"] * 6
+    result = site.run(2, text.format(active=True))
+    assert result.code == 1
+    assert re.search("^aiompi.run: this process is rank . already: a program joins its job by", result.err, re.M)
+    alone = site.start(sys.executable, site.program(text.format(active=True))).finish()
+    assert (alone.code, alone.err) == (0, "")
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_server_that_reloads_its_worker(site: Site, workers: int) -> None:
+    """As `uvicorn --reload` does: a process that is no rank itself starts one rank after the other in its place."""
+    program = """
+import subprocess, sys, aiompi
+
+async def main(world):
+    print(await world.allreduce(1), flush=True)
+
+if len(sys.argv) > 1:
+    aiompi.run(main)
+else:
+    for _ in range(3):
+        subprocess.run([sys.executable, __file__, "worker"], check=True)
+"""
+    assert site.ok(workers, program).lines == [str(workers)] * 3 * workers
+
+
+@pytest.mark.parametrize("busy", ["nothing", "message", "collective"])
+def test_finalize_with_a_time_limit_leaves_without_the_others(site: Site, busy: str) -> None:
+    program = f"""
+import asyncio, os, time, aiompi
+
+async def main(world):
+    if world.rank == 0:
+        if {busy!r} == "message":
+            world.isend(bytes(10_000_000), dest=1)
+        elif {busy!r} == "collective":
+            world.ibarrier()
+        begun = time.monotonic()
+        assert await world.finalize(timeout=0.2) is False
+        assert 0.15 < time.monotonic() - begun < 5
+        try:
+            await world.send(1, dest=1)
+        except aiompi.LocalProtocolError:
+            print("left")
+        os.mkdir("left")
+    else:
+        while not os.path.exists("left"):
+            await asyncio.sleep(0.01)
+        print("alone", await world.finalize(timeout=10))
+
 aiompi.run(main)
 """
-    result = site.run(2, text)
-    assert result.code == 1
-    assert re.search("^aiompi.run: this process is rank . already: a program joins its job once, by", result.err, re.M)
-    alone = site.start(sys.executable, site.program(text)).finish()
-    assert (alone.code, alone.err) == (0, "")
+    assert site.ok(2, program).lines == ["alone True", "left"]
 
 
 def test_a_process_that_a_rank_starts_is_no_rank(site: Site) -> None:
