@@ -37,7 +37,7 @@ from aiompi.transport.recovery import AgentRecovery
 from aiompi.transport.resolve import Address, Resolving, resolve
 from aiompi.transport.sockets import TCP
 from aiompi.transport.template import Site, Transport
-from aiompi.wire import control
+from aiompi.wire import control, liveness
 from aiompi.wire.wait_report import WaitReport
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 _RECHECK: Final = 0.02
 #: most seconds between the report that a rank has failed and the end of what it has sent before
 _LINGER: Final = 0.25
+#: seconds between the end of a link and the question to the agent why it ended, which is seldom necessary
+_SUSPECT: Final = 0.25
 #: seconds of spinning; a sleeping core of a virtual machine takes up to half of this to wake up
 _SPIN: Final = 500e-6
 
@@ -95,7 +97,7 @@ class Runtime:
         self._departed: set[int] = set()
         self._failed: dict[int, str] = {}  # by rank, why it has failed
         self._recovery: AgentRecovery | None = None
-        self._verdicts: list[Timer] = []  # give up on peers whose links are lost, if the agent does not say why
+        self._verdicts: dict[int, Timer] = {}  # judge peers whose links are lost, unless the agent says why before
         self._hang_reporter: HangReporter | None = None
         self._resolving: Resolving | None = None
 
@@ -130,12 +132,14 @@ class Runtime:
     async def _join(self, contact: Contact) -> list[control.BusinessCard]:
         self._agent = agent = Agent(self.engine, contact, self._on_message, self._on_agent_lost)
         await agent.connected
-        agent.send(control.Join(os.getpid()))
+        agent.send(control.Join(os.getpid(), liveness.namespace()))
         welcome = await self._welcome
         self.joined = True
         universe = _universe(welcome)
         self.engine.join_world(welcome.rank, welcome.size, universe)
         self.engine.survives = welcome.survives
+        if welcome.heartbeat:
+            agent.watch(welcome.heartbeat)
         self.engine.peer_lost = self._on_peer_lost
         kinds = registry.select(self.settings.transports)
         if contact.local and not welcome.address and not self.settings.transports:
@@ -289,15 +293,21 @@ class Runtime:
         self.on_end(1)
 
     def _on_peer_lost(self, peer: Endpoint, cause: str) -> None:
-        """Handle a broken link. The agent will report the reason: the rank has left, or the job ends."""
+        """Handle a broken link. The agent reports the reason if the peer has ended; otherwise it decides."""
         if peer.rank in self._departed:
             self._conclude(peer)
         elif peer.rank in self._failed:
             self._bury(peer, self._failed[peer.rank], self.engine.driver.now() + _LINGER)
-        elif not self._farewell.done():
-            self._verdicts.append(
-                self.engine.driver.call_later(self.settings.connect_timeout, lambda: peer.mark_failed(cause))
-            )
+        elif not self._farewell.done() and peer.rank not in self._verdicts:
+            delay = _SUSPECT if self._recovery is not None else self.settings.connect_timeout
+            self._verdicts[peer.rank] = self.engine.driver.call_later(delay, lambda: self._suspect(peer, cause))
+
+    def _suspect(self, peer: Endpoint, cause: str) -> None:
+        """Let the agent judge a peer to which a link has broken; nobody knows the ranks of other IMPI clients."""
+        if self._recovery is None or self._agent is None:
+            peer.mark_failed(cause)
+        elif peer.error is None and peer.rank not in self._departed and peer.rank not in self._failed:
+            self._agent.send(control.Suspect(peer.rank, cause))
 
     def _conclude(self, peer: Endpoint) -> None:
         """Handle a rank that has left: give it up after all that it sent has arrived."""
@@ -533,7 +543,7 @@ class Runtime:
     def close(self) -> None:
         """Close all connections and remove all files."""
         settings_module.rc.forgotten_by(self)
-        for timer in self._verdicts:
+        for timer in self._verdicts.values():
             timer.cancel()  # it keeps references to everything of this rank
         self._verdicts.clear()
         if self._hang_reporter is not None:
@@ -562,6 +572,8 @@ def _site(contact: Contact, welcome: control.Welcome, local_host: str, bind: str
         welcome.directory,
         host=local_host or welcome.address,
         bind=bind,
+        heartbeat=welcome.heartbeat,
+        may_return=bool(welcome.heartbeat) and not contact.launched,
     )
 
 

@@ -92,6 +92,8 @@ class Settings:
             blocks the loop, with one RuntimeWarning. Empty means "block" for programs of mpi4py, otherwise "error".
         on_failure: "abort" if the launcher ends the job when a rank fails, "continue" if the others go on. Empty means
             "continue" with --serve, otherwise "abort".
+        heartbeat: seconds after which a rank that is stopped, or whose machine does not answer, is expelled from the
+            job; 0 for never. The default, None, is 10 with --serve and in a job of several IMPI clients, otherwise 0.
     """
 
     eager_limit: int = 256 * 2**10
@@ -121,6 +123,7 @@ class Settings:
     thread_level: str = "funneled"
     running_loop: str = ""
     on_failure: str = ""
+    heartbeat: float | None = None
 
     def __post_init__(self) -> None:
         limits = {name: getattr(self, name) for name in ("eager_limit", "shm_eager_limit", "eager_window")}
@@ -142,6 +145,8 @@ class Settings:
             )
         if self.spin is not None and not 0 <= self.spin < math.inf:
             raise InvalidArgumentError(f"spin is a time in seconds and cannot be {self.spin}")
+        if self.heartbeat is not None and not 0 <= self.heartbeat < math.inf:
+            raise InvalidArgumentError(f"heartbeat is a time in seconds, 0 for never, and cannot be {self.heartbeat}")
         if not 0 < self.connect_timeout < math.inf:
             raise InvalidArgumentError(f"connect_timeout is a time in seconds and cannot be {self.connect_timeout}")
         if not 0 <= self.impi_start_timeout < math.inf:

@@ -76,7 +76,7 @@ WORLDLY: dict[str, set[str]] = {
     "multiprocessing": set(),
     "subprocess": set(),
     "time": {"driver"},
-    "socket": {"driver", "transport", "runtime"},
+    "socket": {"driver", "transport", "runtime", "wire"},  # wire asks for options of sockets that others have made
     "ssl": set(),
 }
 

@@ -216,33 +216,54 @@ def test_job_that_ends_early(run: Run, message: control.Message | None) -> None:
 
 
 def test_connection_that_breaks_while_both_ranks_live(run: Run, site: Site) -> None:
-    """The launcher reports nothing, so the peer counts as gone after a while."""
-    job, address = site.serve(2)
-    settings = {"transports": ("tcp",), "connect_timeout": 0.5}
+    """One of them is expelled, so that all see the same; it is told, and can speak no more."""
+    job, address = site.serve(3)
 
     async def main() -> None:
-        joining = (_join_world(address, **settings) for _ in range(2))
-        first, second = sorted(await asyncio.gather(*joining), key=lambda world: world.rank)
+        joining = (_join_world(address, transports=("tcp",)) for _ in range(3))
+        first, second, third = sorted(await asyncio.gather(*joining), key=lambda world: world.rank)
         await asyncio.gather(first.send("connects", dest=1), second.recv())
         waiting, waiting_for_anybody = first.irecv(source=1), first.irecv()
         (link,) = (link for transport in second._runtime._transports for link in getattr(transport, "links", ()))
         link._socket.shutdown(socket.SHUT_RDWR)
         for receive in (waiting, waiting_for_anybody):
-            with pytest.raises(ProcessFailedError, match="rank 1 is gone: its connection closed"):
+            with pytest.raises(ProcessFailedError, match="rank 1 is gone: has lost its link to rank 0: its connection"):
                 await receive
-        with pytest.raises(ProcessFailedError, match="rank 1 is gone"):
-            await first.send("more", dest=1)
-        with pytest.raises(JobAbortedError):
-            first.Abort(4)
-        with pytest.raises(JobAbortedError, match=r"rank 0 called MPI_Abort\(4\)"):
-            await second.irecv(source=1)
+        for sender in (first, third):
+            with pytest.raises(ProcessFailedError, match="rank 1 is gone"):
+                await sender.send("more", dest=1)
+        for call in (second.barrier, lambda: second.send("more", dest=2), lambda: second.recv(2)):
+            with pytest.raises(JobAbortedError, match="rank 1 was expelled from the job because it has lost its link"):
+                await call()
+        smaller = await asyncio.gather(first.Shrink(), third.Shrink())
+        assert await asyncio.gather(*(comm.allgather(comm.rank) for comm in smaller)) == [[0, 1]] * 2
+        await asyncio.gather(first.finalize(), third.finalize())
 
     run(main())
-    assert job.finish().code == 4
+    assert job.finish().code == 0
 
 
-def test_a_rank_whose_job_has_ended_is_let_go_of(run: Run, site: Site) -> None:
-    """Also by the timer that would have told that a peer is gone, in a service whose event loop goes on."""
+def test_connection_that_breaks_ends_a_job_that_does_not_survive(run: Run, site: Site) -> None:
+    job, address = site.serve(2, "--on-failure=abort")
+
+    async def main() -> None:
+        worlds = await asyncio.gather(*(_join_world(address, transports=("tcp",)) for _ in range(2)))
+        first, second = sorted(worlds, key=lambda world: world.rank)
+        await asyncio.gather(first.send("connects", dest=1), second.recv())
+        (link,) = (link for transport in second._runtime._transports for link in getattr(transport, "links", ()))
+        link._socket.shutdown(socket.SHUT_RDWR)
+        for world in worlds:
+            with pytest.raises(JobAbortedError, match="has lost its link to rank 0: its connection"):
+                await world.barrier()
+
+    run(main())
+    result = job.finish()
+    assert (result.code, result.err[:57]) == (1, "aiompi-launch: rank 1 has lost its link to rank 0: its co")
+
+
+def test_a_rank_whose_job_has_ended_is_let_go_of(run: Run, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by the timer of a link that broke, in a service whose event loop goes on."""
+    monkeypatch.setattr("aiompi.runtime._SUSPECT", 30.0)
     job, address = site.serve(2)
 
     async def main() -> None:

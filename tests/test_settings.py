@@ -46,6 +46,7 @@ def test_defaults() -> None:
         thread_level="funneled",
         running_loop="",
         on_failure="",
+        heartbeat=None,
     )
 
 
@@ -78,6 +79,7 @@ def test_defaults() -> None:
         ("impi_leaders_collective", "0", False),
         ("connect_timeout", "0.5", 0.5),
         ("connect_timeout", "10", 10.0),
+        ("heartbeat", "2.5", 2.5),
         ("coll", "bcast=binomial, reduce = linear", {"bcast": "binomial", "reduce": "linear"}),
         ("coll", "bcast=binomial, ", {"bcast": "binomial"}),
         ("coll", "", {}),
@@ -245,6 +247,13 @@ def test_window_fits_the_field_that_returns_it() -> None:
 def test_connect_timeout_is_a_time(timeout: float) -> None:
     with pytest.raises(InvalidArgumentError, match="connect_timeout"):
         Settings(connect_timeout=timeout)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_heartbeat_is_a_time(seconds: float) -> None:
+    assert Settings(heartbeat=0.0).heartbeat == 0
+    with pytest.raises(InvalidArgumentError, match="heartbeat"):
+        Settings(heartbeat=seconds)
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("inf")])

@@ -10,11 +10,11 @@ import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from aiompi.engine import Engine, Request
+from aiompi.engine import Engine, Request, Timer
 from aiompi.errors import InvalidArgumentError, JobAbortedError, RemoteProtocolError
 from aiompi.transport.dial import Dialling, describe
 from aiompi.transport.resolve import Address, Resolving, resolve
-from aiompi.wire import control
+from aiompi.wire import control, liveness
 from aiompi.wire.hello import RANK_AGENT, RANK_ANY, ROLE_CONTROL, Connector, parse_key
 
 #: seconds for which a rank tries to connect to a busy launcher. If the launcher dies, its watchdog ends the rank.
@@ -94,6 +94,7 @@ class Agent:
         self._on_message = on_message
         self._on_lost = on_lost
         self._finishing = False
+        self._watchdog: Timer | None = None
         self.connected: Request[None] = Request(engine)
         self.closed: Request[None] = Request(engine)
         self._contact = contact
@@ -158,6 +159,17 @@ class Agent:
             return ""
         host: str = self._socket.getsockname()[0]
         return host
+
+    def watch(self, heartbeat: float) -> None:
+        """Take the job for lost if the machine of the agent does not answer for so many seconds."""
+        if self._socket is None or self._socket.family == socket.AF_UNIX:
+            return
+        if self._watchdog is None:
+            liveness.keep_alive(self._socket, heartbeat)
+        elif liveness.is_cut_off(self._socket, heartbeat):
+            self._lost(f"its machine did not answer for {heartbeat:g} s (AIOMPI_HEARTBEAT)")
+            return
+        self._watchdog = self._driver.call_later(heartbeat / liveness.LOOKS, lambda: self.watch(heartbeat))
 
     def send(self, message: control.Message) -> None:
         """Send a message, or queue it until the connection is made."""
@@ -231,6 +243,8 @@ class Agent:
                 self._on_lost(cause)
 
     def close(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.cancel()
         if self._starting is not None:
             self._starting.close()
             self._starting = None

@@ -9,9 +9,10 @@ import pathlib
 import socket
 from typing import Any, ClassVar, Final
 
-from aiompi.engine import Peer
+from aiompi.engine import Peer, Timer
 from aiompi.transport.resolve import numeric
-from aiompi.transport.stream import StreamTransport, bind_listener
+from aiompi.transport.stream import Connection, StreamTransport, bind_listener
+from aiompi.wire import liveness
 
 #: bytes of the send buffer; with a larger one a sender waits less often for its receiver
 SEND_BUFFER: Final = 2**20
@@ -81,6 +82,8 @@ class TCP(StreamTransport):
     name: ClassVar[str] = "tcp"
     preference: ClassVar[int] = 10
 
+    _watchdog: Timer | None = None
+
     def listen(self) -> tuple[socket.socket, Any]:
         try:
             listener = bind_listener(*numeric(self.site.bind or _LOOPBACK["0.0.0.0"], 0))
@@ -100,6 +103,23 @@ class TCP(StreamTransport):
 
     def set_options(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.site.heartbeat:
+            liveness.keep_alive(sock, self.site.heartbeat)
+            if self._watchdog is None:
+                self._look()
+
+    def _look(self) -> None:
+        """End the links to machines that do not answer, now and from time to time."""
+        heartbeat = self.site.heartbeat
+        for link in list(self.links):
+            if isinstance(link, Connection) and link.is_cut_off(heartbeat):
+                link.lost(f"its machine did not answer for {heartbeat:g} s (AIOMPI_HEARTBEAT)")
+        self._watchdog = self.engine.driver.call_later(heartbeat / liveness.LOOKS, self._look)
+
+    def close(self) -> None:
+        super().close()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
 
     def reaches(self, peer: Peer, address: Any) -> bool:
         return True

@@ -22,6 +22,7 @@ from aiompi.engine.owned import warn_unraisable
 from aiompi.engine.seams import BufferOwner
 from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, describe
 from aiompi.transport.template import Site, Transport
+from aiompi.wire import liveness
 from aiompi.wire.frame import EAGER, READ_AHEAD, FrameReader, Payload, beginning
 from aiompi.wire.hello import ROLE_PEER, Acceptor, Connector
 
@@ -163,6 +164,10 @@ class Connection(Link):
         free = self._enqueue(header, payload, owner, done)
         self._watch()
         return free
+
+    def is_cut_off(self, seconds: float) -> bool:
+        """Return True if the machine at the other end of a TCP connection has not answered for so many seconds."""
+        return self._socket is not None and liveness.is_cut_off(self._socket, seconds)
 
     def _spend(self, nbytes: int) -> None:
         before, self._spent = self._spent, self._spent + nbytes
@@ -404,6 +409,8 @@ class StreamTransport(Transport):
         link.lost(cause)
         if peer.finalize_error is not None or (not frames_lost and self.linked(peer)):
             return
+        if self.engine.survives:
+            return  # the agent decides, so that all ranks see the same
         peer.mark_failed(cause)
         if completed_early and peer.error is not None and not self.engine.finished:
             self.engine.fatal(peer.error)  # complete sends can report no error

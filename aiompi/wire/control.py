@@ -4,7 +4,7 @@ After the hello (role ROLE_CONTROL, target RANK_AGENT, the connector's rank or R
 messages of this table, each as a 4-byte big-endian length and a msgpack array [code, field, ...]:
 
     rank                                        agent
-    Join(pid)                             -->
+    Join(pid, namespace)                  -->
                                           <--   Welcome(rank, size, directory, ...)
     Card(card)                            -->
                                           <--   Cards(cards)        when every rank of the job has sent its card
@@ -13,6 +13,7 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
       <-- ReportRequest(number) to all others, Report(number, report) --> ...
       ... and in a job that goes on after failures: Failed(rank, cause) -->, <-- Failed(rank, cause),
       Revoke(context, rank) -->, <-- Revoke(context, rank), Agree(context, number, ...) -->, <-- Agreed(...) ...
+      ... and when a link to another rank breaks that has not ended: Suspect(rank, cause) --> ...
     Finalize()                            -->
                                           <--   Finalized()         when every rank has finalized or left
     Leave()                               -->                       instead: the rank does not wait for others
@@ -59,9 +60,15 @@ ENV_SIZE: Final = "AIOMPI_SIZE"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Join:
-    """A rank joins; `pid` is its process."""
+    """A rank joins.
+
+    Attributes:
+        pid: of its process.
+        namespace: in which `pid` counts (`aiompi.wire.liveness.namespace`).
+    """
 
     pid: int
+    namespace: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ class Welcome:
         host: address of the rank's IMPI host, "unix:PATH"; empty in a job without an IMPI server.
         universe: an `aiompi.impi.universe.Universe`, packed; empty in a job without an IMPI server.
         survives: True if the job goes on when a rank fails.
+        heartbeat: seconds after which a peer counts as cut off if its machine does not answer; 0 for never.
     """
 
     rank: int
@@ -87,6 +95,7 @@ class Welcome:
     host: str = ""
     universe: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     survives: bool = False
+    heartbeat: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,6 +171,14 @@ class Failed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Suspect:
+    """The rank has lost its link to another one, of whose end it knows nothing: the agent decides what that means."""
+
+    rank: int
+    cause: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Revoke:
     """A rank revokes the communicator with this context id (Comm.Revoke)."""
 
@@ -211,13 +228,13 @@ class Agreed:
 
 Message: TypeAlias = (
     Join | Welcome | Card | Cards | Abort | Left | Finalize | Finalized | Leave | ReportRequest | Report
-    | Failed | Revoke | Agree | Agreed
+    | Failed | Revoke | Agree | Agreed | Suspect
 )  # fmt: skip
 
 # Code on the wire -> message and the types of its fields.
 MESSAGES: Final[dict[int, tuple[type[Any], tuple[Any, ...]]]] = {
-    1: (Join, (int,)),
-    2: (Welcome, (int, int, str, bytes, str, str, dict, bool)),
+    1: (Join, (int, str)),
+    2: (Welcome, (int, int, str, bytes, str, str, dict, bool, float)),
     3: (Card, (dict,)),
     4: (Cards, (GenericAlias(list, dict),)),
     5: (Abort, (int, str)),
@@ -231,6 +248,7 @@ MESSAGES: Final[dict[int, tuple[type[Any], tuple[Any, ...]]]] = {
     13: (Revoke, (int, int)),
     14: (Agree, (int, int, list[int], int, int, list[int])),
     15: (Agreed, (int, int, int, int, list[int], bool)),
+    16: (Suspect, (int, str)),
 }
 _SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold bytes that are not UTF-8
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}

@@ -13,8 +13,8 @@ from collections.abc import Collection
 from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.wire import control, hello
-from aiompi_launcher.listen import AcceptLoop, has_unread, join_address, keep_alive
+from aiompi.wire import control, hello, liveness
+from aiompi_launcher.listen import AcceptLoop, has_unread, join_address
 
 MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 _READ: Final = 64 * 2**10
@@ -69,6 +69,10 @@ class Link:
     def is_silent(self) -> bool:
         """Return True if the rank has sent nothing, or has ended."""
         return not self._heard and not has_unread(self._socket)
+
+    def is_cut_off(self, seconds: float) -> bool:
+        """Return True if the machine of the rank has not answered for so many seconds."""
+        return self._socket.family != socket.AF_UNIX and liveness.is_cut_off(self._socket, seconds)
 
     def send(self, data: bytes) -> None:
         """Send bytes, such as an encoded message; they are dropped if the rank has closed the connection."""
@@ -179,6 +183,7 @@ class ControlServer:
         listener: a listening socket; `close` closes it.
         hello_timeout: seconds that a connection has to prove the key and to join; at most MAX_STRANGERS have not (see
             `AcceptLoop`). None if only processes of the job can connect: then no connection is closed.
+        heartbeat: seconds after which a machine counts as cut off; 0 for never.
     """
 
     def __init__(
@@ -188,10 +193,12 @@ class ControlServer:
         listener: socket.socket,
         *,
         hello_timeout: float | None,
+        heartbeat: float = 0.0,
     ) -> None:
         self.observer = observer
         self.key = key
         self.hello_timeout = hello_timeout
+        self._heartbeat = heartbeat
         self._strangers: dict[Link, None] = {}
         self._accept_loop = AcceptLoop(listener, self._admit, self._newcomers, MAX_STRANGERS, observer.on_shortage)
 
@@ -207,7 +214,7 @@ class ControlServer:
 
     def _admit(self, sock: socket.socket, peer: object) -> None:
         if sock.family != socket.AF_UNIX:
-            keep_alive(sock)
+            liveness.keep_alive(sock, self._heartbeat)
         self._strangers[Link(self, sock, _address(peer))] = None
 
     def _newcomers(self) -> Collection[Link]:

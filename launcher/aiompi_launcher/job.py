@@ -17,6 +17,9 @@ the latest after SETTLE. Failures of other ranks in the meantime are taken as co
 
 If the job survives failures, a rank that fails once all have joined is only reported to the others (Failed). The job
 then runs until every rank has ended.
+
+A rank that is stuck, or has lost its link to another one, is expelled: that is a failure as well. Its process is killed
+if the launcher has started it; otherwise it is told (Abort), and gets that when it comes back.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from aiompi_launcher.jobstate import (
     ACTIVE,
     AFTER,
     INSIDE,
+    WATCHED,
     Action,
     Closed,
     End,
@@ -55,6 +59,7 @@ from aiompi_launcher.jobstate import (
 from aiompi_launcher.watchdog import KILL_GRACE
 
 SETTLE: Final = 1.0  # most seconds between the first sign of a failure and the end of the job
+VERDICT_DELAY: Final = 0.25  # seconds in which a rank to which a link has broken may turn out to have ended
 TELL_DELAY: Final = 0.02  # most seconds between the first sign of a failure and the report of it to the other ranks
 SIGNAL_GRACE: Final = 10.0  # seconds for ranks to end by themselves after a signal was passed on
 
@@ -67,16 +72,21 @@ class Job:
         directory: for the sockets of the ranks; empty if they must create their own.
         spawned: True if the launcher starts the processes; otherwise they join from elsewhere.
         survives: True if the job goes on when a rank fails.
+        heartbeat: seconds after which a rank that is stuck counts as failed; 0 for never.
 
     Events are method calls; after each, perform the actions that `actions()` returns.
     """
 
-    def __init__(self, size: int, *, directory: str, spawned: bool, survives: bool = False) -> None:
+    def __init__(
+        self, size: int, *, directory: str, spawned: bool, survives: bool = False, heartbeat: float = 0.0
+    ) -> None:
         self.ranks = [Rank(number) for number in range(size)]
         self.phase = JobPhase.RUNNING
         self.world = World(size=size)
         self._fencing = self._introduced = False
         self._survives = survives
+        self.heartbeat = heartbeat
+        self._suspicions: dict[frozenset[int], str] = {}  # pairs of ranks whose link broke, and why
         self._agreements = Agreements(size)
         self._directory = directory
         self._spawned = spawned
@@ -143,6 +153,10 @@ class Job:
             raise Refused("the job is ending")
         rank.state = RankState.EXPECTED
         return wanted
+
+    def watched(self) -> list[Rank]:
+        """Return the ranks that hold up others while they are stuck."""
+        return [rank for rank in self.ranks if rank.state in WATCHED and (rank.pid or rank.joiner)]
 
     # Events
 
@@ -251,6 +265,8 @@ class Job:
                 self._hang_up(rank)
         elif key == f"{_INQUIRY}{self._inquiry.number}" and self.phase is JobPhase.RUNNING:
             self._conclude()
+        elif key.startswith(_LINK):
+            self._judge(frozenset(map(int, key.removeprefix(_LINK).split())))
         elif key.startswith(_HANGUP):
             self._hang_up(self._rank(int(key.removeprefix(_HANGUP))))
         elif key.startswith(_TELL):
@@ -262,10 +278,17 @@ class Job:
     def _rank(self, number: int) -> Rank:
         return self.ranks[number - self.world.first]
 
+    def stuck(self, number: int, cause: str) -> None:
+        """The process of a rank has not run for `heartbeat` seconds, or its machine has not answered."""
+        if self.phase is JobPhase.RUNNING and self._rank(number).state in WATCHED:
+            self._expel(self._rank(number), cause)
+
     # Reactions, named in the table below
 
     def _transit(self, rank: Rank, event: control.Message | Closed) -> None:
         known = TRANSITIONS.get((rank.state, type(event)))
+        if known is None and rank.state in (RankState.LOST, RankState.FAILED):
+            return  # it sent this before it failed
         if known is None:
             rank.error = f"broke the control protocol: {type(event).__name__} in state {rank.state.name}"
             self._suspect(rank)
@@ -276,7 +299,7 @@ class Job:
     def _on_join(self, rank: Rank, event: control.Join) -> None:
         rank.connected = True
         rank.pid = rank.pid or event.pid
-        rank.joiner = event.pid
+        rank.joiner, rank.namespace = event.pid, event.namespace
         self._actions.append(Send(rank.number, self._welcome(rank)))
         self._check_absent()
 
@@ -291,6 +314,7 @@ class Job:
             host=world.hosts[rank.number - world.first] if world.hosts else "",
             universe=world.universe,
             survives=self._survives,
+            heartbeat=self.heartbeat,
         )
 
     def _on_card(self, rank: Rank, event: control.Card) -> None:
@@ -331,6 +355,33 @@ class Job:
         self._suspect(rank)
         if rank.state is RankState.FAILED:
             self._tell_failed(rank)  # the cause is known
+
+    def _on_suspect(self, rank: Rank, event: control.Suspect) -> None:
+        pair = frozenset((rank.number, event.rank))
+        if len(pair) == 2 and self.world.first <= event.rank < self.world.first + len(self.ranks):
+            if pair not in self._suspicions:
+                self._actions.append(StartTimer(_LINK + " ".join(map(str, sorted(pair))), VERDICT_DELAY))
+            self._suspicions.setdefault(pair, event.cause)
+
+    def _judge(self, pair: frozenset[int]) -> None:
+        """Expel one of two living ranks whose link broke: the one with more such links, or else the later one.
+
+        What was in the link is lost, so that they cannot go on without it.
+        """
+        accused = [self._rank(number) for number in sorted(pair)]
+        if self.phase is JobPhase.RUNNING and all(rank.connected and rank.state in INSIDE for rank in accused):
+            rank = max(accused, key=lambda rank: (sum(rank.number in other for other in self._suspicions), rank.number))
+            (other,) = pair - {rank.number}
+            self._expel(rank, f"has lost its link to rank {other}: {self._suspicions[pair]}")
+        del self._suspicions[pair]
+
+    def _expel(self, rank: Rank, cause: str) -> None:
+        rank.error, rank.expelled = cause, True
+        reason = f"rank {rank.number} was expelled from the job because it {cause}"
+        self._actions.append(Send(rank.number, control.Abort(EXIT_FAILURE, reason)))
+        if self._spawned:
+            self._actions.append(Signal(signal.SIGKILL, rank.number))
+        self._suspect(rank)
 
     def _on_revoke(self, rank: Rank, event: control.Revoke) -> None:
         for other in self._inside(rank):
@@ -498,6 +549,7 @@ _TIDYING: Final = "tidying"
 _KILL: Final = "kill"
 _INQUIRY: Final = "inquiry "
 _HANGUP: Final = "hangup "
+_LINK: Final = "link "
 _TELL: Final = "tell "
 _REPORT: Final = "report "
 
@@ -521,6 +573,7 @@ TRANSITIONS: Final[dict[tuple[RankState, type], tuple[RankState, Callable[..., N
     (RankState.LEFT, Closed): (RankState.LEFT, Job._on_closed),
     **{(state, control.Failed): (RankState.LOST, Job._on_failed) for state in INSIDE},
     **{(state, control.Revoke): (state, Job._on_revoke) for state in INSIDE},
+    **{(state, control.Suspect): (state, Job._on_suspect) for state in (*INSIDE, RankState.FINALIZED, RankState.LEFT)},
     **{(state, control.Agree): (state, Job._on_agree) for state in INSIDE},
     **{
         (state, control.Report): (state, Job._on_report)
@@ -531,7 +584,7 @@ TRANSITIONS: Final[dict[tuple[RankState, type], tuple[RankState, Callable[..., N
 
 
 def _exit_code(rank: Rank) -> int:
-    if not rank.status:
+    if not rank.status or rank.expelled:
         return EXIT_FAILURE
     return rank.status if rank.status > 0 else EXIT_SIGNAL - rank.status
 

@@ -61,6 +61,9 @@ AFTER: Final = frozenset({RankState.FINALIZED, RankState.LEFT})
 # States in which a rank waits for other ranks, or may need them.
 ACTIVE: Final = frozenset({RankState.JOINED, RankState.CARDED, RankState.RUNNING, RankState.FINALIZING})
 
+# States in which a rank that is stuck holds up others.
+WATCHED: Final = ACTIVE | {RankState.EXPECTED}
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Closed:
@@ -150,12 +153,14 @@ class Rank:
         state: state of the control protocol.
         pid: id of its process, 0 while unknown.
         joiner: id of the process that has joined, possibly a child of the one that was started; 0 before.
+        namespace: in which `joiner` counts.
         connected: True while its control connection is open.
         status: exit status of its process, negative for a signal, None while it runs.
         card: its business card.
         error: why the launcher has closed its connection, or why the rank ends.
         last_line: of its standard error, "" while it runs.
         reported: True if the others know that it has failed, in a job that goes on.
+        expelled: True if the job has excluded it although its process may be alive.
     """
 
     def __init__(self, number: int) -> None:
@@ -163,12 +168,13 @@ class Rank:
         self.state = RankState.EXPECTED
         self.pid = 0
         self.joiner = 0
+        self.namespace = ""
         self.connected = False
         self.status: int | None = None
         self.card: control.BusinessCard = {}
         self.error = ""
         self.last_line = ""
-        self.reported = False
+        self.reported = self.expelled = False
 
 
 def describe(rank: Rank) -> str:

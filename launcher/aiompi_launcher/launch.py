@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _CONTROL: Final = "control"
 _KEY: Final = "key"
+_HEARTBEAT: Final = 10.0  # seconds, in jobs whose processes may be on several machines
 
 
 def run(spec: RunSpec, name: str) -> int:
@@ -97,7 +98,13 @@ class _Launch:
         from aiompi_launcher.supervisor import Supervisor
 
         spec = self._spec
-        job = Job(spec.size, directory=self._directory.path, spawned=True, survives=self._survives)
+        job = Job(
+            spec.size,
+            directory=self._directory.path,
+            spawned=True,
+            survives=self._survives,
+            heartbeat=_heartbeat(self._settings, spec.server is not None),
+        )
         supervisor = Supervisor(job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose)
         if not await supervisor.meet(self._rendezvous(supervisor)):
             return await supervisor.finish()
@@ -114,7 +121,12 @@ class _Launch:
         from aiompi_launcher.impi.hosts import HostContext, Hosts
 
         settings = self._settings
-        context = HostContext(directory=self._directory.path, key=self._key, observer=supervisor)
+        context = HostContext(
+            directory=self._directory.path,
+            key=self._key,
+            observer=supervisor,
+            heartbeat=_heartbeat(settings, several_machines=True),
+        )
         hosts = Hosts(size, endpoint.hosts, endpoint.bind, settings, context)
         return RemoteServer(
             endpoint,
@@ -165,12 +177,24 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
     from aiompi_launcher.rendezvous import ServerInMemory
     from aiompi_launcher.supervisor import Supervisor
 
-    job = Job(spec.size, directory="", spawned=False, survives=(spec.on_failure or settings.on_failure) != "abort")
+    job = Job(
+        spec.size,
+        directory="",
+        spawned=False,
+        survives=(spec.on_failure or settings.on_failure) != "abort",
+        heartbeat=_heartbeat(settings, several_machines=True),
+    )
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
     supervisor.limit_start(spec.start_timeout)
     if await supervisor.meet(ServerInMemory(spec.size)):
-        return await _host(supervisor, key, listener, settings.connect_timeout)
+        return await _host(supervisor, key, listener, settings.connect_timeout, heartbeat=job.heartbeat)
     return await supervisor.finish()
+
+
+def _heartbeat(settings: Settings, several_machines: bool) -> float:
+    if settings.heartbeat is not None:
+        return settings.heartbeat
+    return _HEARTBEAT if several_machines else 0.0
 
 
 @contextlib.contextmanager
@@ -197,10 +221,11 @@ async def _host(
     listener: socket.socket,
     timeout: float | None,
     ranks: Generator[RankProcess] | None = None,
+    heartbeat: float = 0.0,
 ) -> int:
     from aiompi_launcher.control import ControlServer
 
-    server = ControlServer(supervisor, key, listener, hello_timeout=timeout)
+    server = ControlServer(supervisor, key, listener, hello_timeout=timeout, heartbeat=heartbeat)
     try:
         if ranks is not None:
             await supervisor.start(ranks)

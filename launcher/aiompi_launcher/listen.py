@@ -269,13 +269,6 @@ async def connect_tcp(host: str, port: int) -> tuple[asyncio.StreamReader, async
     raise failure
 
 
-def keep_alive(sock: socket.socket) -> None:
-    """Notice within about a minute that the machine at the other end of a TCP connection is gone."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
 def address_of(listener: socket.socket) -> str:
     """Return the numeric `HOST:PORT` by which others reach a listening socket."""
     host, port = listener.getsockname()[:2]

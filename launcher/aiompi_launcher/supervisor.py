@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable, Coroutine, Generator, Iterable
+from functools import partial
 from typing import Any, Final
 
 from aiompi.wire import control
 from aiompi_launcher import jobstate as table
 from aiompi_launcher.control import Link
+from aiompi_launcher.heartbeat import Heartbeat
 from aiompi_launcher.job import Job
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
 from aiompi_launcher.listen import StrangerReports, rethrow
@@ -65,6 +67,9 @@ class Supervisor:
         self._strangers = StrangerReports(self.outputs.say)
         self._loop.set_exception_handler(self._on_exception)
         self._watch_signals()
+        self._heartbeat: Heartbeat | None = None
+        if job.heartbeat:
+            self._heartbeat = Heartbeat(job.heartbeat, job.watched, self._links, partial(self._inform, job.stuck))
         if timeout is not None:
             self._loop.call_later(timeout, self._on_timeout, timeout)
 
@@ -135,6 +140,8 @@ class Supervisor:
         """Wait for the end of the job and clean up; return the exit code for the launcher."""
         code = await self._exit_code
         self._strangers.close()
+        if self._heartbeat is not None:
+            self._heartbeat.close()
         if self._input is not None:
             self._input.close()
         for link in self._links.values():

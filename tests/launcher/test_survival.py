@@ -12,7 +12,7 @@ from jobs import KEY, Site
 from aiompi.wire import control
 from aiompi.wire.agreement import Agreements
 from aiompi_launcher.job import SETTLE
-from aiompi_launcher.jobstate import Closed, Hangup, Note, Send, Signal
+from aiompi_launcher.jobstate import Closed, Hangup, Note, Send, Signal, StartTimer
 
 
 def survivors(size: int = 3, *, spawned: bool = True) -> JobTable:
@@ -135,6 +135,78 @@ def test_settling_takes_longer_than_telling() -> None:
     assert {timer.key: timer.seconds for timer in fixture.all(type(fixture.done[-1]))}["report 1"] == SETTLE
 
 
+def test_a_rank_that_is_stuck_is_expelled_and_told() -> None:
+    for spawned in (True, False):
+        fixture = survivors(spawned=spawned)
+        fixture.job.stuck(1, "was stopped for 2 s")
+        fixture.collect()
+        (told_itself,) = [send for send in fixture.all(Send) if isinstance(send.message, control.Abort)]
+        assert told_itself.rank == 1
+        assert told_itself.message.reason == "rank 1 was expelled from the job because it was stopped for 2 s"
+        assert fixture.all(Signal) == ([Signal(signal.SIGKILL, 1)] if spawned else [])
+        if spawned:
+            fixture.receive(1, Closed())
+            fixture.exit(1, -9)
+        assert told(fixture) == [(rank, "was stopped for 2 s") for rank in (0, 2)]
+        assert fixture.receive(1, control.Revoke(0, 1), control.Finalize()) == []
+        fixture.job.stuck(1, "again")
+        assert fixture.collect() == []
+
+
+def test_a_rank_that_is_stuck_ends_a_job_that_does_not_survive() -> None:
+    fixture = JobTable(2).run_up()
+    fixture.job.stuck(1, "was stopped for 2 s")
+    fixture.receive(1, Closed())
+    fixture.exit(1, -9)
+    assert fixture.verdict == "rank 1 was stopped for 2 s"
+    fixture.exit(0, -15)
+    assert fixture.code == 1, "and not that of the SIGKILL of the launcher"
+
+
+@pytest.mark.parametrize(
+    ("suspicions", "expelled"),
+    [
+        ([(0, 1)], 1),
+        ([(1, 0)], 1),
+        ([(1, 0), (0, 1)], 1),
+        ([(0, 1), (2, 0)], 0),
+        ([(2, 0), (2, 1)], 2),
+    ],
+)
+def test_one_of_two_ranks_whose_link_broke_is_expelled(suspicions: list[tuple[int, int]], expelled: int) -> None:
+    """The one that has lost the most links, or else the later one; nothing is left of it then."""
+    fixture = survivors(4)
+    for rank, other in suspicions:
+        fixture.receive(rank, control.Suspect(other, "reset"))
+    for key in dict.fromkeys(timer.key for timer in fixture.all(StartTimer) if timer.key.startswith("link")):
+        fixture.job.expired(key)
+        fixture.collect()
+    fixture.receive(expelled, Closed())
+    fixture.exit(expelled, -9)
+    assert {cause for _, cause in told(fixture)} == {
+        f"has lost its link to rank {sum(suspicions[0]) - expelled}: reset"
+    }
+    assert sorted(rank for rank, _ in told(fixture)) == [rank for rank in range(4) if rank != expelled]
+
+
+@pytest.mark.parametrize("end", [control.Leave(), Closed()])
+def test_the_link_of_a_rank_that_has_ended_is_no_reason(end: control.Message | Closed) -> None:
+    fixture = survivors()
+    fixture.receive(0, control.Suspect(1, "reset"))
+    fixture.receive(1, end)
+    fixture.expire("link")
+    assert fixture.sent(control.Abort) == []
+    fixture.receive(0, control.Suspect(0, "itself"), control.Suspect(9, "nobody"))
+    assert fixture.sent(control.Abort) == []
+
+
+def test_the_last_words_of_a_failed_rank_do_not_change_the_cause() -> None:
+    fixture = survivors()
+    fixture.exit(1, -9)
+    fixture.receive(1, control.Agree(0, 0, [0, 1, 2], 5, 2, []), Closed())
+    assert told(fixture)[0] == (0, "was killed by signal 9 (SIGKILL)")
+
+
 # Real processes.
 
 LOSES = """
@@ -237,3 +309,83 @@ asyncio.run(main())
     assert ends[0].lines == ["1", f"rank 1 is gone: {cause}"]
     result = job.finish()
     assert (result.code, result.err) == (0, f"aiompi-launch: rank 1 {cause}; the job goes on without it\n")
+
+
+STOPS = """
+import os, signal, time
+from aiompi import MPI
+world = MPI.COMM_WORLD
+world.allgather(world.rank)
+if world.rank == 1:
+    {end}
+try:
+    world.Barrier()
+    print("in time")
+except MPI.ProcessFailedError as error:
+    print(error, world.Shrink().size)
+"""
+
+
+@pytest.mark.parametrize("transport", ["shared_memory", "tcp"])
+def test_a_stopped_rank_is_expelled(site: Site, transport: str) -> None:
+    env = {"AIOMPI_HEARTBEAT": "0.5", "AIOMPI_TRANSPORTS": transport}
+    program = site.program(STOPS.format(end="os.kill(os.getpid(), signal.SIGSTOP)"))
+    result = site.launch("-n", "3", "--on-failure=continue", program, env=env).finish()
+    cause = "was stopped for 0.5 s (AIOMPI_HEARTBEAT)"
+    assert (result.code, result.lines) == (0, [f"rank 1 is gone: {cause} 2"] * 2)
+    assert result.err == f"aiompi-launch: rank 1 {cause}; the job goes on without it\n"
+    result = site.launch("-n", "3", program, env=env).finish()
+    assert (result.code, result.err) == (1, f"aiompi-launch: rank 1 {cause}\n")
+
+
+@pytest.mark.parametrize(
+    "busy",
+    ["re.match('(a|b|ab)*c', 'ab' * 12)", "end = time.monotonic() + 1.5\n    while time.monotonic() < end: pass"],
+)
+@pytest.mark.parametrize("transport", ["shared_memory", "tcp"])
+def test_a_rank_that_computes_is_not_stuck(site: Site, transport: str, busy: str) -> None:
+    """Also in C code that holds the GIL, such as an expression with many ways to fail."""
+    env = {"AIOMPI_HEARTBEAT": "0.2", "AIOMPI_TRANSPORTS": transport}
+    program = STOPS.format(end=f"import re\n    {busy}")
+    assert site.run(3, program, env=env).lines == ["in time"] * 3
+
+
+def test_a_short_stop_is_survived(site: Site) -> None:
+    end = "os.system(f'(sleep 0.5; kill -CONT {os.getpid()}) &'); os.kill(os.getpid(), signal.SIGSTOP)"
+    assert site.run(3, STOPS.format(end=end), env={"AIOMPI_HEARTBEAT": "5"}).lines == ["in time"] * 3
+
+
+def test_a_member_that_was_stopped_is_told_when_it_comes_back(site: Site) -> None:
+    """The launcher has not started it, so it does not kill it; it cannot speak any more."""
+    job = site.launch("--serve", "3", env={"AIOMPI_KEY": KEY, "AIOMPI_HEARTBEAT": "0.5"})
+    job.expect("\n")
+    program = """
+import asyncio, os, signal, sys, aiompi
+
+async def main():
+    try:
+        async with aiompi.join(sys.argv[1]) as world:
+            pids = await world.allgather(os.getpid())
+            if world.rank == 1:
+                os.kill(os.getpid(), signal.SIGSTOP)
+                await world.send("I am here", 0)
+                await world.recv(0)
+            try:
+                await world.recv(1)
+            except aiompi.ProcessFailedError as error:
+                print(error)
+            smaller = await world.Shrink()
+            os.kill(pids[1], signal.SIGCONT)
+            await smaller.barrier()
+    except aiompi.JobAbortedError as error:
+        print("told:", error)
+
+asyncio.run(main())
+"""
+    argv = ("python3", site.program(program), job.out.strip())
+    members = [site.start(*argv, env={"AIOMPI_KEY": KEY}) for _ in range(3)]
+    cause = "was stopped for 0.5 s (AIOMPI_HEARTBEAT)"
+    ends = sorted(line for member in members for line in member.finish().lines)
+    told_itself = f"told: rank 1 was expelled from the job because it {cause}"
+    assert ends == [f"rank 1 is gone: {cause}", f"rank 1 is gone: {cause}", told_itself]
+    assert job.finish().code == 0

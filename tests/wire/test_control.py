@@ -17,11 +17,15 @@ from aiompi.wire import control
 from aiompi.wire.control import MAX_MESSAGE, MESSAGES, Decoder, encode
 
 GOLDEN: list[tuple[Any, str]] = [
-    (control.Join(pid=1234), "00000005 92 01 cd04d2"),
-    (control.Welcome(rank=1, size=4, directory="/d"), "0000000d 99 02 01 04 a22f64 c400 a0 a0 80 c2"),
+    (control.Join(pid=1234), "00000006 93 01 cd04d2 a0"),
+    (control.Join(1, "here"), "00000008 93 01 01 a468657265"),
     (
-        control.Welcome(1, 4, "/d", b"k", "::1", "unix:/h", {"native": True}, True),
-        "00000020 99 02 01 04 a22f64 c4016b a33a3a31 a7756e69783a2f68 81 a66e6174697665 c3 c3",
+        control.Welcome(rank=1, size=4, directory="/d"),
+        "00000016 9a 02 01 04 a22f64 c400 a0 a0 80 c2 cb0000000000000000",
+    ),
+    (
+        control.Welcome(1, 4, "/d", b"k", "::1", "unix:/h", {"native": True}, True, 1.0),
+        "00000029 9a 02 01 04 a22f64 c4016b a33a3a31 a7756e69783a2f68 81 a66e6174697665 c3 c3 cb3ff0000000000000",
     ),
     (control.Card({"host": "h"}), "0000000a 92 03 81 a4686f7374 a168"),
     (control.Cards([{"window": 1}, {}]), "0000000d 92 04 92 81 a677696e646f77 01 80"),
@@ -36,6 +40,7 @@ GOLDEN: list[tuple[Any, str]] = [
     (control.Revoke(4, 1), "00000004 93 0d 04 01"),
     (control.Agree(4, 1, [0, 2], -1, 6, [2]), "0000000b 97 0e 04 01 920002 ff 06 9102"),
     (control.Agreed(4, 1, 0, 6, [2], True), "00000009 97 0f 04 01 00 06 9102 c3"),
+    (control.Suspect(2, "why"), "00000007 93 10 02 a3776879"),
 ]
 
 
@@ -60,6 +65,7 @@ def test_every_message_is_in_the_table() -> None:
 FIELDS = {
     int: st.integers(-(2**31), 2**31),
     bool: st.booleans(),
+    float: st.floats(0, 100),
     str: st.text(max_size=30),
     bytes: st.binary(max_size=8),
     dict: st.dictionaries(st.text(max_size=5), st.one_of(st.integers(0, 100), st.text(max_size=5)), max_size=3),

@@ -90,7 +90,9 @@ class Exposed:
 
     def invite(self, memory: memoryview) -> tuple[int, int] | None:
         words = self._ring.words
-        if not memory or words[INVITED] or not self._process.reachable or len(memory) >> _BITS:
+        if not memory or words[INVITED] or len(memory) >> _BITS:
+            return None
+        if not self._process.invites or not self._process.reachable:
             return None
         self._number = self._process.next_invitation()
         words[READ] = 0
@@ -228,14 +230,20 @@ class Assistance:
 class PeerProcess:
     """The process at the other end of a connection.
 
+    Args:
+        sock: the connection.
+        invites: True if it may be invited to write into memory of this rank. A process that is stopped in the midst of
+            that would write after the memory was given back.
+
     Attributes:
         pid: its id, 0 if it is in another pid namespace.
         reachable: True if its memory can be reached, as far as is known.
     """
 
-    __slots__ = ("_fd", "_invitations", "pid", "reachable")
+    __slots__ = ("_fd", "_invitations", "invites", "pid", "reachable")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, invites: bool = True) -> None:
+        self.invites = invites
         self.pid = process_of(sock)
         self._fd: int | None = None
         self._invitations = 0

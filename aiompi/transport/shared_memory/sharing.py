@@ -236,7 +236,7 @@ class Sharing:
 
     def _peer_process(self) -> PeerProcess:
         if self._process is None:
-            self._process = PeerProcess(self._socket)
+            self._process = PeerProcess(self._socket, invites=not self._transport.site.may_return)
         return self._process
 
     def close(self) -> None:

@@ -15,10 +15,11 @@ from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState, Described, Event, PrivateLabel, Started
 from aiompi.impi.universe import Universe
 from aiompi.wire.control import BusinessCard
+from aiompi.wire.liveness import keep_alive
 from aiompi_launcher.impi.hosts import Hosts
 from aiompi_launcher.jobspec import Endpoint
 from aiompi_launcher.jobstate import World
-from aiompi_launcher.listen import connect_tcp, join_address, keep_alive, rethrow
+from aiompi_launcher.listen import connect_tcp, join_address, rethrow
 from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 
 _PRIVATE: Final = 10.0  # seconds after which a server is taken for one that keeps private labels to itself
@@ -243,7 +244,7 @@ class RemoteServer(Rendezvous):
         except OSError as error:
             cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise self._error(f"{cause}; is the server running, and is this the address that it has printed?") from None
-        keep_alive(self._writer.get_extra_info("socket"))
+        keep_alive(self._writer.get_extra_info("socket"), 0.0)
 
     async def _listen(self) -> None:
         try:

@@ -21,11 +21,11 @@ from aiompi.impi.host import ChannelState, Host
 from aiompi.impi.packet import Packet, PacketType
 from aiompi.impi.slots import SharedPackets, Slot
 from aiompi.impi.universe import Universe
-from aiompi.wire import hello, memory
+from aiompi.wire import hello, liveness, memory
 from aiompi_launcher.impi.buffers import Chunk, copied, discard
 from aiompi_launcher.impi.splitter import PacketSplitter
 from aiompi_launcher.impi.stream import PacketStream
-from aiompi_launcher.listen import AcceptLoop, StrangerReports, has_unread, keep_alive, rethrow
+from aiompi_launcher.listen import AcceptLoop, StrangerReports, has_unread, rethrow
 from aiompi_launcher.rendezvous import RendezvousError
 
 #: bytes that may wait for a channel before the host stops reading from their rank
@@ -102,16 +102,25 @@ class HostAgent:
         listener: socket to which hosts of other clients connect; closed once all have.
         observer: receives messages and failures.
         any_source: True if hosts may connect from other addresses than they have published.
+        heartbeat: seconds after which the machine of another host counts as cut off; 0 for never.
     """
 
     def __init__(
-        self, universe: Universe, rank: int, listener: socket.socket, observer: HostObserver, *, any_source: bool
+        self,
+        universe: Universe,
+        rank: int,
+        listener: socket.socket,
+        observer: HostObserver,
+        *,
+        any_source: bool,
+        heartbeat: float = 0.0,
     ) -> None:
         self._core = Host(universe, rank)
         self._universe = universe
         self._listener = listener
         self._observer = observer
         self._any_source = any_source
+        self._heartbeat = heartbeat
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, PacketStream] = {}
         self._links: dict[int, PacketStream] = {}
@@ -202,7 +211,7 @@ class HostAgent:
         self._open_channel(rank, newcomer.socket)
 
     def _open_channel(self, rank: int, sock: socket.socket) -> None:
-        keep_alive(sock)
+        liveness.keep_alive(sock, self._heartbeat)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._core.connected(rank)
         splitter = PacketSplitter(
@@ -210,7 +219,18 @@ class HostAgent:
         )
         self._channels[rank] = stream = PacketStream(sock, splitter, lambda error: self._channel_ended(rank, error))
         stream.on_drained = lambda: self._release(rank)
+        if self._heartbeat:
+            self._look(rank, sock)
         self._changed.set()
+
+    def _look(self, rank: int, sock: socket.socket) -> None:
+        """Look from time to time whether the machine of another host answers."""
+        if rank not in self._channels:
+            return
+        if liveness.is_cut_off(sock, self._heartbeat):
+            self._fail(f"{self._core.name(rank)} did not answer for {self._heartbeat:g} s (AIOMPI_HEARTBEAT)")
+        else:
+            self._loop.call_later(self._heartbeat / liveness.LOOKS, self._look, rank, sock)
 
     # Newcomers on both listeners.
 

@@ -26,11 +26,13 @@ class HostContext:
         directory: for the sockets to which its ranks connect.
         key: key that its ranks prove.
         observer: receives messages and failures.
+        heartbeat: seconds after which the machine of another host counts as cut off; 0 for never.
     """
 
     directory: str
     key: bytes
     observer: HostObserver
+    heartbeat: float = 0.0
 
 
 class Hosts:
@@ -116,7 +118,9 @@ class Hosts:
         context, source = self._context, self._settings.impi_any_source
         addresses: list[str] = []
         for rank, listener in zip(universe.clients[client].hosts, self._listeners, strict=True):
-            agent = HostAgent(universe, rank, listener, context.observer, any_source=source)
+            agent = HostAgent(
+                universe, rank, listener, context.observer, any_source=source, heartbeat=context.heartbeat
+            )
             self._agents.append(agent)
             if not universe.native:
                 path = os.path.join(context.directory, f"host-{rank}")

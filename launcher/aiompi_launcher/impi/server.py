@@ -15,6 +15,7 @@ from aiompi.impi import auth, server
 from aiompi.impi.auth import Credentials
 from aiompi.impi.server import ConnectionState, Server, ServerConnection
 from aiompi.settings import load as load_settings
+from aiompi.wire.liveness import keep_alive
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT, ServerSpec
 from aiompi_launcher.listen import (
     AcceptLoop,
@@ -22,7 +23,6 @@ from aiompi_launcher.listen import (
     address_of,
     announce,
     join_address,
-    keep_alive,
     listen_tcp,
     rethrow,
 )
@@ -89,7 +89,7 @@ class ClientTransport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        keep_alive(transport.get_extra_info("socket"))
+        keep_alive(transport.get_extra_info("socket"), 0.0)
         self.core = self._driver.admit(self, self._peer)
 
     def is_silent(self) -> bool:

@@ -1,0 +1,61 @@
+"""`Heartbeat`: finds ranks that are stuck. It asks the kernel, never a rank, which may be computing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from aiompi.wire import liveness
+from aiompi_launcher.control import Link
+from aiompi_launcher.jobstate import Rank
+
+
+class Heartbeat:
+    """Looks at the ranks of a job from time to time.
+
+    Successive looks that find a process stopped are counted, instead of seconds, because this process may have been
+    stopped itself.
+
+    Args:
+        seconds: after which a rank counts as stuck.
+        ranks: returns the ranks to look at.
+        links: connections of ranks.
+        on_stuck: called with the number of a rank and the cause.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        ranks: Callable[[], list[Rank]],
+        links: Mapping[int, Link],
+        on_stuck: Callable[[int, str], None],
+    ) -> None:
+        self._seconds = seconds
+        self._ranks = ranks
+        self._links = links
+        self._on_stuck = on_stuck
+        self._stopped: Counter[int] = Counter()
+        self._namespace = liveness.namespace()
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(seconds / liveness.LOOKS, self._look)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(self._seconds / liveness.LOOKS, self._look)
+        for rank in self._ranks():
+            here = not rank.joiner or rank.namespace == self._namespace
+            if here and liveness.is_stopped(rank.joiner or rank.pid):
+                self._stopped[rank.number] += 1
+            else:
+                del self._stopped[rank.number]
+            link = self._links.get(rank.number)
+            if self._stopped[rank.number] > liveness.LOOKS:
+                self._on_stuck(rank.number, f"was stopped for {self._seconds:g} s (AIOMPI_HEARTBEAT)")
+            elif link is not None and link.is_cut_off(self._seconds):
+                self._on_stuck(
+                    rank.number, f"did not answer for {self._seconds:g} s (AIOMPI_HEARTBEAT): its machine is cut off"
+                )
