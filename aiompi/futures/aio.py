@@ -13,9 +13,9 @@ from aiompi.driver.threads import call_in_thread
 from aiompi.errors import InvalidRootError
 from aiompi.face.native import Intracomm
 from aiompi.futures.setup import Setup
-from aiompi.futures.task import Task, apply_to_all
+from aiompi.futures.task import Task, apply_to_all, is_async
 from aiompi.futures.worker import Worker, serve_async
-from aiompi.futures.workers import Queue, Workers
+from aiompi.futures.workers import CONCURRENCY, Workers
 from aiompi.lazy import is_array
 
 T = TypeVar("T")
@@ -28,6 +28,9 @@ async def pool(
     max_workers: int | None = None,
     initializer: Callable[..., object] | None = None,
     initargs: Iterable[Any] = (),
+    *,
+    retries: int = 0,
+    concurrency: int = CONCURRENCY,
 ) -> AsyncIterator[TaskPool | None]:
     """A block in which one rank has a pool, and the others are its workers; a single rank is both.
 
@@ -38,8 +41,11 @@ async def pool(
     Args:
         comm: communicator of the ranks; its own messages are not disturbed.
         root: rank that has the pool.
-        max_workers: most tasks in progress at once; by default as many as there are workers.
+        max_workers: most workers that are used at once; by default all.
         initializer: called with `initargs` by each worker before its first task.
+        retries: number of times that a task is given to another worker because its worker has failed. Without it the
+            task fails with BrokenExecutor, whose cause is the ProcessFailedError.
+        concurrency: coroutine functions that a worker runs at once.
 
     Returns:
         The pool at the root, where leaving the block waits for all tasks. None at the workers, once the root has left
@@ -61,7 +67,8 @@ async def pool(
             await serve_async(worker)
             yield None
         else:
-            async with _at_root(TaskPool(own, max_workers or comm.size, setup), worker) as tasks:
+            options = {"setup": setup.calls(), "retries": retries, "concurrency": concurrency}
+            async with _at_root(TaskPool(own, max_workers, **options), worker) as tasks:
                 yield tasks
     finally:
         await own.Free()
@@ -82,12 +89,16 @@ async def _at_root(tasks: TaskPool, worker: Worker) -> AsyncIterator[TaskPool]:
 class TaskPool:
     """Calls functions on other ranks; `pool` makes it."""
 
-    def __init__(self, comm: Intracomm, max_workers: int, setup: Setup) -> None:
-        self._queue = Queue(max_workers, setup.calls())
+    def __init__(self, comm: Intracomm, max_workers: int | None, **options: Any) -> None:
         self._workers = Workers(comm._core, comm._codec)
-        self._workers.add(self._queue)
+        self._queue = self._workers.open(max_workers, **options)
         self._loop = asyncio.get_running_loop()
         self._driver = comm._core.engine.driver
+
+    @property
+    def num_workers(self) -> int:
+        """Number of workers that the pool uses now, without those that have failed; 0 once it is broken."""
+        return self._queue.size
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Call `fn(*args, **kwargs)` on a worker, which awaits a coroutine function and calls others in a thread.
@@ -95,7 +106,7 @@ class TaskPool:
         Returns:
             A future to be awaited. It fails with whatever the call raises, CancelledError, SystemExit and
             KeyboardInterrupt among them; the cause is the traceback in the worker. Cancelling the future withdraws the
-            task if no worker has begun it, and otherwise drops its result.
+            task if no worker has begun it, cancels a coroutine function, and drops the result of another function.
 
         Raises:
             RuntimeError: the block of the pool has been left.
@@ -108,7 +119,10 @@ class TaskPool:
         if self._queue.broken is not None:
             raise self._queue.broken
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._workers.submit(self._queue, Task((fn, args, kwargs), _Promise(future)))
+        task = Task((fn, args, kwargs), _Promise(future))
+        if task.is_async:
+            future.add_done_callback(lambda future: self._workers.withdraw(task) if future.cancelled() else None)
+        self._workers.submit(self._queue, task)
         return future
 
     async def map(
@@ -140,8 +154,8 @@ class TaskPool:
         Args:
             iterable: the arguments of each call.
             chunksize: number of calls that are sent to a worker at a time.
-            buffersize: number of chunks that are submitted before their results are taken; by default two for each
-                worker: one for it to do, and the next.
+            buffersize: number of chunks that are submitted before their results are taken; by default twice as
+                many as the workers do at once.
             unordered: yield results as they become ready.
 
         Yields:
@@ -161,7 +175,8 @@ class TaskPool:
         for name, value in (("chunksize", chunksize), ("buffersize", buffersize)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be positive, not {value}")
-        most = buffersize or 2 * max(1, min(self._queue.size, len(self._workers)))
+        tasks = self._queue.concurrency if is_async(fn) else 1
+        most = buffersize or 2 * max(1, self._queue.size) * tasks
         futures: list[asyncio.Future[Any]] = []
         try:
             while True:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final
 
 from aiompi.constants import THREAD_MULTIPLE, UNDEFINED
 from aiompi.face.blocking import COMM_SELF, Intracomm
 from aiompi.face.blocking.process import process
 from aiompi.futures.task import Task
-from aiompi.futures.worker import Worker, serve
+from aiompi.futures.worker import BlockingServer, Worker
 from aiompi.futures.workers import Queue, Workers
 
 
@@ -19,9 +19,6 @@ class BlockingWorkers:
 
     Args:
         comm: communicator that is used for nothing else, and freed at the end. Its other processes call `run_worker`.
-
-    Attributes:
-        size: number of workers.
 
     Raises:
         RuntimeError: the thread level is lower than THREAD_MULTIPLE. Then no task would proceed while the program does
@@ -35,7 +32,6 @@ class BlockingWorkers:
                 "MPI.Init_thread(MPI.THREAD_MULTIPLE)"
             )
         self._comm = comm
-        self.size = max(1, comm.size - 1)
         comm.Split(UNDEFINED)
         self._thread: threading.Thread | None = None
         if comm.size == 1:
@@ -47,10 +43,10 @@ class BlockingWorkers:
         with process.driver.exclusive("MPIPoolExecutor"):
             self._workers = Workers(comm._core, process.codec)
 
-    def serve(self, queue: Queue) -> None:
-        """Serve one more executor."""
+    def open(self, limit: int | None, **options: Any) -> Queue:
+        """Serve one more executor; see `Workers.open`."""
         with process.driver.exclusive("MPIPoolExecutor"):
-            self._workers.add(queue)
+            return self._workers.open(limit, **options)
 
     def submit(self, queue: Queue, task: Task) -> None:
         """Have a worker do a task of an executor when one is free."""
@@ -80,7 +76,7 @@ def run_worker(master: int, comm: Intracomm) -> None:
     comm_workers = comm.Split(0, comm.rank)
     before = _comm_workers.set(comm_workers)
     try:
-        serve(Worker(comm._core, process.codec, master))
+        BlockingServer(Worker(comm._core, process.codec, master)).serve()
     finally:
         _comm_workers.reset(before)
     comm_workers.Free()
@@ -90,7 +86,7 @@ def run_worker(master: int, comm: Intracomm) -> None:
 def _run_worker_thread(worker: Worker) -> None:
     """Be the only worker, in the process of the master."""
     _comm_workers.set(COMM_SELF)
-    serve(worker)
+    BlockingServer(worker).serve()
 
 
 def get_comm_workers() -> Intracomm:

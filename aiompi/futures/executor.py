@@ -18,7 +18,7 @@ from aiompi.futures.blocking import BlockingWorkers, run_worker
 from aiompi.futures.results import Deadline, as_completed, ordered
 from aiompi.futures.setup import Setup
 from aiompi.futures.task import Task, apply_to_all
-from aiompi.futures.workers import Queue
+from aiompi.futures.workers import CONCURRENCY, Queue
 
 T = TypeVar("T")
 
@@ -34,8 +34,11 @@ class MPIPoolExecutor(Executor):
     name. Arguments and results are sent like any object, so that large arrays in them are not pickled.
 
     Args:
-        max_workers: most tasks in progress at once; by default as many as there are workers.
+        max_workers: most workers that are used at once; by default all.
         initializer: called with `initargs` by each worker before its first task of this executor.
+        retries: number of times that a task is given to another worker because its worker has failed. Without it the
+            future of the task gets BrokenExecutor, whose cause is the ProcessFailedError.
+        concurrency: coroutine functions that a worker runs at once.
         options: fields of `aiompi.futures.setup.Setup`: main, path, wdir, env, globals. The other options of mpi4py,
             python_exe, python_args, mpi_info, backoff and use_pkl5, have no effect.
 
@@ -52,6 +55,9 @@ class MPIPoolExecutor(Executor):
         max_workers: int | None = None,
         initializer: Callable[..., object] | None = None,
         initargs: Iterable[Any] = (),
+        *,
+        retries: int = 0,
+        concurrency: int = CONCURRENCY,
         **options: Any,
     ) -> None:
         if max_workers is not None and max_workers <= 0:
@@ -59,21 +65,21 @@ class MPIPoolExecutor(Executor):
         if initializer is not None and not callable(initializer):
             raise TypeError(f"the initializer {initializer!r} cannot be called")
         self._limit = max_workers
+        self._tasks = {"retries": retries, "concurrency": concurrency}
         setup = {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT}
         self._setup = Setup(initializer=initializer, initargs=tuple(initargs), **setup)
         self._futures: set[Future[Any]] = set()
         self._queue: Queue | None = None
         self._workers = self._common
-        self._closed = False
+        self._shutdown = False
         self._lock = threading.Lock()
 
     @property
     def num_workers(self) -> int:
         """Number of workers that this executor uses; 0 once it has been shut down or is broken."""
-        if self._closed:
+        if self._shutdown:
             return 0
-        queue = self._boot()
-        return 0 if queue.broken is not None else queue.size
+        return self._boot().size
 
     # What packages read in executors of mpi4py and of `concurrent.futures`.
     @property
@@ -83,7 +89,7 @@ class MPIPoolExecutor(Executor):
     @property
     def _pool(self) -> Queue | None:
         """Its `size` is the number of workers; None before the first task or `bootup`, and after `shutdown`."""
-        return None if self._closed else self._queue
+        return None if self._shutdown else self._queue
 
     def bootup(self, wait: bool = True) -> MPIPoolExecutor:
         """Initialize the workers now instead of at their first task. If that fails, the tasks report it.
@@ -123,7 +129,7 @@ class MPIPoolExecutor(Executor):
 
     def _boot(self) -> Queue:
         with self._lock:
-            if self._closed:
+            if self._shutdown:
                 raise RuntimeError("this executor has been shut down")
             if self._queue is None:
                 if self._workers is None:
@@ -131,9 +137,7 @@ class MPIPoolExecutor(Executor):
                         "there are no workers: start the program with `aiompi-launch -n N -m aiompi.futures PROGRAM`, "
                         "or use MPICommExecutor; processes are not spawned at run time"
                     )
-                size = self._workers.size
-                self._queue = Queue(min(self._limit or size, size), self._setup.calls())
-                self._workers.serve(self._queue)
+                self._queue = self._workers.open(self._limit, setup=self._setup.calls(), **self._tasks)
             return self._queue
 
     def map(
@@ -189,7 +193,7 @@ class MPIPoolExecutor(Executor):
             cancel_futures: True to cancel the tasks that no worker has begun.
         """
         with self._lock:
-            self._closed = True
+            self._shutdown = True
             if self._queue is not None:
                 self._queue.closed = True
         futures = list(self._futures)
@@ -209,7 +213,7 @@ class _Promise:
         self._future = future
 
     def start(self) -> bool:
-        return self._future.set_running_or_notify_cancel()
+        return self._future.running() or self._future.set_running_or_notify_cancel()
 
     def succeed(self, result: Any) -> None:
         self._future.set_result(result)

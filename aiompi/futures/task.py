@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import pickle
+import signal
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeAlias
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from aiompi.errors import Exception as MPIException
 
-#: a function with its arguments, as it is sent to a worker; None dismisses the worker
+if TYPE_CHECKING:
+    from aiompi.futures.workers import Lane
+
+#: a function with its arguments, as it is sent to a worker
 Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
 
 
@@ -18,7 +24,10 @@ class Promise(Protocol):
     """The writing side of the future of a task, which is one of `concurrent.futures` or of asyncio."""
 
     def start(self) -> bool:
-        """Mark the task as begun, before it is sent to a worker; return False if it has been cancelled."""
+        """Mark the task as begun, before it is sent to a worker; return False if it has been cancelled.
+
+        It is called again before the task is sent to another worker because the first one has failed.
+        """
 
     def succeed(self, result: Any) -> None: ...
 
@@ -32,10 +41,20 @@ class Task:
     Attributes:
         call: the call to make.
         promise: gets the outcome.
+        is_async: True if the function is a coroutine function.
+        failures: number of workers that have failed with it.
+        place: the lane of its worker, and the number of the call there, while it is in progress.
     """
 
     call: Call
     promise: Promise
+    is_async: bool = dataclasses.field(init=False)
+    failures: int = 0
+    place: tuple[Lane, int] | None = None
+
+    def __post_init__(self) -> None:
+        function, args, _ = self.call
+        self.is_async = is_async(args[0] if function is apply_to_all else function)
 
 
 @dataclasses.dataclass(slots=True)
@@ -82,14 +101,22 @@ class RemoteTraceback(Exception):
 
 
 def perform(call: Call) -> Success | Failure:
-    """Make a call. KeyboardInterrupt ends the worker; any other exception is the answer."""
+    """Make a call. A signal to the worker ends the worker; any other exception is the answer."""
     function, args, kwargs = call
     try:
         return Success(function(*args, **kwargs))
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if from_signal(error):
+            raise
         return failure(error)
+
+
+def from_signal(error: BaseException) -> bool:
+    """Return True for an exit that a signal handler has raised, which is not of the function that it interrupts."""
+    if not isinstance(error, KeyboardInterrupt | SystemExit):
+        return False
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()} - {None}
+    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def failure(error: BaseException) -> Failure:
@@ -112,6 +139,13 @@ def original_error(error: MPIException) -> BaseException:
         return error
     cause.add_note(str(error))
     return cause
+
+
+def is_async(function: Any) -> bool:
+    """Return True for a function or an object whose call returns a coroutine."""
+    if isinstance(function, FunctionType | BuiltinFunctionType):  # `inspect` takes ten times as long
+        return isinstance(function, FunctionType) and bool(function.__code__.co_flags & inspect.CO_COROUTINE)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def apply_to_all(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:

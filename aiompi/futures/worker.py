@@ -1,19 +1,39 @@
-"""The worker's side: receive a call, make it, send the answer, until the master dismisses the worker."""
+"""The worker's side: receive calls, make them, send the answers, until the master dismisses the worker."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import functools
 import inspect
-from typing import Any
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, TypeAlias, cast
 
 from aiompi.comm import Communicator
+from aiompi.constants import THREAD_MULTIPLE
 from aiompi.engine import Request
 from aiompi.errors import Exception as MPIException
 from aiompi.face.blocking.process import process
-from aiompi.futures.task import Call, Failure, Success, apply_to_all, failure, original_error, perform
-from aiompi.futures.workers import ANSWER, CALL
+from aiompi.futures.task import (
+    Call,
+    Failure,
+    Success,
+    apply_to_all,
+    failure,
+    from_signal,
+    is_async,
+    original_error,
+    perform,
+)
+from aiompi.futures.workers import ANSWER, CALL, FAREWELL, split_number, with_number
 from aiompi.objects import Codec
+
+Answer: TypeAlias = Success | Failure
 
 
 class Worker:
@@ -39,79 +59,109 @@ class Worker:
         """Start receiving a call."""
         return self._core.irecv(None, self._master, CALL, memoryview)
 
-    def read(self, message: memoryview) -> Call | Failure | None:
-        """Return the call, None for a dismissal, or the answer to a call that cannot be unpickled."""
-        try:
-            call: Call | None = self._codec.loads(message)
-        except MPIException as error:
-            return failure(original_error(error))
-        return call
+    def read(self, message: memoryview) -> tuple[int, Call | Failure | None]:
+        """Return the number of a call, and the call, or None if the call of that number is to be cancelled.
 
-    def answer(self, answer: Success | Failure) -> Request[None]:
-        """Start sending an answer; a result that cannot be sent becomes a failure."""
+        The number FAREWELL is the dismissal. The answer takes the place of a call that cannot be unpickled.
+        """
+        number, pickled = split_number(message)
+        if not pickled:
+            return number, None
+        try:
+            call: Call = self._codec.loads(pickled)
+        except MPIException as error:
+            return number, failure(original_error(error))
+        return number, call
+
+    def answer(self, number: int, answer: Answer) -> None:
+        """Send the answer to a call; a result that cannot be sent becomes a failure."""
         try:
             message = self._codec.dumps(answer)
         except MPIException as error:
             message = self._codec.dumps(failure(original_error(error)))
-        return self._core.send(*message, self._master, ANSWER)
+        self._core.send(*with_number(*message, number), self._master, ANSWER).free()
 
-
-def serve(worker: Worker) -> None:
-    """Serve the master in a program of the blocking face."""
-    driver = process.driver
-    while True:
-        with driver.exclusive("a task"):
-            call = worker.read(driver.wait(worker.receive()))
-        if call is None:
-            return
-        answer = call if isinstance(call, Failure) else perform(call)
-        with driver.exclusive("a task"):
-            driver.wait(worker.answer(answer))
+    def leave(self) -> Request[None]:
+        """Start sending the last answer."""
+        return self._core.send(*with_number((), 0, FAREWELL), self._master, ANSWER)
 
 
 async def serve_async(worker: Worker) -> None:
     """Serve the master in an asyncio program: await coroutine functions, and call others in a thread."""
-    context = contextvars.copy_context()
-    while (call := worker.read(await worker.receive())) is not None:
-        await worker.answer(call if isinstance(call, Failure) else await _perform_in_task(call, context))
+    calls = Calls(worker.answer)
+    try:
+        while True:
+            number, call = worker.read(await worker.receive())
+            if number == FAREWELL:
+                break
+            if isinstance(call, Failure):
+                worker.answer(number, call)
+            elif call is not None:
+                calls.begin(number, call)
+            else:
+                calls.cancel(number)
+    except BaseException:  # the worker itself is cancelled, or the master has failed
+        await calls.end()
+        raise
+    await worker.leave()
 
 
-async def _perform_in_task(call: Call, context: contextvars.Context) -> Success | Failure:
-    """Make a call in a task of its own, so that its cancellation or exit ends this call and not the worker.
+class Calls:
+    """Calls that a worker makes in the event loop, side by side. Each has a task of its own.
+
+    So the cancellation or exit of a call does not end the worker. All tasks share a context, so that an initializer
+    that is a coroutine function can set variables for later calls.
 
     Args:
-        context: context of all calls, so that an initializer that is a coroutine function can set variables for them.
+        answer: called with the number of a call and its answer.
     """
-    task = asyncio.create_task(_perform_async(call), context=context)
-    try:
-        await asyncio.wait({task})
-    except BaseException:  # the worker itself is cancelled
-        task.cancel()
-        await asyncio.wait({task})
-        raise
-    return failure(asyncio.CancelledError()) if task.cancelled() else task.result()
+
+    def __init__(self, answer: Callable[[int, Answer], object]) -> None:
+        self._answer = answer
+        self._context = contextvars.copy_context()
+        self._tasks: dict[int, asyncio.Task[Answer]] = {}
+
+    def begin(self, number: int, call: Call) -> None:
+        """Begin a call. Call this in the event loop."""
+        loop = asyncio.get_running_loop()
+        task = self._tasks[number] = loop.create_task(_perform_async(call), context=self._context)
+        task.add_done_callback(functools.partial(self._ended, number))
+
+    def cancel(self, number: int) -> None:
+        """Cancel a call, unless it has ended."""
+        if number in self._tasks:
+            self._tasks[number].cancel()
+
+    async def end(self) -> None:
+        """Cancel all calls and wait for them."""
+        for task in self._tasks.values():
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    def _ended(self, number: int, task: asyncio.Task[Answer]) -> None:
+        del self._tasks[number]
+        if task.cancelled():
+            self._answer(number, failure(asyncio.CancelledError()))
+        elif task.exception() is None:  # otherwise a signal ends this process
+            self._answer(number, task.result())
 
 
-async def _perform_async(call: Call) -> Success | Failure:
+async def _perform_async(call: Call) -> Answer:
     function, args, kwargs = call
     try:
-        if function is apply_to_all and _is_async(args[0]):
+        if function is apply_to_all and is_async(args[0]):
             return Success([await args[0](*item) for item in args[1]])
-        if _is_async(function):
+        if is_async(function):
             return Success(await function(*args, **kwargs))
-        outcome = await asyncio.to_thread(_perform_in_thread, call)
-        if isinstance(outcome, Success):
-            outcome.result = await _awaited(outcome.result, function is apply_to_all)
+        answer = await asyncio.to_thread(perform, call)
+        if isinstance(answer, Success):
+            answer.result = await _awaited(answer.result, function is apply_to_all)
     except BaseException as error:  # also CancelledError, SystemExit and KeyboardInterrupt
+        if from_signal(error):
+            raise
         return failure(error)
-    return outcome
-
-
-def _perform_in_thread(call: Call) -> Success | Failure:
-    try:
-        return perform(call)
-    except KeyboardInterrupt as error:  # of the function itself: signals interrupt only the main thread
-        return failure(error)
+    return answer
 
 
 async def _awaited(result: Any, chunk: bool) -> Any:
@@ -126,6 +176,80 @@ async def _awaited(result: Any, chunk: bool) -> Any:
     return results if chunk else results[0]
 
 
-def _is_async(function: Any) -> bool:
-    """Return True for a function or an object whose call returns a coroutine."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+class BlockingServer:
+    """Serves the master in a program of the blocking face.
+
+    Functions are called in the thread that calls `serve`. Coroutine functions run in an event loop in another thread:
+    side by side if the thread level is THREAD_MULTIPLE, and one after the other otherwise.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._driver = process.driver
+        self._answers: SimpleQueue[Answer] = SimpleQueue()  # for the first thread to send, if no other can
+        self._side_by_side = self._driver.level >= THREAD_MULTIPLE
+        self._calls = Calls(self._answer if self._side_by_side else lambda _, answer: self._answers.put(answer))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread
+
+    def serve(self) -> None:
+        """Make calls until the master dismisses the worker."""
+        number, answer = FAREWELL, cast("Answer | None", None)
+        with _visible_interrupts():
+            while True:
+                with self._driver.exclusive("a task"):
+                    if answer is not None:
+                        self._worker.answer(number, answer)
+                    number, call = self._worker.read(self._driver.wait(self._worker.receive()))
+                if number == FAREWELL:
+                    break
+                if call is None and self._loop is not None:
+                    self._loop.call_soon_threadsafe(self._calls.cancel, number)
+                answer = self._make(number, call) if isinstance(call, tuple) else call
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+        with self._driver.exclusive("a task"):
+            self._driver.wait(self._worker.leave())
+
+    def _make(self, number: int, call: Call) -> Answer | None:
+        """Make a call and return its answer; None if a coroutine function runs, which will answer itself."""
+        chunk = call[0] is apply_to_all
+        if not is_async(call[1][0] if chunk else call[0]):
+            answer = perform(call)
+            if isinstance(answer, Failure) or not any(
+                map(inspect.iscoroutine, answer.result if chunk else [answer.result])
+            ):
+                return answer
+            call = (_awaited, (answer.result, chunk), {})
+        if self._loop is None:
+            self._loop = loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=loop.run_forever, name="aiompi-coroutines", daemon=True)
+            self._thread.start()
+        self._loop.call_soon_threadsafe(self._calls.begin, number, call)
+        return None if self._side_by_side else self._answers.get()
+
+    def _answer(self, number: int, answer: Answer) -> None:
+        with self._driver.exclusive("a task"):
+            self._worker.answer(number, answer)
+
+
+@contextlib.contextmanager
+def _visible_interrupts() -> Iterator[None]:
+    """Raise the KeyboardInterrupt of SIGINT in a function of Python, whose frame `from_signal` finds."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,11 +1,13 @@
 """The master's side: `Workers` gives the tasks of executors, which wait in a `Queue` for each, to its workers.
 
-Each worker has a lane, a coroutine that awaits requests: it takes a task, sends the call and waits for the answer. So
-the engine of the rank makes all progress, and both faces share this module. A worker has one task at a time.
+Each worker has a lane, which listens to its answers as long as the worker lives. Each task in progress is a coroutine
+that awaits requests. So the engine of the rank makes all progress, and both faces share this module. A worker has one
+function at a time, and beside it as many coroutine functions as their executor allows.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
@@ -17,198 +19,352 @@ from aiompi.engine.schedule import settled
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import JobAbortedError, ProcessFailedError
 from aiompi.futures.task import Call, Failure, Success, Task, original_error
-from aiompi.objects import Codec
+from aiompi.objects import Codec, Segment
 
 #: tags on the communicator between the master and its workers
 CALL: Final = 1
 ANSWER: Final = 2
+#: number of the dismissal of a worker, and of its last answer
+FAREWELL: Final = 0xFFFF_FFFF
+#: coroutine functions that a worker runs at once by default
+CONCURRENCY: Final = 16
 
+_NUMBER_BYTES: Final = 4
 _WORKER_LOST: Final = (ProcessFailedError, JobAbortedError)
 
 
+def with_number(pieces: Sequence[Segment], nbytes: int, number: int) -> tuple[list[Segment], int]:
+    """Return a message that ends with the number of its call, which can be read even if the rest cannot."""
+    return [*pieces, number.to_bytes(_NUMBER_BYTES, "little")], nbytes + _NUMBER_BYTES
+
+
+def split_number(message: memoryview) -> tuple[int, memoryview]:
+    """Return the number at the end of a message, and the rest."""
+    return int.from_bytes(message[-_NUMBER_BYTES:], "little"), message[:-_NUMBER_BYTES]
+
+
 class Queue:
-    """The tasks of one executor.
+    """The tasks of one executor; `Workers.open` makes it.
 
     Args:
-        size: number of workers, and so of tasks in progress at once.
+        workers: do the tasks.
+        limit: most workers that the executor uses, None for all.
         setup: calls that each worker makes before its first task of this executor.
+        retries: number of times that a task is given to another worker because its worker has failed.
+        concurrency: coroutine functions that a worker runs at once.
 
     Attributes:
-        pending: tasks that no worker has yet.
-        active: number of tasks that workers have.
+        pending: tasks that no worker has yet: those of functions, then those of coroutine functions.
+        active: number of tasks of each of the two kinds that workers have.
         broken: error of all tasks from now on, None while tasks can be done.
         closed: True if no further tasks will come.
-        initialized: ranks that have made the calls of the setup.
+        initializing, initialized: lanes whose workers make the calls of the setup, or have made them.
+
+    Raises:
+        ValueError: the limit or the concurrency is not positive, or retries is negative.
     """
 
-    def __init__(self, size: int, setup: Sequence[Call] = ()) -> None:
-        self.size = size
+    def __init__(
+        self, workers: Workers, limit: int | None, setup: Sequence[Call] = (), retries: int = 0,
+        concurrency: int = CONCURRENCY,
+    ) -> None:  # fmt: skip
+        for name, value, least in (("max_workers", limit, 1), ("retries", retries, 0), ("concurrency", concurrency, 1)):
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
+        self.workers = workers
+        self.limit = limit
         self.setup = setup
-        self.pending: deque[Task] = deque()
-        self.active = 0
+        self.retries = retries
+        self.concurrency = concurrency
+        self.pending: tuple[deque[Task], deque[Task]] = (deque(), deque())
+        self.active = [0, 0]
         self.broken: BrokenExecutor | None = None
         self.closed = False
-        self.initialized: set[int] = set()
+        self.initializing: set[Lane] = set()
+        self.initialized: set[Lane] = set()
+
+    @property
+    def size(self) -> int:
+        """Number of workers that the executor uses now; 0 once it is broken."""
+        workers = len(self.workers)
+        return 0 if self.broken is not None else workers if self.limit is None else min(self.limit, workers)
 
     @property
     def idle(self) -> bool:
-        return not self.pending and not self.active
+        return not any(self.pending) and not any(self.active)
 
-    def take(self) -> Task | None:
-        """Return a task for a worker; None if there is none, or as many as allowed are in progress."""
-        while self.pending and self.active < self.size:
-            task = self.pending.popleft()
+    def may_begin(self, is_async: bool) -> bool:
+        """Return True if there is a task of this kind, and fewer than allowed are in progress."""
+        if self.broken is not None or not self.pending[is_async]:
+            return False
+        return self.limit is None or self.active[is_async] < self.limit * (self.concurrency if is_async else 1)
+
+    def take(self, is_async: bool) -> Task | None:
+        """Return the next task of a kind; None if there is none that has not been cancelled."""
+        pending = self.pending[is_async]
+        while pending:
+            task = pending.popleft()
             if task.promise.start():
-                self.active += 1
+                self.active[is_async] += 1
                 return task
         return None
 
-    def fail(self, error: BrokenExecutor) -> None:
-        """Fail all tasks that no worker has, and all that come later."""
-        self.broken = error
-        while self.pending:
-            task = self.pending.popleft()
-            if task.promise.start():
-                task.promise.fail(error)
 
-
-class Workers:
-    """The workers of this rank: all other ranks of a communicator, or this one if there is no other.
+class Lane:
+    """One worker, as the master knows it.
 
     Args:
-        core: communicator, which is used for nothing else.
-        codec: makes messages of calls and answers.
+        core: communicator with the worker, which is used for nothing else.
+        rank: of the worker.
+
+    Attributes:
+        has_function: True while the worker has a task whose function is no coroutine function.
+        coroutines: number of tasks of coroutine functions that the worker has.
     """
 
-    def __init__(self, core: Communicator, codec: Codec) -> None:
+    def __init__(self, core: Communicator, rank: int, codec: Codec) -> None:
+        self.rank = rank
+        self.has_function = False
+        self.coroutines = 0
         self._core = core
         self._codec = codec
-        self._queues: list[Queue] = []
-        self._idle: deque[Request[None]] = deque()
-        self._dismissed = False
-        ranks = [rank for rank in range(core.size) if rank != core.rank] or [core.rank]
-        self._lanes = [core.run(self._lane(rank)) for rank in ranks]
+        self._calls: dict[int, Request[memoryview]] = {}
+        self._last = 0
 
-    def __len__(self) -> int:
-        """Return the number of workers that have not failed."""
-        return sum(not lane.done() for lane in self._lanes)
-
-    def add(self, queue: Queue) -> None:
-        """Serve the tasks of one more executor."""
-        self._queues.append(queue)
-
-    def submit(self, queue: Queue, task: Task) -> None:
-        """Have a worker do a task of an executor when one is free."""
-        queue.pending.append(task)
-        self._offer(queue)
-
-    def _offer(self, queue: Queue) -> None:
-        if self._idle and queue.pending and queue.active < queue.size:
-            self._idle.popleft().complete()
-
-    def dismiss(self) -> Request[Any]:
-        """Dismiss the workers when all tasks are done.
-
-        Returns:
-            A request that is complete when all lanes have ended.
-        """
-        self._dismissed = True
-        while self._idle:
-            self._idle.popleft().complete()
-        return self._core.engine.spawn(settled(self._lanes))
-
-    # Lanes.
-
-    async def _lane(self, rank: int) -> None:
-        while (found := await self._next()) is not None:
-            queue, task = found
-            try:
-                await self._serve(rank, queue, task)
-            except _WORKER_LOST as error:
-                self._worker_lost(rank, error)
-                raise
-            finally:
-                queue.active -= 1
-            self._offer(queue)
-        await self._core.send(*self._codec.dumps(None), rank, CALL)
-
-    async def _next(self) -> tuple[Queue, Task] | None:
-        """Wait for a task, and return it with its queue; None if the workers are dismissed and no task is left."""
-        while True:
-            for queue in [*self._queues]:
-                task = queue.take()
-                if task is not None:
-                    self._queues.remove(queue)
-                    self._queues.append(queue)  # executors take turns
-                    return queue, task
-                if queue.closed and queue.idle:
-                    self._queues.remove(queue)
-            if self._dismissed:
-                return None
-            free: Request[None] = Request(self._core.engine)
-            self._idle.append(free)
-            await free
-
-    async def _serve(self, rank: int, queue: Queue, task: Task) -> None:
-        if rank not in queue.initialized and queue.broken is None:
-            await self._set_up(rank, queue)
-        if queue.broken is not None:
-            self._call_soon(task.promise.fail, queue.broken)
-            return
-        try:
-            answer = await self._ask(rank, task.call)
-        except _WORKER_LOST as error:
-            self._call_soon(task.promise.fail, _broken(rank, error))
-            raise
-        self._call_soon(answer.settle, task.promise)
-
-    async def _set_up(self, rank: int, queue: Queue) -> None:
-        for call in queue.setup:
-            answer = await self._ask(rank, call)
-            if isinstance(answer, Failure):
-                error = _not_initialized(rank, answer)
-                self._call_soon(queue.fail, error)
-                queue.broken = error
-                return
-        queue.initialized.add(rank)
-
-    async def _ask(self, rank: int, call: Call) -> Success | Failure:
-        """Have a worker make a call, and return the answer: a failure if it or the call cannot be pickled or unpickled.
+    async def listen(self) -> None:
+        """Hand out the answers of the worker until it says farewell.
 
         Raises:
-            ProcessFailedError: the process of the worker has failed.
+            ProcessFailedError, JobAbortedError: the worker has failed.
+        """
+        while True:
+            message = await self._core.irecv(None, self.rank, ANSWER, memoryview)
+            number, answer = split_number(message)
+            if number == FAREWELL:
+                return
+            self._calls.pop(number).complete(answer)
+
+    async def ask(self, call: Call, task: Task | None = None) -> Success | Failure:
+        """Have the worker make a call, and return the answer: a failure if it or the call cannot be (un)pickled.
+
+        Args:
+            task: gets the number of the call, so that it can be withdrawn.
+
+        Raises:
+            ProcessFailedError, JobAbortedError: the worker has failed.
         """
         try:
             message = self._codec.dumps(call)
         except MPIException as error:
             return Failure(original_error(error), "")
-        receiving = self._core.irecv(None, rank, ANSWER, memoryview)
-        await self._core.send(*message, rank, CALL)
-        data = await receiving
+        number = self._last = (self._last + 1) % FAREWELL
+        answered = self._calls[number] = Request(self._core.engine)
+        if task is not None:
+            task.place = (self, number)
+        await self._send(*message, number)
         try:
-            answer: Success | Failure = self._codec.loads(data)
+            answer: Success | Failure = self._codec.loads(await answered)
+        except _WORKER_LOST:
+            raise
         except MPIException as error:
             return Failure(original_error(error), "")
         return answer
 
-    def _worker_lost(self, rank: int, error: Exception) -> None:
-        if len(self) <= 1:  # the lane that makes this call has not ended
+    def withdraw(self, number: int) -> None:
+        """Cancel a coroutine function, whose answer is still to come."""
+        self._core.run(settled([self._send((), 0, number)]))
+
+    async def dismiss(self) -> None:
+        """Dismiss the worker."""
+        with contextlib.suppress(*_WORKER_LOST):
+            await self._send((), 0, FAREWELL)
+
+    def fail(self, error: Exception) -> None:
+        """Fail all calls of a worker that has failed."""
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            call.fail(error)
+
+    def _send(self, pieces: Sequence[Segment], nbytes: int, number: int) -> Request[None]:
+        return self._core.send(*with_number(pieces, nbytes, number), self.rank, CALL)
+
+
+class Workers:
+    """The workers of this rank, and the executors that use them.
+
+    Args:
+        core: communicator, which is used for nothing else. Its other ranks are workers, or this one if there is no
+            other.
+        codec: makes messages of calls and answers.
+    """
+
+    def __init__(self, core: Communicator, codec: Codec) -> None:
+        self._core = core
+        self._queues: list[Queue] = []
+        self._idle: Request[None] | None = None
+        ranks = [rank for rank in range(core.size) if rank != core.rank] or [core.rank]
+        self._lanes = [Lane(core, rank, codec) for rank in ranks]
+        self._listening = [core.run(self._listen(lane)) for lane in [*self._lanes]]
+
+    def __len__(self) -> int:
+        """Return the number of workers that have not failed."""
+        return len(self._lanes)
+
+    def open(self, limit: int | None, **options: Any) -> Queue:
+        """Serve the tasks of one more executor; the arguments are those of `Queue`."""
+        queue = Queue(self, limit, **options)
+        self._queues.append(queue)
+        return queue
+
+    def submit(self, queue: Queue, task: Task) -> None:
+        """Have a worker do a task of an executor when one is free."""
+        queue.pending[task.is_async].append(task)
+        if queue.broken is None:
+            self._assign()
+        else:
+            self._call_soon(self._fail_all, queue)
+
+    def withdraw(self, task: Task) -> None:
+        """Cancel the coroutine function of a task, if a worker has begun it."""
+        if task.place is not None and task.is_async:
+            lane, number = task.place
+            if lane in self._lanes:
+                lane.withdraw(number)
+
+    def dismiss(self) -> Request[None]:
+        """Dismiss the workers when all tasks are done.
+
+        Returns:
+            A request that is complete when no worker is left.
+        """
+        return self._core.engine.spawn(self._dismiss())
+
+    async def _dismiss(self) -> None:
+        if not all(queue.idle for queue in self._queues):
+            self._idle = Request(self._core.engine)
+            await self._idle
+        for lane in [*self._lanes]:
+            await lane.dismiss()
+        await settled(self._listening)
+
+    async def _listen(self, lane: Lane) -> None:
+        try:
+            await lane.listen()
+        except _WORKER_LOST as error:
+            self._lost(lane, error)
+        else:
+            self._lanes.remove(lane)
+
+    def _lost(self, lane: Lane, error: Exception) -> None:
+        """Give up a worker that has failed. Its tasks notice it themselves."""
+        if lane not in self._lanes:
+            return
+        self._lanes.remove(lane)
+        if not self._lanes:
             for queue in self._queues:
-                queue.fail(_broken(rank, error))
+                self._break(queue, _broken(lane, error))
+        lane.fail(error)
+
+    def _break(self, queue: Queue, error: BrokenExecutor) -> None:
+        """Fail the tasks of an executor, now and later."""
+        if queue.broken is None:
+            queue.broken = error
+            self._call_soon(self._fail_all, queue)
+
+    def _fail_all(self, queue: Queue) -> None:
+        """Fail the tasks of a broken executor that no worker has."""
+        assert queue.broken is not None
+        for pending in queue.pending:
+            while pending:
+                task = pending.popleft()
+                if task.promise.start():
+                    task.promise.fail(queue.broken)
+        self._assign()
+
+    def _assign(self) -> None:
+        """Give tasks to workers, as long as there are both. Executors take turns."""
+        for is_async in (False, True):
+            waiting = deque(queue for queue in self._queues if queue.may_begin(is_async))
+            while waiting:
+                queue = waiting.popleft()
+                lane = self._choose(queue, is_async)
+                task = None if lane is None else queue.take(is_async)
+                if lane is not None and task is not None:
+                    self._begin(lane, queue, task)
+                    if queue.may_begin(is_async):
+                        waiting.append(queue)
+        self._queues = [queue for queue in self._queues if not (queue.closed and queue.idle)]
+        if self._idle is not None and all(queue.idle for queue in self._queues):
+            self._idle.complete()
+
+    def _choose(self, queue: Queue, is_async: bool) -> Lane | None:
+        """Return the worker with the fewest tasks that can begin one more, None if there is none."""
+        ready = (
+            lane
+            for lane in self._lanes
+            if (lane.coroutines < queue.concurrency if is_async else not lane.has_function)
+            and lane not in queue.initializing
+        )
+        return min(ready, key=lambda lane: lane.coroutines + lane.has_function, default=None)
+
+    def _begin(self, lane: Lane, queue: Queue, task: Task) -> None:
+        lane.coroutines += task.is_async
+        lane.has_function |= not task.is_async
+        self._core.run(self._serve(lane, queue, task))
+
+    async def _serve(self, lane: Lane, queue: Queue, task: Task) -> None:
+        try:
+            if lane not in queue.initialized and queue.broken is None:
+                await self._set_up(lane, queue)
+            if queue.broken is not None:
+                self._call_soon(task.promise.fail, queue.broken)
+            else:
+                answer = await lane.ask(task.call, task)
+                self._call_soon(answer.settle, task.promise)
+        except _WORKER_LOST as error:
+            self._lost(lane, error)
+            self._try_again(lane, queue, task, error)
+        finally:
+            task.place = None
+            queue.active[task.is_async] -= 1
+            lane.coroutines -= task.is_async
+            lane.has_function &= task.is_async
+        self._assign()
+
+    def _try_again(self, lane: Lane, queue: Queue, task: Task, error: Exception) -> None:
+        """Put a task whose worker has failed in front of the others, if it may be run again; fail it otherwise."""
+        if self._lanes and task.failures < queue.retries and not isinstance(error, JobAbortedError):
+            task.failures += 1
+            queue.pending[task.is_async].appendleft(task)
+        else:
+            self._call_soon(task.promise.fail, queue.broken or _broken(lane, error))
+
+    async def _set_up(self, lane: Lane, queue: Queue) -> None:
+        queue.initializing.add(lane)
+        try:
+            for call in queue.setup:
+                answer = await lane.ask(call)
+                if isinstance(answer, Failure):
+                    self._break(queue, _not_initialized(lane, answer))
+                    return
+        finally:
+            queue.initializing.remove(lane)
+        queue.initialized.add(lane)
+        self._assign()
 
     def _call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function that may run callbacks of the program later, outside of the engine."""
         self._core.engine.driver.call_soon(function, *args)
 
 
-def _not_initialized(rank: int, answer: Failure) -> BrokenExecutor:
+def _not_initialized(lane: Lane, answer: Failure) -> BrokenExecutor:
     """Return the error of an executor whose setup has failed in a worker."""
-    error = BrokenExecutor(f"the worker of rank {rank} could not be initialized: {answer.error!r}")
+    error = BrokenExecutor(f"the worker of rank {lane.rank} could not be initialized: {answer.error!r}")
     error.__cause__ = answer.with_trace()
     return error
 
 
-def _broken(rank: int, cause: Exception) -> BrokenExecutor:
-    error = BrokenExecutor(f"the worker of rank {rank} is gone: {cause}")
+def _broken(lane: Lane, cause: Exception) -> BrokenExecutor:
+    error = BrokenExecutor(f"the worker of rank {lane.rank} has failed: {cause}")
     error.__cause__ = cause
     return error

@@ -16,7 +16,6 @@ import pytest
 
 import aiompi
 from aiompi.futures import BrokenExecutor, TaskPool, pool
-from aiompi.futures.setup import Setup
 from aiompi.futures.task import RemoteTraceback
 from aiompi.futures.worker import Worker, serve_async
 
@@ -310,7 +309,7 @@ def test_a_worker_that_is_cancelled_cancels_its_task_and_waits_for_it() -> None:
 
     async def main() -> None:
         first, second = aiompi.local_world(2)
-        executor = TaskPool(first, 1, Setup(main=False))
+        executor = TaskPool(first, 1)
         serving = asyncio.create_task(serve_async(Worker(second._core, second._codec, 0)))
         executor.submit(_call, "task", None)
         await begun.wait()
