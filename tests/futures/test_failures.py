@@ -9,7 +9,7 @@ import pytest
 from jobs import Result, Site
 
 HEAD = """
-import asyncio, os, signal, sys, time
+import asyncio, os, re, signal, sys, time
 import aiompi
 from aiompi import MPI, futures
 from aiompi.futures import BrokenExecutor, MPICommExecutor, MPIPoolExecutor, pool
@@ -40,7 +40,7 @@ def until(condition):
         assert time.monotonic() < deadline
         time.sleep(0.005)
 """
-KILLED = "rank 2 is gone: was killed by signal 9 (SIGKILL)"
+KILLED = "rank N is gone: was killed by signal 9 (SIGKILL)"
 
 
 def run(site: Site, size: int, body: str, functions: str = "") -> Result:
@@ -74,7 +74,7 @@ def test_a_worker_that_dies_costs_its_task_only(site: Site) -> None:
     body = """
 with MPIPoolExecutor() as executor:
     tasks = [executor.submit(where), executor.submit(die), *(executor.submit(where) for _ in range(40))]
-    print(describe(tasks[1].exception()))
+    print(re.sub("rank [123]", "rank N", describe(tasks[1].exception())))
     print({task.result() for task in tasks[2:]} <= {1, 2, 3})
     print(executor.num_workers, executor._max_workers, executor._pool.size)
     print(len([*executor.map(where, range(20))]))
@@ -84,7 +84,7 @@ with MPIPoolExecutor(max_workers=5) as executor:
     result = run(site, 4, body)
     assert result.code == 0
     assert lines(result) == [
-        f"BrokenExecutor: the worker of rank 2 has failed: {KILLED}, ProcessFailedError",
+        f"BrokenExecutor: the worker of rank N has failed: {KILLED}, ProcessFailedError",
         "True", "2 2 2", "20", "2 in a later executor",
     ]  # fmt: skip
 
