@@ -144,7 +144,7 @@ class Runtime:
         kinds = registry.select(self.settings.transports)
         if contact.local and not welcome.address and not self.settings.transports:
             kinds.remove(TCP)
-        bind = await self._address_to_bind(welcome) if TCP in kinds else ""
+        bind = await self._address_to_bind(welcome.address or agent.place_host) if TCP in kinds else ""
         self._wire(_site(contact, welcome, agent.local_host, bind), kinds)
         alone = universe is None or len(universe.clients) < 2
         self._recovery = AgentRecovery(self.engine, agent.send, self._gone) if alone else None
@@ -158,7 +158,7 @@ class Runtime:
         agent.send(control.Card(card))
         return await self._cards
 
-    async def _address_to_bind(self, welcome: control.Welcome) -> str:
+    async def _address_to_bind(self, default: str) -> str:
         """Return the numeric address on which this rank listens, empty for loopback."""
         found: Request[str] = Request(self.engine)
 
@@ -168,7 +168,7 @@ class Runtime:
             else:
                 found.fail(InvalidArgumentError(f"this rank cannot listen at {name!r} (AIOMPI_BIND): {cause}"))
 
-        name = self.settings.bind or welcome.address
+        name = self.settings.bind or default
         if not name:
             return ""
         self._resolving = resolve(self.engine.driver, name, self.settings.connect_timeout, resolved)
@@ -482,7 +482,7 @@ class Runtime:
             reason: which rank aborts and why, for the user.
         """
         if self._agent is not None and self.engine.error is None:
-            self._agent.send(control.Abort(code, reason))
+            self._agent.abort(code, reason)
         self.finalized = True
         self._give_up(JobAbortedError(reason))
 

@@ -62,6 +62,8 @@ class Settings:
             ranks than cores, a spinning rank yields the core at once to any other process.
         bind: address, or name of one, that TCP listeners bind to. Empty means loopback, and in a job of several IMPI
             clients the address of this machine that the IMPI server sees.
+        engine: name of the process manager that has started this process, such as "pmi", or "none" if it is to run
+            alone. Empty means the one whose variables are set. It is not used under `aiompi-launch`.
         connect_timeout: seconds to wait for a connection, and for a peer that has connected to prove the key. A rank
             that accepts a connection may take longer to answer, because it computes; a launched rank waits for its
             launcher as long as that lives.
@@ -105,6 +107,7 @@ class Settings:
     single_copy: bool = True
     spin: float | None = None
     bind: str = ""
+    engine: str = ""
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
     impi_native: bool = True

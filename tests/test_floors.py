@@ -40,6 +40,7 @@ FLOORS: dict[str, float] = {
     "op": 1.5,
     "wire": 2,
     "impi": 2,
+    "bootstrap": 2.5,
     "engine": 3,
     "transport": 4,
     "comm": 4,
@@ -70,18 +71,20 @@ WORLDLY: dict[str, set[str]] = {
     "asyncio": {"driver"},
     "uvloop": {"driver"},
     "selectors": {"driver"},
-    "select": {"driver"},
-    "threading": {"driver", "transport"},  # because threads and finalizers share shared memory
+    "select": {"driver", "bootstrap"},
+    "threading": {"driver", "transport", "bootstrap"},  # because threads and finalizers share shared memory
     "concurrent": {"driver"},
     "multiprocessing": set(),
     "subprocess": set(),
-    "time": {"driver"},
-    "socket": {"driver", "transport", "runtime", "wire"},  # wire asks for options of sockets that others have made
+    "time": {"driver", "bootstrap"},
+    # wire asks for options of sockets that others have made
+    "socket": {"driver", "transport", "runtime", "wire", "bootstrap"},
     "ssl": set(),
 }
 
 #: units of aiompi that the launcher may import; it starts without the engine
 LAUNCHER_MAY = {
+    "bootstrap",  # lists of nodes
     "__init__",  # the version; nothing else of it is imported before it is used
     "compat",
     "constants",

@@ -333,7 +333,7 @@ def test_ranks_of_a_local_world_share_nothing_but_the_hub() -> None:
     ids=["none", "no address", "launched", "any rank"],
 )
 def test_contact_from_the_environment(environ: dict[str, str], expected: Contact | None) -> None:
-    contact = Contact.from_environ(environ)
+    contact = Contact.from_environ(Settings(), environ)
     assert contact == expected
     assert contact is None or KEY not in repr(contact)
     if contact is not None:

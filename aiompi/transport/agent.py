@@ -9,16 +9,25 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
+from aiompi import bootstrap
 from aiompi.engine import Engine, Request, Timer
 from aiompi.errors import InvalidArgumentError, JobAbortedError, RemoteProtocolError
+from aiompi.settings import Settings
 from aiompi.transport.dial import Dialling, describe
 from aiompi.transport.resolve import Address, Resolving, resolve
 from aiompi.wire import control, liveness
 from aiompi.wire.hello import RANK_AGENT, RANK_ANY, ROLE_CONTROL, Connector, parse_key
 
+if TYPE_CHECKING:
+    from aiompi.bootstrap.manager import Place
+    from aiompi.bootstrap.watcher import Watcher
+
 #: seconds for which a rank tries to connect to a busy launcher. If the launcher dies, its watchdog ends the rank.
 _LAUNCHED = 7 * 86400.0
+#: most seconds that the agent has to report why the job ends before a process manager kills its processes
+_REPORT = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,20 +38,32 @@ class Contact:
         address: address of the agent, "unix:PATH" or "tcp:HOST:PORT".
         key: key of the job.
         rank: rank that this process asks for, RANK_ANY for any.
-        launched: True if a launcher has started this process, and will end it.
+        launched: True if a launcher or another process manager has started this process, and will end it.
+        place: place in the job of a process manager; None if `aiompi-launch` has started this process, or nothing has.
     """
 
     address: str
     key: bytes = dataclasses.field(repr=False)
     rank: int
     launched: bool
+    place: Place | None = None
 
     @classmethod
-    def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Contact | None:
-        """Return the contact of the job for which a launcher has started this process, None if there is no launcher."""
+    def from_environ(cls, settings: Settings, environ: Mapping[str, str] = os.environ) -> Contact | None:
+        """Return the contact of the job for which this process was started, None if it runs alone.
+
+        Under a process manager other than `aiompi-launch` this blocks until all processes have called it.
+
+        Raises:
+            JobAbortedError: the process manager cannot be used, or the others cannot be reached.
+            InvalidArgumentError: there is no process manager with the name of the setting `engine`.
+            AuthenticationError: there is no key for the job, or it is too short.
+        """
         address = environ.get(control.ENV_CONTROL)
         if address is None:
-            return None
+            engine = settings.engine or bootstrap.find(environ)
+            place = None if engine in ("", bootstrap.NONE) else bootstrap.join(engine, environ, settings)
+            return None if place is None else cls("", place.key, place.manager.rank, launched=True, place=place)
         rank = int(environ.get(control.ENV_RANK, RANK_ANY))
         return cls(address, parse_key(environ.get(control.ENV_KEY, "")), rank, launched=True)
 
@@ -95,6 +116,7 @@ class Agent:
         self._on_lost = on_lost
         self._finishing = False
         self._watchdog: Timer | None = None
+        self._watcher: Watcher | None = None
         self.connected: Request[None] = Request(engine)
         self.closed: Request[None] = Request(engine)
         self._contact = contact
@@ -102,6 +124,12 @@ class Agent:
         self._addresses: deque[Address] = deque()
         self._causes: dict[str, None] = {}
         self._starting: Dialling | Resolving | None = None
+        if contact.place is not None:
+            from aiompi.bootstrap.watcher import Watcher  # a launcher ends its processes itself
+
+            self._watcher = Watcher(contact.place.connection)
+            self._connected(contact.place.connection)
+            return
         target = contact.target()
         if isinstance(target, str):
             self._addresses.append((socket.AF_UNIX, target))
@@ -143,8 +171,12 @@ class Agent:
             else:
                 self._failed("; ".join(self._causes))
             return
-        self._socket = dialling.socket
-        self._driver.add_reader(self._socket.fileno(), self._readable)
+        self._connected(dialling.socket)
+
+    def _connected(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        self._driver.add_reader(sock.fileno(), self._readable)
         self._writable()
         self.connected.complete()
 
@@ -159,6 +191,11 @@ class Agent:
             return ""
         host: str = self._socket.getsockname()[0]
         return host
+
+    @property
+    def place_host(self) -> str:
+        """Address of this machine in the connection to the agent of a process manager's job, otherwise empty."""
+        return self.local_host if self._contact.place is not None else ""
 
     def watch(self, heartbeat: float) -> None:
         """Take the job for lost if the machine of the agent does not answer for so many seconds."""
@@ -198,6 +235,17 @@ class Agent:
         if self._finishing and not self._queue and sock is not None:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
+
+    def abort(self, code: int, reason: str) -> None:
+        """End the job, with this exit status and reason."""
+        self.send(control.Abort(code, reason))
+        if self._contact.place is None or self._socket is None:
+            return
+        self._socket.settimeout(_REPORT)
+        with contextlib.suppress(OSError):
+            self._socket.recv(1, socket.MSG_PEEK)  # the agent has printed the reason when it answers
+        self._socket.setblocking(False)
+        self._contact.place.manager.abort(code, reason)
 
     def finish(self) -> Request[None]:
         """Send what is queued and nothing more. The request is complete when the agent has closed the connection."""
@@ -248,6 +296,8 @@ class Agent:
         if self._starting is not None:
             self._starting.close()
             self._starting = None
+        if self._watcher is not None:
+            self._watcher.close()
         sock, self._socket = self._socket, None
         if sock is not None:
             self._driver.remove_reader(sock.fileno())
@@ -255,4 +305,6 @@ class Agent:
                 self._driver.remove_writer(sock.fileno())
             sock.close()
         if not self.closed.done():
+            if self._finishing and self._contact.place is not None:
+                self._contact.place.manager.finalize()
             self.closed.complete()

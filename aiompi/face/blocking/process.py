@@ -99,7 +99,7 @@ class Process:
     def _start(self, level: int) -> None:
         settings = load_settings()
         self.driver = driver = self._make_driver(max(level, THREAD_LEVELS.index(settings.thread_level)))
-        runtime = Runtime(driver, Contact.from_environ(), settings)
+        runtime = Runtime(driver, Contact.from_environ(settings), settings)
         rc.read_by(runtime)
         with driver.exclusive("Init"):
             driver.wait(runtime.start())

@@ -20,6 +20,7 @@ from aiompi.face.common import clear_attributes
 from aiompi.face.native.communicator import Intracomm
 from aiompi.runtime import Runtime, local_runtimes
 from aiompi.settings import Settings, rc
+from aiompi.settings import load as load_settings
 from aiompi.transport.agent import Contact
 from aiompi.wire.control import ENV_KEY, ENV_KEY_FILE
 from aiompi.wire.hello import MIN_KEY_BYTES, RANK_ANY, parse_key
@@ -175,7 +176,7 @@ def init(*, settings: Settings | None = None) -> Session:
     Raises:
         JobAbortedError: the job cannot be joined.
     """
-    return Session(Contact.from_environ(), settings)
+    return Session(Contact.from_environ(settings or load_settings()), settings)
 
 
 def join(
@@ -233,7 +234,7 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
         BaseException: what `main` raised, after the job has been ended because of it.
     """
     refuse_running_loop("aiompi.run", "async with aiompi.init() as world")
-    contact = Contact.from_environ()
+    contact = Contact.from_environ(load_settings())
     session = Session(contact, None)
 
     async def body() -> T:

@@ -1,0 +1,72 @@
+"""Start of a rank under a process manager other than `aiompi-launch`: Hydra, Slurm, PRRTE, Kubernetes and others.
+
+`find` names the process manager that has started this process, and `join` makes the process a rank. Rank 0 starts the
+agent of the job, a process of `aiompi_launcher`, and then all ranks join as if a launcher had started them.
+
+    manager   variables                              store of values   module
+    pmi       PMI_FD                                 PMI-1             pmi
+    pmix      PMIX_NAMESPACE                         PMIx              pmix
+    slurm     SLURM_STEP_ID, SLURM_PROCID            none              slurm
+    indexed   JOB_COMPLETION_INDEX or RANK,          none              indexed
+              WORLD_SIZE, MASTER_ADDR
+
+The first one whose variables are set is used. AIOMPI_ENGINE names another one, which may be an entry point of the group
+`aiompi.engines`: a function that takes the environment and returns a `ProcessManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from aiompi.errors import InvalidArgumentError
+from aiompi.settings import Settings
+
+if TYPE_CHECKING:
+    from aiompi.bootstrap.manager import Place, Store
+
+#: process manager -> variables that are all set in its processes. An sbatch script has SLURM_PROCID too, but no step.
+SIGNS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "pmi": (("PMI_FD", "PMI_RANK", "PMI_SIZE"),),
+}
+NONE: Final = "none"
+GROUP: Final = "aiompi.engines"
+
+
+def find(environ: Mapping[str, str]) -> str:
+    """Return the name of the process manager that has started this process, empty if there is none."""
+    for name, alternatives in SIGNS.items():
+        if any(all(variable in environ for variable in variables) for variables in alternatives):
+            return name
+    return ""
+
+
+def join(name: str, environ: Mapping[str, str], settings: Settings) -> Place | None:
+    """Become a rank of the job of a process manager. Return None if it has started this process only.
+
+    Raises:
+        JobAbortedError: the process manager cannot be used, or the others cannot be reached.
+        InvalidArgumentError: there is no process manager of this name.
+    """
+    manager = _manager(name, environ)
+    if manager.size == 1:
+        manager.finalize()
+        return None
+    from aiompi.bootstrap import meeting
+
+    return meeting.meet(manager, settings)
+
+
+def _manager(name: str, environ: Mapping[str, str]) -> Store:
+    if name == "pmi":
+        from aiompi.bootstrap.pmi import PMI
+
+        return PMI(environ)
+    from importlib.metadata import entry_points  # slow
+
+    found = entry_points(group=GROUP, name=name)
+    if not found:
+        known = ", ".join([*SIGNS, *sorted(entry_points(group=GROUP).names), NONE])
+        raise InvalidArgumentError(f"AIOMPI_ENGINE={name}: there is no engine of this name, only {known}")
+    manager: Store = next(iter(found)).load()(environ)
+    return manager

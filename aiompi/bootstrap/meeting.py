@@ -1,0 +1,212 @@
+"""How the processes of a process manager become the ranks of one job.
+
+Rank 0 listens and starts the agent of the job, which inherits the socket. The address of the socket goes through the
+store of the process manager, and so does the key, sealed by an exchange of Diffie and Hellman between each process and
+its parent in a tree. Each process then connects to the agent and proves that it has the key.
+
+    rank 0                        store                                others
+    listen, start the agent
+    public half, address     -->                                 <--   public half
+    fence                                                              fence
+    key sealed for children  -->  for each level of the tree     -->   open it, seal it for the own children
+    hello to the agent                                                 hello to the agent
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from importlib.util import find_spec
+from typing import Final
+
+from aiompi.bootstrap.manager import Place, Store
+from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError, RemoteProtocolError
+from aiompi.impi.native import KeyExchange
+from aiompi.settings import Settings
+from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Connector, new_key
+
+#: processes for which one process seals the key; each takes some milliseconds
+_FANOUT: Final = 32
+#: descriptor by which the shell gets the standard input of the agent; one digit, and free at the start of the agent
+_SPEC: Final = 9
+_BACKLOG: Final = 4096
+#: seconds for a TCP connection to one address, and between attempts
+_DIAL: Final = 5.0
+_PAUSE: Final = (0.02, 1.0)
+
+
+def meet(store: Store, settings: Settings) -> Place:
+    """Become a rank of the job of a process manager with a store.
+
+    Raises:
+        JobAbortedError: the agent cannot be reached.
+    """
+    key, where = b"", ""
+    if store.rank == 0:
+        key = new_key()
+        listener = listen(settings.bind, 0)
+        where = json.dumps([published(listener), listener.getsockname()[1]], separators=(",", ":"))
+        start_agent(listener, key, store.size, settings)
+    where, key = _share(store, where, key)
+    hosts, port = json.loads(where)
+    return Place(store, key, connect(hosts, port, key, store.rank, settings.connect_timeout))
+
+
+def _share(store: Store, where: str, key: bytes) -> tuple[str, bytes]:
+    """Pass the address of the agent in clear, and the key sealed, from rank 0 to all others."""
+    rank, parent = store.rank, (store.rank - 1) // _FANOUT
+    children = range(_FANOUT * rank + 1, min(_FANOUT * (rank + 1) + 1, store.size))
+    exchange = KeyExchange(1)
+    store.put(f"aiompi-public-{rank}", exchange.public.hex())
+    if rank == 0:
+        store.put("aiompi-agent", where)
+    store.fence()
+    where = where or store.get("aiompi-agent", 0)
+    for level in range(_level(store.size - 1)):
+        if level == _level(rank):
+            for child in children:
+                public = bytes.fromhex(store.get(f"aiompi-public-{child}", child))
+                store.put(f"aiompi-key-{child}", exchange.seal(key, {0: public}).hex())
+        store.fence()
+        if level + 1 == _level(rank):
+            sealed = bytes.fromhex(store.get(f"aiompi-key-{rank}", parent))
+            public = bytes.fromhex(store.get(f"aiompi-public-{parent}", parent))
+            key = exchange.open(sealed, {0: public, 1: exchange.public})
+    return where, key
+
+
+def _level(rank: int) -> int:
+    level = 0
+    while rank > 0:
+        rank, level = (rank - 1) // _FANOUT, level + 1
+    return level
+
+
+def listen(bind: str, port: int) -> socket.socket:
+    """Return a socket that listens on one address of this machine, or on all of them if `bind` is empty.
+
+    Raises:
+        InvalidArgumentError: that is not possible.
+    """
+    listener = None
+    try:
+        found = socket.getaddrinfo(bind or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        listener = socket.socket(found[0][0], socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(found[0][4])
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        if listener is not None:
+            listener.close()
+        raise InvalidArgumentError(
+            f"rank 0 cannot listen on {bind or 'any address'}, port {port}: {error.strerror}"
+        ) from None
+    return listener
+
+
+def published(listener: socket.socket) -> list[str]:
+    """Return the numeric addresses by which others may reach a listening socket."""
+    own: str = listener.getsockname()[0]
+    if own != "0.0.0.0":
+        return [own]
+    return _interfaces() or ["127.0.0.1"]
+
+
+def _interfaces() -> list[str]:
+    """Return the IPv4 addresses of this machine but for loopback."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                answer = fcntl.ioctl(sock, 0x8915, struct.pack("256s", name.encode()))  # SIOCGIFADDR
+                found.append(socket.inet_ntoa(answer[20:24]))
+    return [address for address in found if not address.startswith("127.")]
+
+
+def start_agent(listener: socket.socket, key: bytes, size: int, settings: Settings) -> None:
+    """Start the agent of the job, a process that ends with the job, and close this end of the listening socket.
+
+    It is a process of its own, because the job goes on when rank 0 computes for long, and must end when rank 0 is
+    killed. It belongs to a session of its own, so that signals of the terminal reach the ranks only, and is no child of
+    this process, which may wait for any child. It prints what goes wrong on the standard error of rank 0.
+    """
+    descriptor = fcntl.fcntl(listener, fcntl.F_DUPFD, _SPEC + 1)
+    listener.close()
+    reader, writer = os.pipe()
+    roots = [os.path.dirname(os.path.dirname(spec.origin)) for spec in map(find_spec, ("aiompi", "aiompi_launcher"))
+             if spec is not None and spec.origin]  # fmt: skip
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("AIOMPI_KEY")}
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*roots, environ.get("PYTHONPATH")]))
+    pid = os.posix_spawn(
+        "/bin/sh",
+        ["sh", "-c", f'"$@" <&{_SPEC} {_SPEC}<&- &', "sh", sys.executable, "-m", "aiompi_launcher.bootstrap"],
+        environ,
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, reader, _SPEC),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        ],
+        setsid=True,
+    )
+    os.waitpid(pid, 0)
+    os.close(reader)
+    os.close(descriptor)
+    job = {"listener": descriptor, "key": key.hex(), "size": size, "on_failure": settings.on_failure or "abort"}
+    os.write(writer, json.dumps(job).encode() + b"\n")
+    # The pipe stays open until this process ends, however that happens.
+
+
+def connect(hosts: list[str], port: int, key: bytes, rank: int, timeout: float) -> socket.socket:
+    """Return a connection to the agent on which both sides have proven the key.
+
+    Args:
+        hosts: addresses or names of its machine, which are tried in turn, again and again.
+        port: that it listens on.
+        key: of the job.
+        rank: of this process.
+        timeout: seconds until a connection must have been made. The agent may take longer to answer.
+
+    Raises:
+        JobAbortedError: it cannot be reached, or has another key.
+    """
+    where = f"{', '.join(hosts)} port {port}"
+    deadline, pause = time.monotonic() + timeout, _PAUSE[0]
+    causes: dict[str, str] = {}
+    while True:
+        for host in hosts:
+            try:
+                sock = socket.create_connection((host, port), _DIAL)
+            except OSError as error:
+                causes[host] = f"{host}: {error.strerror or error}"
+                continue
+            try:
+                _shake_hands(sock, Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT))
+            except (OSError, RemoteProtocolError, AuthenticationError) as error:
+                sock.close()
+                raise JobAbortedError(
+                    f"rank {rank}: the agent of rank 0 at {where} refuses this process: {error}"
+                ) from None
+            return sock
+        if time.monotonic() > deadline:
+            text = "; ".join(causes.values())
+            raise JobAbortedError(f"rank {rank} cannot reach rank 0 at {where} within {timeout:g} s: {text}")
+        time.sleep(pause)
+        pause = min(2 * pause, _PAUSE[1])
+
+
+def _shake_hands(sock: socket.socket, handshake: Connector) -> None:
+    sock.settimeout(None)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.sendall(handshake.data_to_send())
+    while not handshake.done:
+        data = sock.recv(handshake.needed)
+        if not data:
+            raise RemoteProtocolError("it closed the connection during the hello: is the key of the job the right one?")
+        handshake.receive_data(data)
+        sock.sendall(handshake.data_to_send())

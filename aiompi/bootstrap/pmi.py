@@ -1,0 +1,93 @@
+"""The text protocol PMI-1, which MPICH's Hydra speaks, and Slurm with `srun --mpi=pmi2`.
+
+Each command is a line of the form `cmd=put kvsname=K key=NAME value=TEXT`, and so is each answer. They pass through a
+socket that this process has inherited; PMI_FD is its number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from aiompi.bootstrap.manager import Store
+from aiompi.errors import JobAbortedError
+
+_VERSION: Final = (1, 1)
+#: seconds in which Hydra reads what processes have printed, before it kills them
+_FLUSH: Final = 0.1
+_MOST: Final = 2**16  # bytes of an answer
+
+
+class PMI(Store):
+    """A process of Hydra, or of srun.
+
+    Args:
+        environ: variables of this process.
+
+    Raises:
+        JobAbortedError: the process manager cannot be reached.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.name = "srun" if "SLURM_STEP_ID" in environ and "PMI_JOBID" in environ else "mpiexec"
+        self.rank, self.size = int(environ["PMI_RANK"]), int(environ["PMI_SIZE"])
+        self._buffer = b""
+        try:
+            self._socket = socket.socket(fileno=os.dup(int(environ["PMI_FD"])))
+        except (OSError, ValueError):
+            self._socket = socket.socket()
+            raise self._failure("PMI_FD is no open socket") from None
+        self._socket.setblocking(True)
+        version, subversion = _VERSION
+        self._ask(f"cmd=init pmi_version={version} pmi_subversion={subversion}")
+        self._space = self._ask("cmd=get_my_kvsname")["kvsname"]
+
+    def _failure(self, cause: str) -> JobAbortedError:
+        self._socket.close()
+        return JobAbortedError(
+            f"{self.name} started {self.size} processes, but this one cannot talk to it: {cause}. A process that a "
+            "rank starts is no rank itself: set AIOMPI_ENGINE=none for it"
+        )
+
+    def put(self, key: str, value: str) -> None:
+        self._ask(f"cmd=put kvsname={self._space} key={key} value={value}")
+
+    def get(self, key: str, rank: int) -> str:
+        return self._ask(f"cmd=get kvsname={self._space} key={key}")["value"]
+
+    def fence(self) -> None:
+        self._ask("cmd=barrier_in")
+
+    def abort(self, code: int, reason: str) -> None:
+        time.sleep(_FLUSH)
+        self._send(f"cmd=abort exitcode={code}")
+
+    def finalize(self) -> None:
+        self._ask("cmd=finalize")
+        self._socket.close()
+
+    def _ask(self, command: str) -> dict[str, str]:
+        self._send(command)
+        while b"\n" not in self._buffer:
+            data = b""
+            with contextlib.suppress(OSError):
+                data = self._socket.recv(2**12)
+            if not data:
+                raise self._failure("the connection has ended")
+            self._buffer += data
+            if len(self._buffer) > _MOST:
+                raise self._failure("it does not speak PMI")
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        text = line.decode(errors="replace")
+        answer = dict(word.partition("=")[::2] for word in text.split())
+        if answer.get("rc", "0") != "0":
+            raise self._failure(f"{command.split()[0]} failed: {answer.get('msg', text)}")
+        return answer
+
+    def _send(self, command: str) -> None:
+        with contextlib.suppress(OSError):  # the next answer is the end of the connection
+            self._socket.sendall(command.encode() + b"\n")

@@ -1,0 +1,64 @@
+"""The agent of a job whose processes another program has started, such as srun. Rank 0 runs it: see `aiompi.bootstrap`.
+
+Standard input has the specification of the job as a line of JSON, and ends with the process of rank 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+from typing import Final
+
+from aiompi.settings import load as load_settings
+from aiompi_launcher.control import ControlServer
+from aiompi_launcher.job import Job
+from aiompi_launcher.jobstate import RankState
+from aiompi_launcher.rendezvous import ServerInMemory
+from aiompi_launcher.supervisor import Supervisor
+
+_NAME: Final = "aiompi"
+
+
+def main() -> int:
+    """Run the job to its end; return the exit status, of which nothing takes notice."""
+    spec = json.loads(_line())
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2 and descriptor != spec["listener"]:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)  # such as the socket of the process manager, which waits for its end
+    return asyncio.run(_serve(**spec))
+
+
+def _line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n") and (data := os.read(0, 1)):
+        line += data
+    return line
+
+
+async def _serve(size: int, listener: int, key: str, on_failure: str) -> int:
+    job = Job(size, directory="", spawned=False, survives=on_failure == "continue")
+    supervisor = Supervisor(job, _NAME)
+    loop = asyncio.get_running_loop()
+
+    def rank_0_ended() -> None:
+        loop.remove_reader(0)
+        if job.ranks[0].state is RankState.EXPECTED:
+            supervisor.fail("rank 0 ended before it had joined the job")
+
+    loop.add_reader(0, rank_0_ended)
+    await supervisor.meet(ServerInMemory(size))
+    timeout = load_settings().connect_timeout
+    server = ControlServer(supervisor, bytes.fromhex(key), socket.socket(fileno=listener), hello_timeout=timeout)
+    try:
+        return await supervisor.finish()
+    finally:
+        server.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

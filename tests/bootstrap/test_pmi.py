@@ -1,0 +1,99 @@
+"""The client of PMI-1, with a process manager that answers as it likes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from aiompi import bootstrap
+from aiompi.bootstrap.pmi import PMI
+from aiompi.errors import InvalidArgumentError, JobAbortedError
+from aiompi.settings import Settings
+
+INIT = ("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0", "cmd=my_kvsname kvsname=kvs_7")
+
+
+class Manager:
+    """Answers each line with the next of its lines."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair()
+        self.theirs = theirs.detach()
+        self._thread = ThreadPoolExecutor(1)
+        self.environ = {"PMI_FD": str(self.theirs), "PMI_RANK": "1", "PMI_SIZE": "3"}
+
+    def client(self, *answers: str) -> PMI:
+        self.lines = self._thread.submit(self._answer, [*INIT, *answers])
+        return PMI(self.environ)
+
+    def _answer(self, answers: list[str]) -> list[str]:
+        lines = []
+        with self._ours, self._ours.makefile("rb") as file:
+            for answer in answers:
+                lines.append(file.readline().decode())
+                for piece in (answer[:5], answer[5:] + "\n"):
+                    self._ours.sendall(piece.encode())
+        return lines
+
+    def close(self) -> None:
+        os.close(self.theirs)
+        with contextlib.suppress(OSError):
+            self._ours.shutdown(socket.SHUT_RDWR)
+        self._thread.shutdown()
+        self._ours.close()
+
+
+@pytest.fixture
+def manager() -> Iterator[Manager]:
+    manager = Manager()
+    yield manager
+    manager.close()
+
+
+def test_commands(manager: Manager) -> None:
+    client = manager.client(
+        "cmd=put_result rc=0", "cmd=barrier_out", "cmd=get_result rc=0 value=a:b", "cmd=finalize_ack"
+    )
+    assert (client.rank, client.size) == (1, 3)
+    client.put("k", "v")
+    client.fence()
+    assert client.get("k", 0) == "a:b"
+    client.finalize()
+    assert manager.lines.result(10)[2:] == [
+        "cmd=put kvsname=kvs_7 key=k value=v\n",
+        "cmd=barrier_in\n",
+        "cmd=get kvsname=kvs_7 key=k\n",
+        "cmd=finalize\n",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "cause"),
+    [([], "connection has ended"), (["cmd=get_result rc=-1 msg=no_such_key"], "no_such_key"), (["x" * 2**17], "PMI")],
+)
+def test_a_manager_that_does_not_answer_is_an_error_that_says_what_to_do(
+    manager: Manager, answers: list[str], cause: str
+) -> None:
+    client = manager.client(*answers)
+    with pytest.raises(JobAbortedError, match=rf"mpiexec started 3 processes, but.*{cause}.*AIOMPI_ENGINE=none"):
+        client.get("k", 0)
+
+
+def test_a_descriptor_that_is_closed_is_an_error_and_no_job_of_one_rank() -> None:
+    with pytest.raises(JobAbortedError, match="PMI_FD is no open socket"):
+        bootstrap.join("pmi", {"PMI_FD": "987", "PMI_RANK": "0", "PMI_SIZE": "2"}, Settings())
+
+
+def test_which_engine_is_found() -> None:
+    assert bootstrap.find({}) == bootstrap.find({"PMI_RANK": "1"}) == ""
+    assert bootstrap.find({"PMI_FD": "5", "PMI_RANK": "1", "PMI_SIZE": "2"}) == "pmi"
+
+
+def test_an_engine_that_does_not_exist() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"AIOMPI_ENGINE=nix: .* pmi, .*none"):
+        bootstrap.join("nix", {}, Settings())
