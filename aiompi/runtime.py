@@ -17,7 +17,7 @@ from aiompi.comm import Communicator, Group, make_communicator
 from aiompi.comm.contexts import ContextIds
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
 from aiompi.driver.spin import cores, throttled
-from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Request, Schedule, Timer
+from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Request, Schedule
 from aiompi.engine.schedule import settled
 from aiompi.errors import (
     InvalidArgumentError,
@@ -31,6 +31,7 @@ from aiompi.objects import Codec
 from aiompi.settings import Settings
 from aiompi.transport import registry
 from aiompi.transport.agent import Agent, Contact
+from aiompi.transport.departures import Departures
 from aiompi.transport.dial import describe
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.recovery import AgentRecovery
@@ -38,6 +39,7 @@ from aiompi.transport.resolve import Address, Resolving, resolve
 from aiompi.transport.sockets import TCP
 from aiompi.transport.template import Site, Transport
 from aiompi.wire import control, liveness
+from aiompi.wire.hello import NAMESPACE_BYTES
 from aiompi.wire.wait_report import WaitReport
 
 if TYPE_CHECKING:
@@ -46,12 +48,6 @@ if TYPE_CHECKING:
     from aiompi.impi.universe import Universe
     from aiompi.transport.impi_host import ImpiHost
 
-#: seconds between checks whether a rank that left has sent data in a connection that is not accepted yet
-_RECHECK: Final = 0.02
-#: most seconds between the report that a rank has failed and the end of what it has sent before
-_LINGER: Final = 0.25
-#: seconds between the end of a link and the question to the agent why it ended, which is seldom necessary
-_SUSPECT: Final = 0.25
 #: seconds of spinning; a sleeping core of a virtual machine takes up to half of this to wake up
 _SPIN: Final = 500e-6
 
@@ -94,10 +90,8 @@ class Runtime:
         self._cards: Request[list[control.BusinessCard]] = Request(self.engine)
         self._farewell: Request[None] = Request(self.engine)
         self._drained: Request[None] | None = None
-        self._departed: set[int] = set()
-        self._failed: dict[int, str] = {}  # by rank, why it has failed
+        self._departures: Departures | None = None
         self._recovery: AgentRecovery | None = None
-        self._verdicts: dict[int, Timer] = {}  # judge peers whose links are lost, unless the agent says why before
         self._hang_reporter: HangReporter | None = None
         self._resolving: Resolving | None = None
 
@@ -113,7 +107,7 @@ class Runtime:
 
     async def _start(self) -> None:
         if self._contact is None:
-            self._wire(Site(b"", ""), [Loopback])
+            self._wire(Site(), [Loopback])
             self._make_communicators(0, 1)
             return
         try:
@@ -123,8 +117,9 @@ class Runtime:
             raise
         self.engine.windows[:] = (card.get("window", 0) for card in cards)
         self.engine.shm_domains[:] = map(registry.home, cards)
+        self.engine.processes.cards.update(enumerate(cards))
         self._make_communicators(self.engine.rank, self.engine.size)
-        self.engine.connect = lambda peer: self._connect(peer, cards)
+        self.engine.connect = self._connect
         self._share_cores(cards)
         if self.engine.size == 1:
             self.engine.driver.set_deadlock_check(self.engine.failure.all_gone)
@@ -137,17 +132,22 @@ class Runtime:
         self.joined = True
         universe = _universe(welcome)
         self.engine.join_world(welcome.rank, welcome.size, universe)
+        processes = self.engine.processes
+        processes.enrol(welcome.job, welcome.key or contact.key, welcome.process - welcome.rank)
+        processes.home = registry.home
         self.engine.survives = welcome.survives
         if welcome.heartbeat:
             agent.watch(welcome.heartbeat)
-        self.engine.peer_lost = self._on_peer_lost
         kinds = registry.select(self.settings.transports)
         if contact.local and not welcome.address and not self.settings.transports:
             kinds.remove(TCP)
         bind = await self._address_to_bind(welcome.address or agent.place_host) if TCP in kinds else ""
         self._wire(_site(contact, welcome, agent.local_host, bind), kinds)
         alone = universe is None or len(universe.clients) < 2
-        self._recovery = AgentRecovery(self.engine, agent.send, self._gone) if alone else None
+        self._departures = departures = Departures(
+            self.engine, self._transports, agent.send if alone else None, self._farewell.done
+        )
+        self._recovery = AgentRecovery(self.engine, agent.send, departures.gone) if alone else None
         self.engine.recovery = self._recovery
         if universe is not None and len(universe.clients) > 1 and not universe.native:
             await self._open_gateway(universe, welcome.host, contact.key)
@@ -191,14 +191,15 @@ class Runtime:
             self.abort(1, cause)
             self.on_end(1)
 
-    def _connect(self, peer: Endpoint, cards: list[control.BusinessCard]) -> Link:
+    def _connect(self, peer: Endpoint) -> Link:
         if not isinstance(peer, Peer):
             assert self._host is not None
             return self._host.link
         try:
-            return registry.connect(self._transports, peer, cards[peer.rank])
+            return registry.connect(self._transports, peer, self.engine.processes.cards[peer.rank])
         except OSError as error:
-            raise OtherError(f"rank {peer.rank} cannot be reached: {describe(error)}") from None
+            label = self.engine.processes.label(peer.rank)
+            raise OtherError(f"{label} cannot be reached: {describe(error)}") from None
 
     def _share_cores(self, cards: list[control.BusinessCard]) -> None:
         """Choose how this rank waits and wakes others, by the number of ranks per core of this host."""
@@ -233,14 +234,13 @@ class Runtime:
                 self._cards.complete(message.cards)
             case control.Finalized():
                 self._farewell.complete()
-            case control.Left():
-                self._departed.add(message.rank)
-                self._conclude(self.engine.peer(message.rank))
-            case control.Failed():
-                self._failed[message.rank] = message.cause
-                self._bury(self.engine.peer(message.rank), message.cause, self.engine.driver.now() + _LINGER)
+            case control.Left() | control.Failed():
+                assert self._departures is not None
+                self._departures.report(message)
             case control.Revoke():
-                self.engine.failure.revoked(message.context, message.rank)
+                rank = self.engine.processes.of_job(message.process)
+                if rank is not None:  # otherwise it has nothing to do with this rank
+                    self.engine.failure.revoked(message.context, rank)
             case control.Agreed() if self._recovery is not None:
                 self._recovery.agreed(message)
             case control.ReportRequest():
@@ -292,52 +292,9 @@ class Runtime:
         self.abort(1, f"rank {self.engine.rank}: {what}: {error}")
         self.on_end(1)
 
-    def _on_peer_lost(self, peer: Endpoint, cause: str) -> None:
-        """Handle a broken link. The agent reports the reason if the peer has ended; otherwise it decides."""
-        if peer.rank in self._departed:
-            self._conclude(peer)
-        elif peer.rank in self._failed:
-            self._bury(peer, self._failed[peer.rank], self.engine.driver.now() + _LINGER)
-        elif not self._farewell.done() and peer.rank not in self._verdicts:
-            delay = _SUSPECT if self._recovery is not None else self.settings.connect_timeout
-            self._verdicts[peer.rank] = self.engine.driver.call_later(delay, lambda: self._suspect(peer, cause))
-
-    def _suspect(self, peer: Endpoint, cause: str) -> None:
-        """Let the agent judge a peer to which a link has broken; nobody knows the ranks of other IMPI clients."""
-        if self._recovery is None or self._agent is None:
-            peer.mark_failed(cause)
-        elif peer.error is None and peer.rank not in self._departed and peer.rank not in self._failed:
-            self._agent.send(control.Suspect(peer.rank, cause))
-
-    def _conclude(self, peer: Endpoint) -> None:
-        """Handle a rank that has left: give it up after all that it sent has arrived."""
-        if any(transport.linked(peer) for transport in self._transports):
-            return  # the end of its last link does this
-        if any(transport.pending() for transport in self._transports):
-            self.engine.driver.call_later(_RECHECK, lambda: self._conclude(peer))
-        else:
-            peer.mark_closed()
-
-    def _bury(self, peer: Endpoint, cause: str, deadline: float) -> None:
-        """Handle a rank that has failed: give it up after all that it sent has arrived, or at the deadline."""
-        driver = self.engine.driver
-        coming = any(transport.linked(peer) or transport.pending() for transport in self._transports)
-        if coming and peer.error is None and driver.now() < deadline:
-            driver.call_later(_RECHECK, lambda: self._bury(peer, cause, deadline))
-            return
-        peer.mark_failed(cause)
-        for transport in self._transports:
-            transport.abandon(peer, cause)
-
-    def _gone(self, rank: int) -> None:
-        """Handle a rank that has failed or left by the agreement of other ranks, which need not wait any longer."""
-        peer = self.engine.peer(rank)
-        if rank in self._failed:
-            self._bury(peer, self._failed[rank], 0.0)
-        elif rank in self._departed:
-            peer.mark_closed()
-
     def _on_drained(self) -> None:
+        if self._departures is not None:
+            self._departures.drained()
         if self._drained is not None and self._idle():
             drained, self._drained = self._drained, None
             drained.complete()
@@ -468,7 +425,7 @@ class Runtime:
             code, cause = 128 + signal.SIGINT, "was ended by KeyboardInterrupt (SIGINT)"
         reason = f"rank {self.engine.rank} {cause}"
         if self.engine.survives and self._agent is not None and self.engine.error is None:
-            self._agent.send(control.Failed(self.engine.rank, cause))
+            self._agent.send(control.Failed(self.engine.processes.own.process, cause))
             self.finalized = True
             self._give_up(JobAbortedError(reason))
         else:
@@ -543,9 +500,8 @@ class Runtime:
     def close(self) -> None:
         """Close all connections and remove all files."""
         settings_module.rc.forgotten_by(self)
-        for timer in self._verdicts.values():
-            timer.cancel()  # it keeps references to everything of this rank
-        self._verdicts.clear()
+        if self._departures is not None:
+            self._departures.close()
         if self._hang_reporter is not None:
             self._hang_reporter.close()
         if self._resolving is not None:
@@ -568,7 +524,6 @@ def _universe(welcome: control.Welcome) -> Universe | None:
 
 def _site(contact: Contact, welcome: control.Welcome, local_host: str, bind: str) -> Site:
     return Site(
-        welcome.key or contact.key,
         welcome.directory,
         host=local_host or welcome.address,
         bind=bind,
@@ -581,10 +536,12 @@ def local_runtimes(size: int, driver: Driver, settings: Settings | None = None) 
     """Return ranks that live in one process and wait in one driver, connected by loopback."""
     hub = Hub()
     runtimes = []
+    job = os.urandom(NAMESPACE_BYTES)
     for rank in range(size):
         runtime = Runtime(driver, settings=settings)
         runtime.engine.join_world(rank, size)
-        transport = Loopback(runtime.engine, Site(b"", ""), hub)
+        runtime.engine.processes.enrol(job, b"", 0)
+        transport = Loopback(runtime.engine, Site(), hub)
         runtime._transports.append(transport)
         runtime.engine.connect = lambda peer, own=transport: own.connect(peer, peer.rank)  # type: ignore[misc]
         runtime._make_communicators(rank, size)

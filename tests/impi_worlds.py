@@ -197,7 +197,7 @@ class ImpiWorld:
         engine.join_world(rank, self.universe.size, self.universe)
         engine.gateway = Gateway(engine, self.universe)
         host = self.relay.attach(engine)
-        loopback = Loopback(engine, Site(b"", ""), self._hubs[self.universe.client_of(rank)])
+        loopback = Loopback(engine, Site(), self._hubs[self.universe.client_of(rank)])
         engine.connect = lambda peer: host if isinstance(peer, ImpiPeer) else loopback.connect(peer, peer.rank)
         runtime._transports.append(loopback)
         runtime._make_communicators(rank, self.universe.size)

@@ -36,7 +36,7 @@ class Agent:
         self._heard: list[control.Message] = []
 
     async def shake_hands(self, key: str = KEY) -> None:
-        handshake = hello.Acceptor(bytes.fromhex(key), role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
+        handshake = hello.Acceptor.alone(bytes.fromhex(key), role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
         while not handshake.done:
             handshake.receive_data(await self._reader.readexactly(handshake.needed))
             self._writer.write(handshake.data_to_send())
@@ -263,7 +263,7 @@ def test_connection_that_breaks_ends_a_job_that_does_not_survive(run: Run, site:
 
 def test_a_rank_whose_job_has_ended_is_let_go_of(run: Run, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by the timer of a link that broke, in a service whose event loop goes on."""
-    monkeypatch.setattr("aiompi.runtime._SUSPECT", 30.0)
+    monkeypatch.setattr("aiompi.transport.departures._SUSPECT", 30.0)
     job, address = site.serve(2)
 
     async def main() -> None:
@@ -272,7 +272,7 @@ def test_a_rank_whose_job_has_ended_is_let_go_of(run: Run, site: Site, monkeypat
         await asyncio.gather(first.send("connects", dest=1), second.recv())
         (link,) = (link for transport in second._runtime._transports for link in getattr(transport, "links", ()))
         link._socket.shutdown(socket.SHUT_RDWR)
-        while not first._runtime._verdicts:
+        while not first._runtime._departures.verdicts:
             await asyncio.sleep(0.01)
         with contextlib.suppress(JobAbortedError):
             second.Abort(4)

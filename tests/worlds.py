@@ -38,7 +38,7 @@ from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.stream import StreamLink, StreamTransport
 from aiompi.transport.template import Site
 from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, FrameReader, Payload
-from aiompi.wire.hello import ROLE_PEER, Connector
+from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Connector
 
 KEY = bytes(range(32))
 LIMIT = 200  # bytes that are sent eagerly where a test needs a small limit
@@ -190,7 +190,7 @@ class LocalWorld(_World):
         super().__init__(size, driver, **settings)
         self.hub = Hub()
         for engine in self.engines:
-            loopback = Loopback(engine, Site(b"", ""), self.hub)
+            loopback = Loopback(engine, Site(), self.hub)
             engine.connect = lambda peer, own=loopback: own.connect(peer, peer.rank)  # type: ignore[misc]
 
     def run(self) -> None:
@@ -332,7 +332,9 @@ class _Sockets(_World):
         super().__init__(
             size, driver, **{"eager_limit": 64 * 2**10, "shm_eager_limit": 0, "single_copy": False, **settings}
         )
-        site = Site(KEY, directory)
+        site = Site(directory)
+        for engine in self.engines:
+            engine.processes.enrol(NO_NAMESPACE, KEY, 0)
         self.hubs = [Loopback(engine, site) for engine in self.engines]
         self.transports = [STREAMS[kind](engine, site) for engine in self.engines]
         self.addresses = [transport.address() for transport in self.transports]

@@ -61,6 +61,10 @@ _STANDARD: Final = Mode.STANDARD
 _BUFFERED: Final = Mode.BUFFERED
 
 
+def _nothing() -> None:
+    """Do nothing: a peer that need not be woken."""
+
+
 class Communicator:
     """The communicator behind every face: it checks and starts point-to-point operations, and starts collectives.
 
@@ -75,7 +79,7 @@ class Communicator:
     Attributes:
         rank: rank of this process in the group.
         size: size of the group.
-        targets: world ranks, by the ranks that sends and receives name.
+        targets: numbers of the processes (see `aiompi.engine.processes`), by the ranks that sends and receives name.
         native: True if no message passes through IMPI hosts. Otherwise the communicator spans clients, and chapter 4
             of IMPI 0.0 defines what its collectives send.
         shares_memory: True if all members can read shared memory of each other.
@@ -95,7 +99,7 @@ class Communicator:
     """
 
     __slots__ = (
-        "_collectives", "_freed", "_latest", "_peers", "_placement", "_reach", "_refusal", "agreements",
+        "_collectives", "_freed", "_latest", "_met", "_peers", "_placement", "_reach", "_refusal", "agreements",
         "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids",
         "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route", "shares_memory",
         "size", "tag_ub", "targets", "topology",
@@ -110,16 +114,14 @@ class Communicator:
         remote: Group | None = None,
         ids: ContextIds | None = None,
     ) -> None:
-        self.engine = engine
-        self.group = group
-        self.remote = remote
-        self.context_id = context_id
-        self.name = name
+        self.engine, self.context_id, self.name = engine, context_id, name
+        self.group, self.remote = group, remote
         self.ids = ids or ContextIds()
         self.rank, self.size = group.rank, group.size
         self.targets = group.members if remote is None else remote.members
         self.route = Route(self)
         self._reach = len(self.targets)
+        self._met = engine.processes.retain((*group.members, *(() if remote is None else remote.members)))
         self._peers: list[Endpoint | SendQueue | None] = [None] * self._reach
         self._collectives = self.agreements = 0
         self._latest: Request[Any] | None = None
@@ -144,8 +146,7 @@ class Communicator:
     def _open_contexts(self) -> Matcher:
         """Tell the engine which sources messages of the members may carry; `Channel` has those of collectives."""
         own, other = self.group.index, (self.remote or self.group).index
-        remote_size = 0 if self.remote is None else self.remote.size
-        both = self.size + remote_size
+        both = self.size + (remote_size := 0 if self.remote is None else self.remote.size)
         more = [(remote_size, own), (both, other), (2 * both, own)] if self.native else [(0, own)]
         self.engine.open_context(self.context_id + 1, other, *more)
         return self.engine.open_context(self.context_id, other)
@@ -159,11 +160,9 @@ class Communicator:
         Args:
             dest: rank; it need not be valid.
         """
-        wake_callbacks = self.engine.wake_callbacks
-        if wake_callbacks and isinstance(dest, int) and 0 <= dest < self._reach:
-            wake = wake_callbacks.get(self.targets[dest])
-            if wake is not None:
-                wake()
+        callbacks = self.engine.wake_callbacks
+        if callbacks and isinstance(dest, int) and 0 <= dest < self._reach:
+            callbacks.get(self.targets[dest], _nothing)()
 
     def isend(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:
         """Start a send and return a request for the user, which no other send shares.
@@ -574,6 +573,7 @@ class Communicator:
             matcher = self.engine.contexts.get(context_id)
             if matcher is not None and next(matcher.unexpected(), None) is None:
                 del self.engine.contexts[context_id]
+        self.engine.processes.release(self._met)
 
     def _pending(self) -> Iterator[Request[Any]]:
         """Yield the operations that still need the queues of the contexts."""

@@ -7,6 +7,7 @@ from typing import Final, NoReturn, Self
 
 from aiompi.arguments import instance, integer, integers, several
 from aiompi.constants import IDENT, PROC_NULL, SIMILAR, UNDEFINED, UNEQUAL
+from aiompi.engine.processes import FIRST_MET
 from aiompi.errors import InvalidArgumentError, InvalidGroupError, InvalidRankError
 from aiompi.opaque import Reference
 
@@ -15,8 +16,8 @@ class _Members:
     """The members of a group, to which handles refer.
 
     Args:
-        ranks: world ranks; the position is the rank in the group.
-        own: world rank of this process; negative if it does not matter.
+        ranks: numbers of the processes in this rank; the position is the rank in the group.
+        own: number of this process; negative if it does not matter.
     """
 
     __slots__ = ("__weakref__", "index", "own", "ranks")
@@ -28,7 +29,8 @@ class _Members:
 
 
 class Group(Reference[_Members]):
-    """An ordered set of processes, named by their ranks in the world.
+    """An ordered set of processes, named by their numbers in this rank: their ranks in the world, or those of processes
+    that this rank has met later (aiompi.engine.processes).
 
     Groups with the same members in the same order are equal. A group is true unless it is null. Freeing a group makes
     it null; then every operation except comparison raises InvalidGroupError.
@@ -47,11 +49,11 @@ class Group(Reference[_Members]):
 
     @classmethod
     def of(cls, members: Iterable[int], own: int = -1) -> Self:
-        """Make a group of the processes with these world ranks.
+        """Make a group of the processes with these numbers.
 
         Args:
-            members: world ranks in the order of the ranks in the group.
-            own: world rank of this process; negative if it does not matter.
+            members: their numbers in the order of the ranks in the group.
+            own: number of this process; negative if it does not matter.
         """
         return cls._denote(_Members(members, own))
 
@@ -70,7 +72,7 @@ class Group(Reference[_Members]):
 
     @property
     def members(self) -> tuple[int, ...]:
-        """World ranks, in the order of the ranks in the group.
+        """Numbers of the processes, in the order of the ranks in the group.
 
         Raises:
             InvalidGroupError: the group is null.
@@ -79,12 +81,12 @@ class Group(Reference[_Members]):
 
     @property
     def own(self) -> int:
-        """World rank of this process; negative if it does not matter."""
+        """Number of this process; negative if it does not matter."""
         return self._valid.own
 
     @property
     def index(self) -> dict[int, int]:
-        """Rank in the group by world rank."""
+        """Rank in the group by number of the process."""
         return self._valid.index
 
     @property
@@ -133,7 +135,9 @@ class Group(Reference[_Members]):
         if rank == PROC_NULL:
             return PROC_NULL
         member = self._member(rank)
-        return member if other is None else other.index.get(member, UNDEFINED)
+        if other is None:
+            return member if member < FIRST_MET else UNDEFINED
+        return other.index.get(member, UNDEFINED)
 
     def _member(self, rank: int) -> int:
         members = self.members

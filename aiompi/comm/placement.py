@@ -29,7 +29,8 @@ class Placement(NamedTuple):
         if universe is None:
             nowhere = (0,) * len(members)
             return cls(nowhere, nowhere, True)
-        hosts = tuple(universe.procs[member].host for member in members)
+        # Processes that have been met later are at no host of this job.
+        hosts = tuple(universe.procs[member].host if member < universe.size else 0 for member in members)
         clients = tuple(universe.hosts[host].client for host in hosts)
         return cls(clients, hosts, universe.native or len(set(clients)) < 2)
 

@@ -108,7 +108,7 @@ def begin(comm: Communicator) -> int:
 def ask(comm: Communicator, recovery: Recovery, number: int, flag: int, proposal: int = 0) -> Request[Agreed]:
     """Take part in an agreement; see `aiompi.wire.control.Agree`."""
     members = [*comm.group.members, *(comm.remote.members if comm.remote is not None else ())]
-    return recovery.agree(comm.context_id, number, sorted(members), flag, proposal, _acknowledged(comm))
+    return recovery.agree(comm.context_id, number, members, flag, proposal, _acknowledged(comm))
 
 
 def recovery_of(comm: Communicator, operation: str) -> Recovery:

@@ -38,9 +38,9 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
     async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
         participants = participants_of(channel)
         remote = None
-        if isinstance(participants, TwoGroups):
-            remote = Group.of(unpack(await participants.exchange(pack(group.members))))
-        number = _number_of(group)
+        if isinstance(participants, TwoGroups) and comm.remote is not None:
+            remote = comm.remote.Incl(unpack(await participants.exchange(pack(_ranks(comm, group)))))
+        number = zlib.crc32(pack(_ranks(comm, group)))
         pair = await agreement.reach(participants, number if remote is None else 0)
         if comm.native and not (agreement.alike if remote is None else await alike(OneGroup(channel.local), number)):
             await _check_given(channel, group, apart=remote is None)
@@ -115,9 +115,9 @@ def _part(comm: Communicator, group: Group, operation: str) -> Group:
     return Group.of(group.members, comm.group.own)
 
 
-def _number_of(group: Group) -> int:
-    """Return a number that differs from the number of another group, but for a probability of 2**-32."""
-    return zlib.crc32(pack(group.members))
+def _ranks(comm: Communicator, group: Group) -> tuple[int, ...]:
+    """Return the ranks in the local group of a communicator, which all its processes understand."""
+    return tuple(group.Translate_ranks(None, comm.group))
 
 
 async def _check_given(channel: Channel, group: Group, apart: bool) -> None:
@@ -130,8 +130,8 @@ async def _check_given(channel: Channel, group: Group, apart: bool) -> None:
         InvalidGroupError: the groups contradict each other; all processes raise it.
     """
     local = channel.local
-    given = dict(zip(channel.comm.group.members, map(unpack, await collect(local, pack(group.members))), strict=True))
-    if not apart or any(given[member] != members for members in set(given.values()) for member in members):
+    given = list(map(unpack, await collect(local, pack(_ranks(channel.comm, group)))))
+    if not apart or any(given[rank] != ranks for ranks in set(given) for rank in ranks):
         raise InvalidGroupError(
             f"{channel.where}: the processes have given groups that contradict each other, here {group}"
         )

@@ -7,6 +7,7 @@ from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.comm.placement import Placement
 from aiompi.create.agreement import Agreement, construct
 from aiompi.create.impi import ImpiMergedGroups, ImpiSeparateGroups
+from aiompi.create.introduction import introduce
 from aiompi.create.participants import TwoGroups, pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidRankError, InvalidTagError
@@ -45,7 +46,7 @@ def create_intercomm(
             pair = await agreement.reach(groups)
             return derive(comm, comm.group, pair, _apart(where, comm, Group.of(groups.others)))
         participants = TwoGroups(channel, bridge, leader, remote_leader)
-        remote = _apart(where, comm, Group.of(unpack(await participants.exchange(pack(comm.group.members)))))
+        remote = _apart(where, comm, await introduce(participants, comm))
         return derive(comm, comm.group, await agreement.reach(participants), remote)
 
     return construct(comm, run, operation, spans_clients)
@@ -85,7 +86,7 @@ def merge(comm: Communicator, high: bool) -> Request[Communicator]:
 
     Args:
         high: True if the local group comes after the remote one; the same within a group. If both groups give the
-            same, the group whose rank 0 has the lower world rank comes first.
+            same, the group whose rank 0 has the lower name comes first, which is the lower world rank in one world.
 
     Raises:
         InvalidCommError: not an intercommunicator.
@@ -103,7 +104,8 @@ def merge(comm: Communicator, high: bool) -> Request[Communicator]:
             participants = ImpiMergedGroups(channel, bool(high))
             pair = await agreement.reach(participants)
             other_high = participants.other_high
-        first = comm.group.members[0] < remote.members[0] if bool(high) == other_high else not high
+        names = [comm.engine.processes.name(group.members[0]) for group in (comm.group, remote)]
+        first = names[0] < names[1] if bool(high) == other_high else not high
         both = (comm.group, remote) if first else (remote, comm.group)
         return derive(comm, Group.Union(*both), pair)
 

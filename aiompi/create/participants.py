@@ -100,6 +100,12 @@ class TwoGroups(Participants):
         """Return the element-wise maximum within the local group."""
         return await _maximum(self._local, numbers)
 
+    async def share(self, data: bytes) -> bytes:
+        """Broadcast data of the local leader within the local group."""
+        block = Block.holding((data,), len(data)) if self._local.rank == self._leader else Block()
+        await binomial(self._local, block, self._leader)
+        return bytes(block.data)
+
     async def exchange(self, data: bytes) -> bytes:
         """Exchange data between the leaders, and broadcast what the remote leader has sent.
 

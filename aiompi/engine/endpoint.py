@@ -1,4 +1,4 @@
-"""`Endpoint`: one rank as the engine sees it, whatever protocol reaches it, and how communication with it ends."""
+"""`Endpoint`: one process as the engine sees it, whatever protocol reaches it, and how communication with it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Endpoint(ABC):
     """One other rank, or this rank itself: how messages go to it and come from it, and how that ends.
 
     Attributes:
-        rank: rank in the world.
+        rank: number of the process (see `aiompi.engine.processes`): its rank in the world, if it is of it.
         link: path for the frames to it, made when the first one is sent.
         error: why no communication with it is possible any more.
         finalize_error: set when the peer has finalized. It then sends no new message and posts no receive.
@@ -118,7 +118,7 @@ class Endpoint(ABC):
         """Note that the peer has finalized: it begins no message and no receive any more."""
         if self.finalize_error is None:
             self.finalize_error = ProcessFailedError(
-                f"rank {self.rank} has finalized: it sends and receives nothing more"
+                f"{self.engine.processes.label(self.rank)} has finalized: it sends and receives nothing more"
             )
             self.engine.failure.peer_finalized(self, self.finalize_error)
 
@@ -133,7 +133,7 @@ class Endpoint(ABC):
     def mark_failed(self, cause: str) -> None:
         """Note that the peer has died or cannot be reached: no communication with it can succeed any more."""
         if self.error is None:
-            self.error = ProcessFailedError(f"rank {self.rank} is gone: {cause}")
+            self.error = ProcessFailedError(f"{self.engine.processes.label(self.rank)} is gone: {cause}")
             self.engine.failure.peer_failed(self, self.error)
 
     def connection_lost(self, cause: str) -> None:

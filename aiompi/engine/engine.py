@@ -11,12 +11,14 @@ from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiompi.engine.bsend import Attachment
+from aiompi.engine.credit import NO_CREDIT
 from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.failure import FailureHandler
 from aiompi.engine.matching import Matcher, Sources
 from aiompi.engine.message import Landing, Message
 from aiompi.engine.peer import Peer
 from aiompi.engine.probe import Probe
+from aiompi.engine.processes import FIRST_MET, Processes
 from aiompi.engine.progress import Progress
 from aiompi.engine.receive import Receive
 from aiompi.engine.request import Request
@@ -49,6 +51,7 @@ class Engine(Progress):
         universe: the IMPI clients of the job, None without IMPI.
         gateway: the way to ranks of other clients, None where all ranks are reached by links of their own.
         make_peer: makes the endpoint of a rank; a gateway sets its own.
+        processes: the processes that this rank knows.
         windows: by rank, the bytes of eager memory that it grants to each other rank.
         connect: makes the link to a peer when the first frame is sent to it; set by the runtime.
         slot_provider: makes slots that other ranks read, None if there is no shared memory.
@@ -123,29 +126,42 @@ class Engine(Progress):
         self.make_peer: Callable[[int], Endpoint] = self._make_peer
         self.windows = [self.settings.eager_window] * size
         self.shm_domains: list[Hashable] = [None] * size
-        self._peers: list[Endpoint | None] = [None] * size
+        self.processes = Processes(self)
+        self._peers: dict[int, Endpoint] = {}
 
     def peer(self, rank: int) -> Endpoint:
-        """Return the endpoint of a rank of the world, which may be this one."""
-        peer = self._peers[rank]
+        """Return the endpoint of a process by its number (see `Processes`), which may be this one."""
+        peer = self._peers.get(rank)
         if peer is None:
-            peer = self._peers[rank] = self.make_peer(rank)
+            peer = self._peers[rank] = self.make_peer(rank) if rank < FIRST_MET else self._make_peer(rank)
         return peer
 
     def _make_peer(self, rank: int) -> Endpoint:
-        return Peer(self, rank, self.windows[rank])
+        if self.error is not None:
+            return Peer(self, rank, NO_CREDIT)
+        return Peer(self, rank, self.windows[rank] if rank < FIRST_MET else self.processes.cards[rank]["window"])
 
     def known_peer(self, rank: int) -> Endpoint | None:
-        """Return the endpoint of a rank, None if this rank has not communicated with it."""
-        return self._peers[rank]
+        """Return the endpoint of a process, None if this rank has not communicated with it."""
+        return self._peers.get(rank)
 
     def peers(self) -> list[Endpoint]:
-        """Return the endpoints of the ranks that this one has communicated with."""
-        return [peer for peer in self._peers if peer is not None]
+        """Return the endpoints of the processes that this one has communicated with."""
+        return [self._peers[rank] for rank in sorted(self._peers)]
+
+    def forget(self, rank: int) -> Endpoint | None:
+        """Remove the endpoint of a process to which no communicator refers; return it, None if there is none."""
+        peer = self._peers.pop(rank, None)
+        if peer is not None:
+            self.failure.drop(peer)
+        return peer
 
     def share_memory(self, ranks: Iterable[int]) -> bool:
-        """Return True if all these ranks read each other's memory. Every rank of the world gets the same answer."""
-        domains = {self.shm_domains[rank] for rank in ranks}
+        """Return True if all these processes read each other's memory. Each of them gets the same answer."""
+        domains = {
+            self.shm_domains[rank] if rank < FIRST_MET else self.processes.home(self.processes.cards[rank])
+            for rank in ranks
+        }
         return len(domains) == 1 and None not in domains
 
     def undelivered(self) -> list[Send]:

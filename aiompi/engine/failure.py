@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.constants import ANY_SOURCE
-from aiompi.engine.credit import NO_CREDIT
 from aiompi.engine.send import Send
 from aiompi.errors import RevokedError
 
@@ -44,7 +43,7 @@ class FailureHandler:
 
     @property
     def failed(self) -> list[int]:
-        """Ranks of the world that died without having finalized, in the order in which this was noticed."""
+        """Processes that died without having finalized, in the order in which this was noticed."""
         return [peer.rank for peer in self._dead]
 
     def error_of(self, rank: int, matcher: Matcher | None = None) -> Exception | None:
@@ -77,12 +76,13 @@ class FailureHandler:
     def all_gone(self) -> bool:
         """Return True if all other ranks have finalized or died, and nothing that they had begun is still to come."""
         engine = self._engine
-        if engine.recovery is not None and engine.recovery.pending:
+        if engine.processes.expecting or (engine.recovery is not None and engine.recovery.pending):
             return False
         begun: list[Landing | Send] = [*engine.arriving.values(), *engine.sends.values()]
         if any(operation.peer.rank != engine.rank for operation in begun):
             return False
-        others = [engine.known_peer(rank) for rank in range(engine.size) if rank != engine.rank]
+        met = [peer.rank for peer in engine.peers() if peer.rank >= engine.size]
+        others = [engine.known_peer(rank) for rank in (*range(engine.size), *met) if rank != engine.rank]
         return all(peer is not None and peer.is_silent for peer in others)
 
     def peer_finalized(self, peer: Endpoint, error: Exception) -> None:
@@ -95,7 +95,7 @@ class FailureHandler:
         """Fail what waits for a peer that will not answer any more."""
         self._degrade()
         peer.check_sends()
-        if peer.finalize_error is None:
+        if peer.finalize_error is None and self._engine.known_peer(peer.rank) is peer:
             self._dead.append(peer)
         held = [send for send in self._engine.held_sends if send.peer is peer]
         unfinished = [*held, *peer.drop_unfinished()]
@@ -118,6 +118,11 @@ class FailureHandler:
         for rank in self._revocations.pop(community.context_id, ()):
             self.revoked(community.context_id, rank)
 
+    def drop(self, peer: Endpoint) -> None:
+        """Forget a process to which no communicator refers."""
+        if peer in self._dead:
+            self._dead.remove(peer)
+
     def forget(self, community: Community) -> None:
         """Undo `watch`: the communicator has been freed."""
         self._communities.pop(community.context_id, None)
@@ -127,7 +132,7 @@ class FailureHandler:
         community = self._communities.get(context)
         if community is not None:
             if community.has(rank):
-                community.revoked(RevokedError(f"rank {rank} of the world has revoked the communicator"))
+                community.revoked(RevokedError(f"{self._engine.processes.label(rank)} has revoked the communicator"))
         elif len(self._revocations) < _MAX_REVOCATIONS:
             self._revocations.setdefault(context, set()).add(rank)
 
@@ -198,7 +203,6 @@ class FailureHandler:
             return
         engine.error = error
         engine.degraded = True
-        engine.windows = [NO_CREDIT] * engine.size
         operations: list[Failable] = [*engine.held_sends, *engine.sends.values(), *engine.slot_exchanges]
         engine.slot_exchanges.clear()
         for peer in engine.peers():

@@ -6,6 +6,7 @@ in its place.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from aiompi.engine import Engine, Request
@@ -34,7 +35,7 @@ class AgentRecovery:
         return bool(self._pending)
 
     def revoke(self, context: int) -> None:
-        self._send(control.Revoke(context, self._engine.rank))
+        self._send(control.Revoke(context, self._engine.processes.own.process))
 
     def agree(
         self, context: int, number: int, members: list[int], flag: int, proposal: int, acknowledged: list[int]
@@ -43,17 +44,23 @@ class AgentRecovery:
         if self._engine.error is not None:
             request.fail(self._engine.error)
             return request
+        processes = self._engine.processes
+        everybody, known = processes.numbers_in_job(members), processes.numbers_in_job(acknowledged)
+        if everybody is None or known is None:
+            request.fail(NotImplementedError("aiompi has no recovery on communicators that several jobs share"))
+            return request
         self._pending[context, number] = request
-        self._send(control.Agree(context, number, members, flag, proposal, acknowledged))
+        self._send(control.Agree(context, number, sorted(everybody), flag, proposal, known))
         return request
 
     def agreed(self, result: control.Agreed) -> None:
         """Take the result of an agreement. The failed members are known to be failed from now on."""
-        for rank in result.failed:
+        failed = [rank for rank in map(self._engine.processes.of_job, result.failed) if rank is not None]
+        for rank in failed:
             self._gone(rank)
         request = self._pending.pop((result.context, result.number), None)
         if request is not None:
-            request.complete(result)
+            request.complete(dataclasses.replace(result, failed=failed))
 
     def close(self, error: Exception) -> None:
         """Fail all agreements: the rank has left the job, or the job has ended."""

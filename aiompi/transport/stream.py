@@ -381,7 +381,8 @@ class StreamTransport(Transport):
         peer.adopt(link)
 
         def handshake() -> Connector:
-            return Connector(self.site.key, role=ROLE_PEER, rank=self.engine.rank, target=peer.rank)
+            namespace, target = self.engine.processes.way(peer.rank)
+            return Connector(namespace.key, role=ROLE_PEER, rank=namespace.own, target=target, namespace=namespace.id)
 
         def dialled(dialling: Dialling, cause: str | None) -> None:
             self._diallings.discard(dialling)
@@ -435,7 +436,7 @@ class StreamTransport(Transport):
             if len(self._greetings) >= MAX_GREETINGS + self.engine.size:
                 self._make_room()
             self.set_options(sock)
-            handshake = Acceptor(self.site.key, role=ROLE_PEER, rank=self.engine.rank)
+            handshake = Acceptor(self.engine.processes.namespaces, role=ROLE_PEER)
             timeout = self.engine.settings.connect_timeout
             self._greetings[Greeting(self.engine.driver, sock, handshake, timeout, self._accepted)] = None
 
@@ -479,10 +480,11 @@ class StreamTransport(Transport):
 
     def _accepted(self, greeting: Greeting, cause: str | None) -> None:
         self._greetings.pop(greeting, None)
-        rank = greeting.handshake.peer_rank
-        known = 0 <= rank < self.engine.size and rank != self.engine.rank
+        handshake = greeting.handshake
+        assert isinstance(handshake, Acceptor)
+        rank = None if cause else self.engine.processes.caller(handshake.namespace.id, handshake.peer_rank)
         # A peer that has failed is not accepted again: its messages would arrive after the report of its failure.
-        if cause is None and known and isinstance(peer := self.engine.peer(rank), Peer) and peer.error is None:
+        if rank is not None and isinstance(peer := self.engine.peer(rank), Peer) and peer.error is None:
             link = self.link(peer, dialled=False)
             self.links.add(link)
             link.open(greeting.socket)
@@ -500,6 +502,13 @@ class StreamTransport(Transport):
     def abandon(self, peer: Endpoint, cause: str) -> None:
         for link in [link for link in self.links if link.peer is peer]:
             link.lost(cause)
+
+    def dismiss(self, peer: Endpoint) -> bool:
+        links = [link for link in self.links if link.peer is peer]
+        for link in links:
+            if link.idle:
+                link.close_gracefully()
+        return not any(link.peer is peer for link in self.links)
 
     def idle(self) -> bool:
         return all(link.idle for link in self.links)

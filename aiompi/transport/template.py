@@ -18,7 +18,6 @@ class Site:
     """Where a rank is and what it may use.
 
     Attributes:
-        key: key of the job, for the hello on each connection.
         directory: directory for sockets, mode 0700; empty if the job has none.
         host: address under which others reach this machine, for listeners that are bound to all addresses.
         bind: numeric address on which TCP listens; empty for loopback.
@@ -26,8 +25,7 @@ class Site:
         may_return: True if a rank that is expelled while it is stopped may go on later.
     """
 
-    key: bytes
-    directory: str
+    directory: str = ""
     host: str = ""
     bind: str = ""
     heartbeat: float = 0.0
@@ -82,6 +80,10 @@ class Transport(ABC):
     def abandon(self, peer: Endpoint, cause: str) -> None:
         """Close all links to a peer that has failed: nothing more is read from it."""
         return
+
+    def dismiss(self, peer: Endpoint) -> bool:
+        """Close all links to a peer that is forgotten; return False if data for it has not left yet."""
+        return True
 
     @abstractmethod
     def close(self) -> None:

@@ -23,16 +23,17 @@ class Agreements:
     """The incomplete agreements of a job.
 
     Args:
-        size: number of ranks in the world.
+        size: number of processes that the job has had.
 
     Attributes:
-        failed: the ranks that have failed or left, in the order of that.
+        size: as above.
+        failed: the processes that have failed or left, in the order of that.
     """
 
     def __init__(self, size: int) -> None:
-        self._size = size
+        self.size = size
         self.failed: dict[int, None] = {}
-        self._parts: dict[tuple[int, int], dict[int, Agree]] = {}
+        self._parts: dict[tuple[int, int, int], dict[int, Agree]] = {}
 
     def agree(self, rank: int, part: Agree) -> Results:
         """Take the part of a rank.
@@ -41,8 +42,10 @@ class Agreements:
             RemoteProtocolError: the rank is no member, takes part twice or in too many, names other members, or names
                 ranks that there are not.
         """
-        parts = self._parts.get((part.context, part.number), {})
-        if not _are_ranks(part.members, range(self._size)) or not _are_ranks(part.acknowledged, set(part.members)):
+        # Communicators that have no member in common may have one context id.
+        key = part.context, part.number, min(part.members, default=-1)
+        parts = self._parts.get(key, {})
+        if not _are_ranks(part.members, range(self.size)) or not _are_ranks(part.acknowledged, set(part.members)):
             raise RemoteProtocolError(f"rank {rank} names members of an agreement that there are not")
         if rank not in part.members or rank in parts:
             raise RemoteProtocolError(f"rank {rank} takes part in an agreement twice, or is no member")
@@ -51,15 +54,15 @@ class Agreements:
         if sum(rank in others for others in self._parts.values()) >= MAX_OPEN:
             raise RemoteProtocolError(f"rank {rank} takes part in more than {MAX_OPEN} agreements at once")
         parts[rank] = part
-        self._parts[part.context, part.number] = parts
-        return self._results((part.context, part.number))
+        self._parts[key] = parts
+        return self._results(key)
 
     def fail(self, rank: int) -> Results:
         """Note that a rank has failed or left; it takes part in no agreement any more."""
         self.failed[rank] = None
         return [result for key in list(self._parts) for result in self._results(key)]
 
-    def _results(self, key: tuple[int, int]) -> Results:
+    def _results(self, key: tuple[int, int, int]) -> Results:
         parts = self._parts[key]
         members = next(iter(parts.values())).members
         if any(member not in parts and member not in self.failed for member in members):
@@ -70,7 +73,7 @@ class Agreements:
             flag &= part.flag
         failed = [rank for rank in self.failed if rank in members]
         acknowledged = all(set(failed) <= set(part.acknowledged) for part in parts.values())
-        agreed = Agreed(*key, flag, max(part.proposal for part in parts.values()), failed, acknowledged)
+        agreed = Agreed(*key[:2], flag, max(part.proposal for part in parts.values()), failed, acknowledged)
         return [(rank, agreed) for rank in parts if rank not in self.failed]
 
 

@@ -8,12 +8,12 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
                                           <--   Welcome(rank, size, directory, ...)
     Card(card)                            -->
                                           <--   Cards(cards)        when every rank of the job has sent its card
-      ... the program runs; any time: Abort(code, reason) -->, <-- Abort(code, reason), <-- Left(rank) ...
+      ... the program runs; any time: Abort(code, reason) -->, <-- Abort(code, reason), <-- Left(process) ...
       ... and when a rank has waited for long: Report(0, report) -->,
       <-- ReportRequest(number) to all others, Report(number, report) --> ...
-      ... and in a job that goes on after failures: Failed(rank, cause) -->, <-- Failed(rank, cause),
-      Revoke(context, rank) -->, <-- Revoke(context, rank), Agree(context, number, ...) -->, <-- Agreed(...) ...
-      ... and when a link to another rank breaks that has not ended: Suspect(rank, cause) --> ...
+      ... and in a job that goes on after failures: Failed(process, cause) -->, <-- Failed(process, cause),
+      Revoke(context, process) -->, <-- Revoke(context, process), Agree(context, number, ...) -->, <-- Agreed(...) ...
+      ... and when a link to another process breaks that has not ended: Suspect(process, cause) --> ...
     Finalize()                            -->
                                           <--   Finalized()         when every rank has finalized or left
     Leave()                               -->                       instead: the rank does not wait for others
@@ -31,6 +31,7 @@ from typing import Any, Final, TypeAlias, TypedDict
 import msgpack
 
 from aiompi.errors import RemoteProtocolError
+from aiompi.wire.hello import NO_NAMESPACE
 
 MAX_MESSAGE: Final = 64 * 2**20  # bytes: the cards of some 100,000 ranks
 _LENGTH: Final = struct.Struct("!I")
@@ -85,6 +86,9 @@ class Welcome:
         universe: an `aiompi.impi.universe.Universe`, packed; empty in a job without an IMPI server.
         survives: True if the job goes on when a rank fails.
         heartbeat: seconds after which a peer counts as cut off if its machine does not answer; 0 for never.
+        job: id of the job, 16 bytes.
+        process: number of the rank in the job. It is the rank in the first world of a job, and the other ranks of the
+            world follow rank 0. Messages of this table name processes by these numbers.
     """
 
     rank: int
@@ -96,6 +100,8 @@ class Welcome:
     universe: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     survives: bool = False
     heartbeat: float = 0.0
+    job: bytes = NO_NAMESPACE
+    process: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,9 +128,9 @@ class Abort:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Left:
-    """Another rank has left the job in good order and will send nothing more."""
+    """A process has left the job in good order and will send nothing more."""
 
-    rank: int
+    process: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -164,26 +170,26 @@ class Report:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failed:
-    """A rank has failed, and the job goes on. A rank sends this of itself before it ends with an error."""
+    """A process has failed, and the job goes on. A rank sends this of itself before it ends with an error."""
 
-    rank: int
+    process: int
     cause: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Suspect:
-    """The rank has lost its link to another one, of whose end it knows nothing: the agent decides what that means."""
+    """The rank has lost its link to a process of whose end it knows nothing: the agent decides what that means."""
 
-    rank: int
+    process: int
     cause: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Revoke:
-    """A rank revokes the communicator with this context id (Comm.Revoke)."""
+    """A process revokes the communicator with this context id (Comm.Revoke)."""
 
     context: int
-    rank: int
+    process: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -193,7 +199,7 @@ class Agree:
     Attributes:
         context: id of the communicator.
         number: which of its agreements; all members count alike.
-        members: world ranks of all its members, the same from each of them.
+        members: all its members, the same from each of them.
         flag: of 64 bits; the result is the bitwise AND of those of all members.
         proposal: the result is the largest of those of all members.
         acknowledged: the failed members that this rank has acknowledged.
@@ -234,7 +240,7 @@ Message: TypeAlias = (
 # Code on the wire -> message and the types of its fields.
 MESSAGES: Final[dict[int, tuple[type[Any], tuple[Any, ...]]]] = {
     1: (Join, (int, str)),
-    2: (Welcome, (int, int, str, bytes, str, str, dict, bool, float)),
+    2: (Welcome, (int, int, str, bytes, str, str, dict, bool, float, bytes, int)),
     3: (Card, (dict,)),
     4: (Cards, (GenericAlias(list, dict),)),
     5: (Abort, (int, str)),

@@ -1,9 +1,12 @@
 """The first bytes of every connection: both ends prove that they know the key of the job.
 
     connector                                   acceptor
-    Hello  magic role rank target nonce   -->
+    Hello  magic role namespace rank target nonce  -->
                                           <--   Reply  magic nonce HMAC(key, "acceptor" Hello magic nonce)
     Proof  HMAC(key, "connector" Hello Reply)  -->
+
+Between ranks, the namespace says which key, and what the numbers of both ranks mean: that of their job, or one that two
+jobs have made when they met. A connector believes its acceptor, and the reverse, only for the numbers of the hello.
 
 The key itself is never sent. All three messages have fixed lengths, so neither side reads a byte beyond them, and
 neither side interprets anything else before the proof. The connector may send frames directly after its proof.
@@ -11,10 +14,12 @@ neither side interprets anything else before the proof. The connector may send f
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import hmac
 import os
 import struct
+from collections.abc import Mapping
 from typing import Final
 
 from aiompi.errors import AuthenticationError, RemoteProtocolError
@@ -24,6 +29,9 @@ NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 KEY_BYTES: Final = 32
 MIN_KEY_BYTES: Final = 16
+NAMESPACE_BYTES: Final = 16
+#: the namespace of connections that are not between ranks
+NO_NAMESPACE: Final = bytes(NAMESPACE_BYTES)
 
 # Roles of connections, and pseudo ranks of processes that are not ranks (yet).
 ROLE_PEER: Final = 1
@@ -32,7 +40,7 @@ ROLE_HOST: Final = 3
 RANK_AGENT: Final = -1
 RANK_ANY: Final = -2
 
-_HELLO: Final = struct.Struct(f"!8siii{NONCE_BYTES}s")
+_HELLO: Final = struct.Struct(f"!8si{NAMESPACE_BYTES}sii{NONCE_BYTES}s")
 _REPLY: Final = struct.Struct(f"!8s{NONCE_BYTES}s{PROOF_BYTES}s")
 
 
@@ -43,6 +51,32 @@ def _proof(key: bytes, side: bytes, *transcript: bytes) -> bytes:
 def new_key() -> bytes:
     """Return a new random key of 256 bits."""
     return os.urandom(KEY_BYTES)
+
+
+@dataclasses.dataclass(slots=True)
+class Namespace:
+    """Processes that know one key and number each other.
+
+    Attributes:
+        id: 16 bytes.
+        key: the key.
+        own: number of this process.
+        members: by their numbers, what this process calls the others.
+    """
+
+    id: bytes
+    key: bytes = dataclasses.field(repr=False)
+    own: int
+    members: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def new(cls, own: int) -> Namespace:
+        """Return a namespace with a new id and a new key."""
+        return cls(os.urandom(NAMESPACE_BYTES), new_key(), own)
+
+    def number(self, index: int) -> int | None:
+        """Return what this process calls a process with this number, None if it knows none."""
+        return self.members.get(index)
 
 
 def parse_key(text: str) -> bytes:
@@ -120,11 +154,12 @@ class Connector(Handshake):
         role: ROLE_PEER, ROLE_CONTROL or ROLE_HOST.
         rank: own rank, RANK_ANY if it has not been assigned yet.
         target: rank that should answer, RANK_AGENT for the agent and for an IMPI host.
+        namespace: id of the namespace to which the ranks belong.
     """
 
-    def __init__(self, key: bytes, *, role: int, rank: int, target: int) -> None:
+    def __init__(self, key: bytes, *, role: int, rank: int, target: int, namespace: bytes = NO_NAMESPACE) -> None:
         super().__init__(key, peer_rank=target, needed=_REPLY.size)
-        self._hello = _HELLO.pack(MAGIC, role, rank, target, os.urandom(NONCE_BYTES))
+        self._hello = _HELLO.pack(MAGIC, role, namespace, rank, target, os.urandom(NONCE_BYTES))
         self._out = self._hello
 
     def _step(self, message: bytes) -> None:
@@ -138,16 +173,24 @@ class Acceptor(Handshake):
     """The side that accepts.
 
     Args:
-        key: of the job, bytes.
+        namespaces: by id, the namespaces in which it may be addressed.
         role: role that the connection must have.
-        rank: own rank, which must be the connector's `target`.
+
+    Attributes:
+        namespace: the namespace of the connection, valid once `answered`.
     """
 
-    def __init__(self, key: bytes, *, role: int, rank: int) -> None:
-        super().__init__(key, peer_rank=RANK_ANY, needed=_HELLO.size)
+    def __init__(self, namespaces: Mapping[bytes, Namespace], *, role: int) -> None:
+        super().__init__(b"", peer_rank=RANK_ANY, needed=_HELLO.size)
+        self.namespace: Namespace
+        self._namespaces = namespaces
         self._role = role
-        self._rank = rank
         self._transcript = b""
+
+    @classmethod
+    def alone(cls, key: bytes, *, role: int, rank: int) -> Acceptor:
+        """Return the acceptor of a process that has one key: an agent or an IMPI host."""
+        return cls({NO_NAMESPACE: Namespace(NO_NAMESPACE, key, rank)}, role=role)
 
     def _step(self, message: bytes) -> None:
         if not self._transcript:
@@ -157,11 +200,14 @@ class Acceptor(Handshake):
             self.done = True
 
     def _answer(self, hello: bytes) -> None:
-        _, role, rank, target, _ = _HELLO.unpack(hello)
-        if role != self._role or target != self._rank:
+        _, role, id, rank, target, _ = _HELLO.unpack(hello)
+        namespace = self._namespaces.get(id)
+        if role != self._role or namespace is None or target != namespace.own:
+            known = "this namespace is unknown" if namespace is None else f"rank {namespace.own}"
             raise RemoteProtocolError(
-                f"connection for role {role} and rank {target} reached role {self._role} and rank {self._rank}"
+                f"connection for role {role} and rank {target} reached role {self._role} and {known}"
             )
+        self.namespace, self._key = namespace, namespace.key
         head = MAGIC + os.urandom(NONCE_BYTES)
         self._out = head + _proof(self._key, b"acceptor", hello, head)
         self._transcript = hello + self._out

@@ -54,7 +54,7 @@ class Link:
         self._server = server
         self._socket = sock
         self._address = address
-        self._handshake = hello.Acceptor(server.key, role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
+        self._handshake = hello.Acceptor.alone(server.key, role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
         self._decoder = control.Decoder()
         self._joined = False
         self._closing = False

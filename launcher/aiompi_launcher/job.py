@@ -24,6 +24,7 @@ if the launcher has started it; otherwise it is told (Abort), and gets that when
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from typing import Final
@@ -31,6 +32,7 @@ from typing import Final
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control, hello
 from aiompi.wire.agreement import Agreements, Results
+from aiompi.wire.hello import NAMESPACE_BYTES
 from aiompi_launcher.inquiry import PATIENCE, Inquiry
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
 from aiompi_launcher.jobstate import (
@@ -55,6 +57,7 @@ from aiompi_launcher.jobstate import (
     StartTimer,
     World,
     describe,
+    exit_code,
 )
 from aiompi_launcher.watchdog import KILL_GRACE
 
@@ -82,6 +85,7 @@ class Job:
     ) -> None:
         self.ranks = [Rank(number) for number in range(size)]
         self.phase = JobPhase.RUNNING
+        self.id = os.urandom(NAMESPACE_BYTES)
         self.world = World(size=size)
         self._fencing = self._introduced = False
         self._survives = survives
@@ -112,6 +116,8 @@ class Job:
     def enrol(self, world: World) -> None:
         """Set the world of the ranks; call it before a rank is started, unless the numbers of ranks do not change."""
         self.world = world
+        self.id = world.job or self.id
+        self._agreements.size = world.size
         for number, rank in enumerate(self.ranks, world.first):
             rank.number = number
 
@@ -185,7 +191,7 @@ class Job:
         rank = self._rank(number)
         rank.status, rank.last_line = status, last_line
         if self._goes_on and status and self._fencing and rank.state is not RankState.FAILED:
-            self._code = self._code or _exit_code(rank)
+            self._code = self._code or exit_code(rank)
             self._actions.append(Note(f"rank {number} {describe(rank)} after it had finalized", number))
         elif status or rank.state in (RankState.LOST, RankState.FAILED):
             self._suspect(rank)
@@ -315,6 +321,8 @@ class Job:
             universe=world.universe,
             survives=self._survives,
             heartbeat=self.heartbeat,
+            job=self.id,
+            process=rank.number,
         )
 
     def _on_card(self, rank: Rank, event: control.Card) -> None:
@@ -357,8 +365,8 @@ class Job:
             self._tell_failed(rank)  # the cause is known
 
     def _on_suspect(self, rank: Rank, event: control.Suspect) -> None:
-        pair = frozenset((rank.number, event.rank))
-        if len(pair) == 2 and self.world.first <= event.rank < self.world.first + len(self.ranks):
+        pair = frozenset((rank.number, event.process))
+        if len(pair) == 2 and self.world.first <= event.process < self.world.first + len(self.ranks):
             if pair not in self._suspicions:
                 self._actions.append(StartTimer(_LINK + " ".join(map(str, sorted(pair))), VERDICT_DELAY))
             self._suspicions.setdefault(pair, event.cause)
@@ -489,14 +497,14 @@ class Job:
         if rank not in self._losses or self.phase is not JobPhase.RUNNING:
             return
         self._losses.remove(rank)
-        self._failed_code = self._failed_code or _exit_code(rank)
+        self._failed_code = self._failed_code or exit_code(rank)
         self._actions.append(Note(f"rank {rank.number} {describe(rank)}; the job goes on without it", rank.number))
         if self._spawned and rank.status is None:
             self._actions.append(Signal(signal.SIGKILL, rank.number))
         self._hang_up(rank)
 
     def _convict(self, rank: Rank) -> None:
-        code = _exit_code(rank)
+        code = exit_code(rank)
         reason = f"rank {rank.number} {describe(rank)}"
         if code == rank.status and rank.state is RankState.EXPECTED and any(other.joiner for other in self.ranks):
             reason += f" before it had joined the job: {rank.last_line}".removesuffix(": ")
@@ -581,12 +589,6 @@ TRANSITIONS: Final[dict[tuple[RankState, type], tuple[RankState, Callable[..., N
     },
     **{(state, control.Abort): (state, Job._on_abort) for state in RankState if state is not RankState.EXPECTED},
 }
-
-
-def _exit_code(rank: Rank) -> int:
-    if not rank.status or rank.expelled:
-        return EXIT_FAILURE
-    return rank.status if rank.status > 0 else EXIT_SIGNAL - rank.status
 
 
 def _ranks(numbers: list[int]) -> str:

@@ -8,6 +8,7 @@ import signal
 from typing import Any, Final, TypeAlias
 
 from aiompi.wire import control
+from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL
 
 
 class RankState(enum.Enum):
@@ -33,6 +34,7 @@ class World:
         size: of the world.
         key, address, universe: as in control.Welcome.
         hosts: address of the IMPI host of each rank of the job; empty if ranks need none.
+        job: id of the job; empty if the launcher chooses one.
     """
 
     first: int = 0
@@ -41,6 +43,7 @@ class World:
     address: str = ""
     universe: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     hosts: tuple[str, ...] = ()
+    job: bytes = b""
 
 
 class JobPhase(enum.Enum):
@@ -149,7 +152,7 @@ class Rank:
     """One rank of the job.
 
     Attributes:
-        number: world rank.
+        number: number of the process in the job, which is its rank in the world in the first world.
         state: state of the control protocol.
         pid: id of its process, 0 while unknown.
         joiner: id of the process that has joined, possibly a child of the one that was started; 0 before.
@@ -188,6 +191,13 @@ def describe(rank: Rank) -> str:
     if rank.status == 0:
         return "exited with status 0 without calling Finalize"
     return "closed its connection to the launcher without calling Finalize"
+
+
+def exit_code(rank: Rank) -> int:
+    """Return the exit code of the launcher for a rank that has failed."""
+    if not rank.status or rank.expelled:
+        return EXIT_FAILURE
+    return rank.status if rank.status > 0 else EXIT_SIGNAL - rank.status
 
 
 def _signal_name(signum: int) -> str:

@@ -33,7 +33,7 @@ def test_link_copies_what_has_not_left() -> None:
     near.setblocking(False)
     engine = Engine(0, 2, Settings(eager_limit=2 * NBYTES), Watching())
     peer = engine.peer(1)
-    link = StreamLink(Unix(engine, Site(b"", "")), peer)
+    link = StreamLink(Unix(engine, Site()), peer)
     peer.adopt(link)
     link.open(near)
     memory = [bytearray(pattern(NBYTES)) for _ in range(2)]

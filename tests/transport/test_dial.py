@@ -24,7 +24,7 @@ from aiompi.transport.dial import describe
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
-from aiompi.wire.hello import ROLE_PEER, Connector
+from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Connector
 
 NewPolled = Callable[..., PolledWorld]
 
@@ -360,7 +360,7 @@ def test_complete_sends_of_a_rank_that_may_not_connect_end_the_job(
 
 def test_rank_with_another_key_cannot_be_reached(polled: NewPolled) -> None:
     w = polled()
-    w.transports[0].site = type(w.transports[0].site)(b"other" * 8, w.transports[0].site.directory)
+    w.engines[0].processes.enrol(NO_NAMESPACE, b"other" * 8, 0)
     send = isend(w.comms[0], bytes(10**6), 1)
     w.until(send.done)
     with pytest.raises(errors.ProcessFailedError, match=r"rank 1 is gone: .*key"):

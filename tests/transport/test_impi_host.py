@@ -65,7 +65,7 @@ class Rank:
         self.until(lambda: bool(select.select([self._listener], [], [], 0)[0]))
         self.socket, _ = self._listener.accept()
         self.socket.setblocking(False)
-        handshake = Acceptor(key, role=ROLE_HOST, rank=RANK_AGENT)
+        handshake = Acceptor.alone(key, role=ROLE_HOST, rank=RANK_AGENT)
         while not handshake.done:
             handshake.receive_data(self.receive(handshake.needed))
             self.socket.sendall(handshake.data_to_send())
@@ -410,7 +410,7 @@ def test_sends_that_had_not_left_fail_with_the_connection(eager: Rank) -> None:
 def test_a_stranger_in_place_of_the_host(rank: Rank, key: bytes) -> None:
     rank.until(lambda: bool(select.select([rank._listener], [], [], 0)[0]))
     rank.socket, _ = rank._listener.accept()
-    handshake = Acceptor(key, role=ROLE_HOST, rank=RANK_AGENT)
+    handshake = Acceptor.alone(key, role=ROLE_HOST, rank=RANK_AGENT)
     handshake.receive_data(rank.receive(handshake.needed))
     rank.socket.sendall(handshake.data_to_send())
     rank.until(rank.host.connected.done)

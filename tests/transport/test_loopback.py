@@ -17,7 +17,7 @@ from aiompi.wire import frame
 
 def test_rank_of_its_own_process_reaches_itself_only() -> None:
     engine = Engine(3, 5, Settings(), NoDriver())  # type: ignore[arg-type]
-    loopback = Loopback(engine, Site(b"", ""))
+    loopback = Loopback(engine, Site())
     assert loopback.address() == 3
     assert loopback.reaches(engine.peer(3), 3)
     assert not loopback.reaches(engine.peer(4), 4)
@@ -26,7 +26,7 @@ def test_rank_of_its_own_process_reaches_itself_only() -> None:
 def test_ranks_of_a_hub_reach_each_other_until_they_close() -> None:
     hub = Hub()
     engines = [Engine(rank, 2, Settings(), NoDriver()) for rank in range(2)]  # type: ignore[arg-type]
-    loopbacks = [Loopback(engine, Site(b"", ""), hub) for engine in engines]
+    loopbacks = [Loopback(engine, Site(), hub) for engine in engines]
     assert loopbacks[0].reaches(engines[0].peer(1), 1)
     loopbacks[1].close()
     loopbacks[1].close()
@@ -39,7 +39,7 @@ def test_link_is_always_idle_and_transport_has_nothing_pending() -> None:
     link = w.engines[0].peer(1).link
     assert isinstance(link, LoopbackLink)
     assert link.idle
-    loopback = Loopback(w.engines[0], Site(b"", ""))
+    loopback = Loopback(w.engines[0], Site())
     assert loopback.idle()
     assert not loopback.pending()
 

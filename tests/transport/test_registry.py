@@ -34,7 +34,7 @@ def fake(name: str, reachable: bool = True) -> Transport:
             pass
 
     Fake.name = name
-    return Fake(Engine(0, 2, Settings(), NoDriver()), Site(b"", ""))  # type: ignore[arg-type]
+    return Fake(Engine(0, 2, Settings(), NoDriver()), Site())  # type: ignore[arg-type]
 
 
 def card(**transports: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from aiompi.engine import Engine
 from aiompi.settings import Settings
 from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.template import Site
+from aiompi.wire.hello import NO_NAMESPACE
 
 NewUnix = Callable[..., Unix]
 
@@ -30,7 +31,8 @@ def unix() -> Iterator[NewUnix]:
     made: list[Unix] = []
 
     def make(directory: str = "", rank: int = 0) -> Unix:
-        made.append(Unix(Engine(rank, 2, Settings(), BlockingDriver()), Site(KEY, directory)))
+        made.append(Unix(Engine(rank, 2, Settings(), BlockingDriver()), Site(directory)))
+        made[-1].engine.processes.enrol(NO_NAMESPACE, KEY, 0)
         return made[-1]
 
     yield make
@@ -131,7 +133,7 @@ def tcp() -> Iterator[Callable[..., TCP]]:
     made: list[TCP] = []
 
     def make(bind: str = "") -> TCP:
-        made.append(TCP(Engine(0, 2, Settings(), BlockingDriver()), Site(KEY, "", bind=bind)))
+        made.append(TCP(Engine(0, 2, Settings(), BlockingDriver()), Site(bind=bind)))
         return made[-1]
 
     yield make

@@ -100,3 +100,11 @@ def test_results_are_uniform(seed: int) -> None:
             take(agreements.agree(rank, Agree(2, todo[rank].pop(0), members, flag, rng.randrange(99), [])))
     for number in range(10):
         assert len({str(got[rank][number]) for rank in todo}) == 1
+
+
+def test_communicators_without_common_members_may_have_one_context_id() -> None:
+    agreements = Agreements(4)
+    assert agreements.agree(0, Agree(4, 0, [0, 2], 1, 0, [])) == []
+    assert agreements.agree(1, Agree(4, 0, [1, 3], 2, 0, [])) == []
+    assert agreements.agree(2, Agree(4, 0, [0, 2], 3, 0, []))[0] == (0, Agreed(4, 0, 1, 0, [], True))
+    assert agreements.agree(3, Agree(4, 0, [1, 3], 2, 0, []))[0] == (1, Agreed(4, 0, 2, 0, [], True))

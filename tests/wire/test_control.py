@@ -21,16 +21,18 @@ GOLDEN: list[tuple[Any, str]] = [
     (control.Join(1, "here"), "00000008 93 01 01 a468657265"),
     (
         control.Welcome(rank=1, size=4, directory="/d"),
-        "00000016 9a 02 01 04 a22f64 c400 a0 a0 80 c2 cb0000000000000000",
+        "00000029 9c 02 01 04 a22f64 c400 a0 a0 80 c2 cb0000000000000000 c410" + "00" * 16 + "00",
     ),
     (
-        control.Welcome(1, 4, "/d", b"k", "::1", "unix:/h", {"native": True}, True, 1.0),
-        "00000029 9a 02 01 04 a22f64 c4016b a33a3a31 a7756e69783a2f68 81 a66e6174697665 c3 c3 cb3ff0000000000000",
+        control.Welcome(1, 4, "/d", b"k", "::1", "unix:/h", {"native": True}, True, 1.0, b"j" * 16, 5),
+        "0000003c 9c 02 01 04 a22f64 c4016b a33a3a31 a7756e69783a2f68 81 a66e6174697665 c3 c3 cb3ff0000000000000 c410"
+        + "6a" * 16
+        + "05",
     ),
     (control.Card({"host": "h"}), "0000000a 92 03 81 a4686f7374 a168"),
     (control.Cards([{"window": 1}, {}]), "0000000d 92 04 92 81 a677696e646f77 01 80"),
     (control.Abort(code=3, reason="why"), "00000007 93 05 03 a3776879"),
-    (control.Left(rank=2), "00000003 92 06 02"),
+    (control.Left(process=2), "00000003 92 06 02"),
     (control.Finalize(), "00000002 91 07"),
     (control.Finalized(), "00000002 91 08"),
     (control.Leave(), "00000002 91 09"),

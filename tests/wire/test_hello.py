@@ -23,6 +23,7 @@ from aiompi.wire.hello import (
     Acceptor,
     Connector,
     Handshake,
+    Namespace,
     new_key,
     parse_key,
 )
@@ -38,7 +39,9 @@ def pair(
     target: int = 1,
     accept_role: int = ROLE_PEER,
 ) -> tuple[Connector, Acceptor]:
-    return Connector(connector_key, role=role, rank=5, target=target), Acceptor(acceptor_key, role=accept_role, rank=1)
+    return Connector(connector_key, role=role, rank=5, target=target), Acceptor.alone(
+        acceptor_key, role=accept_role, rank=1
+    )
 
 
 def give(to: Handshake, data: bytes, step: int = 2**30) -> None:
@@ -62,7 +65,7 @@ def test_both_sides_prove_the_key(step: int) -> None:
         assert sender.data_to_send() == b""
     assert connector.done
     assert acceptor.done
-    assert sizes == [52, 72, 32]
+    assert sizes == [68, 72, 32]
     assert (connector.needed, acceptor.needed) == (0, 0)
     assert (acceptor.peer_rank, connector.peer_rank) == (5, 1)
     assert acceptor.data_to_send() == b""
@@ -82,9 +85,9 @@ def test_connector_is_done_only_after_the_proof_of_the_acceptor() -> None:
 def test_golden_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     nonces = [b"N" * NONCE_BYTES, b"M" * NONCE_BYTES]
     monkeypatch.setattr(hello.os, "urandom", lambda n: nonces.pop(0))
-    connector, acceptor = Connector(KEY, role=2, rank=-2, target=-1), Acceptor(KEY, role=2, rank=-1)
+    connector, acceptor = Connector(KEY, role=2, rank=-2, target=-1), Acceptor.alone(KEY, role=2, rank=-1)
     first = connector.data_to_send()
-    assert first == b"aiompi\x00\x01" + struct.pack("!iii", 2, -2, -1) + b"N" * 32
+    assert first == b"aiompi\x00\x01" + struct.pack("!i16sii", 2, bytes(16), -2, -1) + b"N" * 32
     give(acceptor, first)
     reply = acceptor.data_to_send()
     head = b"aiompi\x00\x01" + b"M" * 32
@@ -128,7 +131,7 @@ def test_wrong_key_at_the_connector() -> None:
     assert not acceptor.done
 
 
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n", b"\x00" * 60, b"aiompi\x00\x02" + bytes(44), b"\xff"])
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n", b"\x00" * 60, b"aiompi\x00\x02" + bytes(60), b"\xff"])
 def test_garbage_is_refused_at_its_first_wrong_byte(garbage: bytes) -> None:
     for side in pair():
         side.data_to_send()
@@ -173,7 +176,7 @@ def test_acceptor_used_as_an_oracle_against_itself() -> None:
     give(victim, stranger)
     challenge = victim.data_to_send()
     _, oracle = pair()
-    give(oracle, stranger[:20] + challenge[8:40])
+    give(oracle, stranger[:36] + challenge[8:40])
     answer = oracle.data_to_send()
     with pytest.raises(AuthenticationError):
         give(victim, answer[-32:])
@@ -248,3 +251,33 @@ def test_bad_key_is_refused_and_not_repeated(text: str) -> None:
         parse_key(text)
     assert not text or text not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+# Namespaces.
+
+
+def test_acceptor_answers_with_the_key_of_the_namespace_that_the_connector_names() -> None:
+    spaces = [Namespace(bytes([n]) * 16, bytes([n]) * 32, own=n) for n in (1, 2)]
+    for space in spaces:
+        acceptor = Acceptor({space.id: space for space in spaces}, role=ROLE_PEER)
+        connector = Connector(space.key, role=ROLE_PEER, rank=9, target=space.own, namespace=space.id)
+        for sender, receiver in ((connector, acceptor), (acceptor, connector), (connector, acceptor)):
+            give(receiver, sender.data_to_send())
+        assert acceptor.done
+        assert (acceptor.namespace, acceptor.peer_rank) == (space, 9)
+
+
+def test_unknown_namespace_is_refused_without_a_word() -> None:
+    acceptor = Acceptor({}, role=ROLE_PEER)
+    with pytest.raises(RemoteProtocolError, match="namespace is unknown"):
+        give(acceptor, Connector(KEY, role=ROLE_PEER, rank=0, target=1, namespace=b"x" * 16).data_to_send())
+    assert acceptor.data_to_send() == b""
+
+
+def test_key_of_one_namespace_proves_nothing_in_another() -> None:
+    one, two = Namespace.new(1), Namespace.new(1)
+    acceptor = Acceptor({one.id: one, two.id: two}, role=ROLE_PEER)
+    connector = Connector(one.key, role=ROLE_PEER, rank=0, target=1, namespace=two.id)
+    give(acceptor, connector.data_to_send())
+    with pytest.raises(AuthenticationError):
+        give(connector, acceptor.data_to_send())

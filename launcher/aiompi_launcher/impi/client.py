@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import hashlib
 import os
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar, cast
@@ -15,6 +16,7 @@ from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState, Described, Event, PrivateLabel, Started
 from aiompi.impi.universe import Universe
 from aiompi.wire.control import BusinessCard
+from aiompi.wire.hello import NAMESPACE_BYTES
 from aiompi.wire.liveness import keep_alive
 from aiompi_launcher.impi.hosts import Hosts
 from aiompi_launcher.jobspec import Endpoint
@@ -109,6 +111,7 @@ class RemoteServer(Rendezvous):
             address=own if key else "",
             universe=universe.pack(),
             hosts=self._hosts.open(universe, rank),
+            job=hashlib.sha256(b"aiompi job" + key).digest()[:NAMESPACE_BYTES] if key else b"",
         )
         if not key:  # otherwise DONE comes after the business cards of our ranks
             self._start_linking()

@@ -268,7 +268,7 @@ class HostAgent:
 
     async def _greet_rank(self, newcomer: _Newcomer, key: bytes) -> None:
         sock = newcomer.socket
-        handshake = hello.Acceptor(key, role=hello.ROLE_HOST, rank=hello.RANK_AGENT)
+        handshake = hello.Acceptor.alone(key, role=hello.ROLE_HOST, rank=hello.RANK_AGENT)
         while not handshake.done:
             data = await newcomer.receive(handshake.needed)
             if not data:

@@ -1,0 +1,204 @@
+"""`Processes`: the processes that a rank knows, those of its world and those that it has met since (MPI-2, chapter 5).
+
+Within a rank a process has a number: its rank in the world, or one from FIRST_MET on if the rank has met it later, such
+as a spawned process. Numbers of processes that are met are never used twice, and mean nothing to other ranks. What all
+processes understand is the `Name` of a process: its job, and its number there.
+
+Processes are met by an introduction. It gives each process the name and the business card of the others, and a
+`Namespace` by which they prove to each other that they are the ones that were introduced. Processes of one job have the
+key of the job for this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from aiompi.engine.request import Request
+from aiompi.wire.control import BusinessCard
+from aiompi.wire.hello import NO_NAMESPACE, Namespace
+
+if TYPE_CHECKING:
+    from aiompi.engine.endpoint import Endpoint
+    from aiompi.engine.engine import Engine
+
+#: the first number of processes that are not of the world
+FIRST_MET: Final = 2**40
+
+
+class Name(NamedTuple):
+    """A process, as all processes name it.
+
+    Attributes:
+        job: id of its job.
+        process: its number in the job, which no other process of the job ever has.
+    """
+
+    job: bytes
+    process: int
+
+
+class Processes:
+    """The processes that a rank knows.
+
+    Args:
+        engine: the engine of the rank.
+
+    Attributes:
+        job: id of the job.
+        first: number in the job of rank 0 of the world; the other ranks follow.
+        namespaces: those in which this process may be addressed, by their ids.
+        cards: business cards by number.
+        home: returns a value that is equal for the cards of processes that share memory; set by the runtime.
+        on_forgotten: called with the endpoint of a process that no communicator refers to any more.
+        expecting: operations that wait for processes which this rank does not know yet.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.job = NO_NAMESPACE
+        self.first = 0
+        self.namespaces: dict[bytes, Namespace] = {}
+        self.cards: dict[int, BusinessCard] = {}
+        self.home: Callable[[BusinessCard], Hashable] = lambda card: None
+        self.on_forgotten: Callable[[Endpoint], object] = lambda peer: None
+        self.expecting: set[Request[object]] = set()
+        self._next = FIRST_MET
+        self._names: dict[int, Name] = {}  # of the processes that were met
+        self._numbers: dict[Name, int] = {}
+        # By number, the namespaces in which the process is addressed, and its index in each; the last one is used.
+        self._ways: dict[int, list[tuple[Namespace, int]]] = {}
+        self._references: dict[int, int] = {}  # by number, the communicators with processes that were met
+        self._gone: set[int] = set()  # processes that were met and have left their job or failed
+
+    def enrol(self, job: bytes, key: bytes, first: int) -> None:
+        """Note the job of this rank, before any communication.
+
+        Args:
+            job: its id.
+            key: its key.
+            first: number in the job of rank 0 of the world.
+        """
+        self.job, self.first = job, first
+        self.namespaces[job] = Namespace(job, key, first + self._engine.rank)
+
+    @property
+    def own(self) -> Name:
+        """The name of this process."""
+        return Name(self.job, self.first + self._engine.rank)
+
+    def name(self, number: int) -> Name:
+        """Return the name of a process."""
+        return self._names[number] if number >= FIRST_MET else Name(self.job, self.first + number)
+
+    def number(self, name: Name) -> int | None:
+        """Return the number of a process, None if this rank does not know it."""
+        if name.job == self.job and 0 <= name.process - self.first < self._engine.size:
+            return name.process - self.first
+        return self._numbers.get(name)
+
+    def of_job(self, process: int) -> int | None:
+        """Return the number of a process of the job of this rank, None if this rank does not know it."""
+        return self.number(Name(self.job, process))
+
+    def numbers_in_job(self, numbers: Iterable[int]) -> list[int] | None:
+        """Return for each process its number in the job, None if one of them is of another job."""
+        names = [self.name(number) for number in numbers]
+        return [name.process for name in names] if all(name.job == self.job for name in names) else None
+
+    def label(self, number: int) -> str:
+        """Return what error messages call a process."""
+        if number < FIRST_MET:
+            return f"rank {number}"
+        name = self._names.get(number)
+        if name is None:
+            return "a process that was forgotten"
+        return f"process {name.process}" + ("" if name.job == self.job else f" of job {name.job.hex()[:8]}")
+
+    # Connections.
+
+    def way(self, number: int) -> tuple[Namespace, int]:
+        """Return the namespace in which a process is addressed, and its index there."""
+        ways = self._ways.get(number)
+        return ways[-1] if ways else (self.namespaces[self.job], self.name(number).process)
+
+    def caller(self, namespace: bytes, index: int) -> int | None:
+        """Return the number of a process that has connected, None if it is unknown or this rank itself.
+
+        Args:
+            namespace: id of the namespace of which it has proven the key.
+            index: its index there.
+        """
+        if namespace == self.job:
+            number = self.of_job(index)
+        else:
+            known = self.namespaces.get(namespace)
+            number = None if known is None else known.number(index)
+        return None if number == self._engine.rank else number
+
+    # Meeting and forgetting.
+
+    def meet(self, name: Name, card: BusinessCard, namespace: Namespace, index: int) -> int:
+        """Note a process that has been introduced; return its number, the one that it has if it is known already.
+
+        Args:
+            namespace: in which it is addressed if it is of another job.
+            index: its index there.
+        """
+        number = self.number(name)
+        if number is None or (number >= FIRST_MET and not self._is_there(number)):
+            number, self._next = self._next, self._next + 1
+            self._names[number] = name
+            self._numbers[name] = number
+            self.cards[number] = card
+            self._references[number] = 0
+        if name.job != self.job:
+            self._ways.setdefault(number, []).append((namespace, index))
+            self.namespaces[namespace.id] = namespace
+            namespace.members[index] = number
+        return number
+
+    def _is_there(self, number: int) -> bool:
+        peer = self._engine.known_peer(number)
+        return number not in self._gone and (peer is None or (peer.error is None and peer.finalize_error is None))
+
+    def retain(self, numbers: Iterable[int]) -> list[int]:
+        """Note that a communicator refers to these processes; return those that were met, for `release`."""
+        met = [number for number in numbers if number >= FIRST_MET]
+        for number in met:
+            self._references[number] += 1
+        return met
+
+    def release(self, met: Iterable[int]) -> None:
+        """Note that a communicator refers to these processes no more, which may be forgotten now."""
+        for number in met:
+            self._references[number] -= 1
+            self._forget_unused(number)
+
+    def gone(self, number: int) -> bool:
+        """Note that a process has left its job or failed; return True if it is forgotten: nothing refers to it."""
+        if number < FIRST_MET:
+            return False
+        self._gone.add(number)
+        self._forget_unused(number)
+        return number not in self._names
+
+    def _forget_unused(self, number: int) -> None:
+        """Forget a process to which nothing refers. Of the own job, only one that has ended can be forgotten.
+
+        Others may still send messages on communicators that they have not freed.
+        """
+        name = self._names.get(number)
+        if name is None or self._references[number] or (name.job == self.job and number not in self._gone):
+            return
+        peer = self._engine.forget(number)
+        if peer is not None:
+            self.on_forgotten(peer)
+        if self._numbers.get(name) == number:
+            del self._numbers[name]
+        del self._names[number], self._references[number], self.cards[number]
+        self._gone.discard(number)
+        for namespace, index in self._ways.pop(number, ()):
+            del namespace.members[index]
+            if not namespace.members:
+                self.namespaces.pop(namespace.id, None)
