@@ -32,6 +32,7 @@ from aiompi.face.blocking.missing import *
 from aiompi.face.blocking.process import check_running_loop as _check_running_loop
 from aiompi.face.blocking.process import process as _process
 from aiompi.face.blocking.serializer import *
+from aiompi.face.blocking.session import *
 from aiompi.face.docstrings import complete as _complete
 from aiompi.info import *
 from aiompi.op import Op
@@ -97,12 +98,12 @@ __all__ = [
     "Intracomm", "InvalidArgumentError", "InvalidBufferError", "InvalidCommError", "InvalidCountError",
     "InvalidDimsError", "InvalidErrhandlerError", "InvalidGroupError", "InvalidInfoError", "InvalidInfoKeyError",
     "InvalidInfoValueError", "InvalidKeyvalError", "InvalidOpError", "InvalidRankError", "InvalidRequestError",
-    "InvalidRootError", "InvalidTagError", "InvalidTopologyError", "InvalidTypeError", "Is_finalized", "Is_initialized",
-    "Is_thread_main", "JobAbortedError", "LocalProtocolError", "Lookup_name", "Message", "Op", "Open_port",
-    "OtherError", "Pcontrol", "PendingError", "Pickle", "Prequest", "ProcessFailedError", "ProcessFailedPendingError",
-    "Publish_name", "Query_thread", "Register_datarep", "RemoteProtocolError", "Remove_error_class",
-    "Remove_error_code", "Remove_error_string", "Request", "RevokedError", "Session", "Status", "Topocomm",
-    "TruncationError", "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub",
+    "InvalidRootError", "InvalidSessionError", "InvalidTagError", "InvalidTopologyError", "InvalidTypeError",
+    "Is_finalized", "Is_initialized", "Is_thread_main", "JobAbortedError", "LocalProtocolError", "Lookup_name",
+    "Message", "Op", "Open_port", "OtherError", "Pcontrol", "PendingError", "Pickle", "Prequest", "ProcessFailedError",
+    "ProcessFailedPendingError", "Publish_name", "Query_thread", "Register_datarep", "RemoteProtocolError",
+    "Remove_error_class", "Remove_error_code", "Remove_error_string", "Request", "RevokedError", "Session", "Status",
+    "Topocomm", "TruncationError", "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub",
     "UnknownError", "Unpublish_name", "Win", "Wtick", "Wtime", "buffer", "error_string", "get_vendor", "memory",
     "pickle",
 ]  # fmt: skip
@@ -118,18 +119,19 @@ def Init() -> None:
     """
     if _process.initialized:
         raise LocalProtocolError("MPI_Init was called before, or a communicator has been used: call it first and once")
-    _process.runtime  # noqa: B018
+    _process.start()
 
 
 def Is_initialized() -> bool:
-    """Return True if the job has been joined, also after Finalize (section 7.5)."""
+    """Return True if Init or the first use of a communicator has joined the job, also after Finalize (section 7.5)."""
     return _process.initialized
 
 
 def Finalize() -> None:
     """End communication, and return when every rank of the job has called this (section 7.5).
 
-    A program that ends without this call leaves the job without waiting for the other ranks.
+    A program that ends without this call leaves the job without waiting for the other ranks. While sessions are open,
+    this ends COMM_WORLD and COMM_SELF only, and the last `Session.Finalize` waits for the other ranks instead.
 
     Raises:
         LocalProtocolError: it was called before.
@@ -205,9 +207,9 @@ def Alloc_mem(size: int, info: object = None) -> buffer:
         TypeError: the size is not an integer.
         ValueError: it is negative.
     """
-    runtime = _process.runtime
+    _process.runtime  # noqa: B018
     with _process.driver.exclusive("Alloc_mem"):
-        return runtime.allocate(size)
+        return _common.allocate(size)
 
 
 def Free_mem(mem: buffer) -> None:

@@ -7,6 +7,7 @@ builtins.Exception
     ├── InvalidArgumentError      ERR_ARG
     │   ├── InvalidKeyvalError    ERR_KEYVAL: classes of MPI-2 and later, which MPI-1.1 knows as ERR_ARG
     │   ├── InvalidErrhandlerError ERR_ERRHANDLER
+    │   ├── InvalidSessionError   ERR_SESSION
     │   └── InvalidInfoError      ERR_INFO
     │       ├── InvalidInfoKeyError ERR_INFO_KEY
     │       ├── InvalidInfoValueError ERR_INFO_VALUE
@@ -36,20 +37,20 @@ from aiompi.arguments import integer, text
 from aiompi.constants import MAX_ERROR_STRING
 
 __all__ = [
-    "SUCCESS", "ERR_BUFFER", "ERR_COUNT", "ERR_TYPE", "ERR_TAG", "ERR_COMM", "ERR_RANK", "ERR_REQUEST",
-    "ERR_ROOT", "ERR_GROUP", "ERR_OP", "ERR_TOPOLOGY", "ERR_DIMS", "ERR_ARG", "ERR_UNKNOWN", "ERR_TRUNCATE",
-    "ERR_OTHER", "ERR_INTERN", "ERR_IN_STATUS", "ERR_PENDING", "ERR_KEYVAL", "ERR_ERRHANDLER", "ERR_INFO",
-    "ERR_INFO_KEY", "ERR_INFO_VALUE", "ERR_INFO_NOKEY", "ERR_PROC_ABORTED", "ERR_REVOKED", "ERR_PROC_FAILED",
-    "ERR_PROC_FAILED_PENDING", "ERR_LASTCODE", "Exception", "InvalidBufferError",
-    "InvalidCountError", "InvalidTypeError", "InvalidTagError", "InvalidCommError", "InvalidRankError",
-    "InvalidRequestError", "InvalidRootError", "InvalidGroupError", "InvalidOpError", "InvalidTopologyError",
-    "InvalidDimsError", "InvalidArgumentError", "UnknownError", "TruncationError", "OtherError", "InternalError",
-    "InStatusError", "PendingError", "InvalidKeyvalError", "InvalidErrhandlerError", "InvalidInfoError",
-    "InvalidInfoKeyError", "InvalidInfoValueError", "InfoNoKeyError", "LocalProtocolError", "BlockingCallError",
-    "RemoteProtocolError", "AuthenticationError", "RevokedError", "ProcessFailedError",
-    "ProcessFailedPendingError", "JobAbortedError", "ERROR_CLASSES",
-    "LATER_ERROR_CLASSES", "error_string", "Get_error_class", "Get_error_string", "Add_error_class",
-    "Add_error_code", "Add_error_string", "Remove_error_class", "Remove_error_code", "Remove_error_string",
+    "SUCCESS", "ERR_BUFFER", "ERR_COUNT", "ERR_TYPE", "ERR_TAG", "ERR_COMM", "ERR_RANK", "ERR_REQUEST", "ERR_ROOT",
+    "ERR_GROUP", "ERR_OP", "ERR_TOPOLOGY", "ERR_DIMS", "ERR_ARG", "ERR_UNKNOWN", "ERR_TRUNCATE", "ERR_OTHER",
+    "ERR_INTERN", "ERR_IN_STATUS", "ERR_PENDING", "ERR_KEYVAL", "ERR_ERRHANDLER", "ERR_INFO", "ERR_INFO_KEY",
+    "ERR_INFO_VALUE", "ERR_INFO_NOKEY", "ERR_PROC_ABORTED", "ERR_SESSION", "ERR_REVOKED", "ERR_PROC_FAILED",
+    "ERR_PROC_FAILED_PENDING", "ERR_LASTCODE", "Exception", "InvalidBufferError", "InvalidCountError",
+    "InvalidTypeError", "InvalidTagError", "InvalidCommError", "InvalidRankError", "InvalidRequestError",
+    "InvalidRootError", "InvalidGroupError", "InvalidOpError", "InvalidTopologyError", "InvalidDimsError",
+    "InvalidArgumentError", "UnknownError", "TruncationError", "OtherError", "InternalError", "InStatusError",
+    "PendingError", "InvalidKeyvalError", "InvalidErrhandlerError", "InvalidInfoError", "InvalidInfoKeyError",
+    "InvalidInfoValueError", "InfoNoKeyError", "InvalidSessionError", "LocalProtocolError", "BlockingCallError",
+    "RemoteProtocolError", "AuthenticationError", "RevokedError", "ProcessFailedError", "ProcessFailedPendingError",
+    "JobAbortedError", "ERROR_CLASSES", "LATER_ERROR_CLASSES", "error_string", "Get_error_class", "Get_error_string",
+    "Add_error_class", "Add_error_code", "Add_error_string", "Remove_error_class", "Remove_error_code",
+    "Remove_error_string",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -81,6 +82,7 @@ ERR_INFO_KEY: Final = 23
 ERR_INFO_VALUE: Final = 24
 ERR_INFO_NOKEY: Final = 25
 ERR_PROC_ABORTED: Final = 31
+ERR_SESSION: Final = 61
 ERR_REVOKED: Final = 62
 ERR_PROC_FAILED: Final = 63
 ERR_PROC_FAILED_PENDING: Final = 64
@@ -248,6 +250,10 @@ class InvalidErrhandlerError(InvalidArgumentError, error_class=ERR_ERRHANDLER):
     """Bad error handler: null, or predefined where it is to be freed (section 7.2)."""
 
 
+class InvalidSessionError(InvalidArgumentError, error_class=ERR_SESSION):
+    """Bad session: SESSION_NULL, or finalized."""
+
+
 class InvalidInfoError(InvalidArgumentError, error_class=ERR_INFO):
     """Bad info: null or freed, or predefined where it is to be changed."""
 
@@ -323,7 +329,8 @@ LATER_ERROR_CLASSES: Final[dict[int, type[Exception]]] = {
     cls.error_class: cls
     for cls in (
         InvalidKeyvalError, InvalidErrhandlerError, InvalidInfoError, InvalidInfoKeyError, InvalidInfoValueError,
-        InfoNoKeyError, RevokedError, ProcessFailedError, ProcessFailedPendingError, JobAbortedError,
+        InfoNoKeyError, InvalidSessionError, RevokedError, ProcessFailedError, ProcessFailedPendingError,
+        JobAbortedError,
     )
 }  # fmt: skip
 _TYPES: Final = {**ERROR_CLASSES, **LATER_ERROR_CLASSES}

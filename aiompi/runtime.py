@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from aiompi import settings as settings_module
-from aiompi.arguments import integer
 from aiompi.coll import select
 from aiompi.comm import Communicator, Group, make_communicator
-from aiompi.comm.contexts import ContextIds
+from aiompi.comm.session import Sessions
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
 from aiompi.driver.spin import cores, throttled
 from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Request, Schedule
@@ -43,7 +42,6 @@ from aiompi.wire.hello import NAMESPACE_BYTES
 from aiompi.wire.wait_report import WaitReport
 
 if TYPE_CHECKING:
-    from aiompi.datatype.buffer.memory import buffer
     from aiompi.hang_report import HangReporter
     from aiompi.impi.universe import Universe
     from aiompi.transport.impi_host import ImpiHost
@@ -63,6 +61,7 @@ class Runtime:
     Attributes:
         engine: engine of this rank.
         world, self_comm: communicators COMM_WORLD and COMM_SELF, valid after the start.
+        sessions: its sessions, beside COMM_WORLD.
         codec: serialises objects.
         on_end: called with an exit status if the job ends early and this rank has not caused it.
         on_finalize: called first when communication ends, while all calls are still possible.
@@ -82,7 +81,9 @@ class Runtime:
         self.on_finalize: Callable[[], object] = lambda: None
         self.world: Communicator
         self.self_comm: Communicator
-        self._contact = contact
+        self.sessions = Sessions(self, self.engine)
+        self.contact = contact
+        self._started: Schedule[None] | None = None
         self._agent: Agent | None = None
         self._transports: list[Transport] = []
         self._host: ImpiHost | None = None
@@ -100,18 +101,23 @@ class Runtime:
     def start(self) -> Schedule[None]:
         """Join the job (MPI_Init, section 7.5). This is complete when every rank has joined.
 
+        A rank is started once: later calls return the first request.
+
         Raises:
             JobAbortedError: the job cannot be joined, or has ended meanwhile.
         """
-        return self.engine.spawn(self._start())
+        if self._started is None:
+            self._started = self.engine.spawn(self._start())
+        return self._started
 
     async def _start(self) -> None:
-        if self._contact is None:
+        if self.contact is None:
+            self.engine.processes.cards[0] = control.BusinessCard(host=self.node)
             self._wire(Site(), [Loopback])
             self._make_communicators(0, 1)
             return
         try:
-            cards = await self._join(self._contact)
+            cards = await self._join(self.contact)
         except BaseException:
             self.close()
             raise
@@ -155,6 +161,8 @@ class Runtime:
             self._watch_calls()
         addresses = {transport.name: transport.address() for transport in self._transports}
         card = control.BusinessCard(window=self.settings.eager_window, host=self.node, transports=addresses)
+        if contact.appnum is not None:
+            card["appnum"] = contact.appnum
         agent.send(control.Card(card))
         return await self._cards
 
@@ -219,10 +227,11 @@ class Runtime:
         self.engine.connect = lambda peer: own.connect(cast(Peer, peer), peer.rank)
 
     def _make_communicators(self, rank: int, size: int) -> None:
-        ids = ContextIds()
+        session = self.sessions.world
         everyone, alone = Group.of(range(size), rank), Group.of((rank,), rank)
-        self.world = make_communicator(self.engine, everyone, CONTEXT_WORLD, "MPI_COMM_WORLD", ids=ids)
-        self.self_comm = make_communicator(self.engine, alone, CONTEXT_SELF, "MPI_COMM_SELF", ids=ids)
+        self.world = make_communicator(self.engine, everyone, CONTEXT_WORLD, "MPI_COMM_WORLD", ids=session.ids)
+        self.self_comm = make_communicator(self.engine, alone, CONTEXT_SELF, "MPI_COMM_SELF", ids=session.ids)
+        self.world.session = self.self_comm.session = session
 
     # Reports of the agent and the transports.
 
@@ -323,8 +332,11 @@ class Runtime:
             aiompi.Exception: a callback for the attributes of COMM_SELF failed; communication has not ended.
         """
         self._before_end()
+        schedules = [schedule for schedule in self.engine.schedules if schedule.owner is not self.sessions]
+        if self.sessions.open:
+            return self.engine.spawn(self.sessions.end_world(schedules))
         self._meet()
-        finalizing = self.engine.spawn(self._finalize(list(self.engine.schedules)))
+        finalizing = self.engine.spawn(self._finalize(schedules))
         if timeout is None or finalizing.done():
             return finalizing
         return self.engine.spawn(self._finalize_in_time(finalizing, timeout))
@@ -388,8 +400,14 @@ class Runtime:
             await self._agent.finish()
         self._end_well()
 
+    def leave_now(self) -> None:
+        """Tell the agent that this rank ends, at the end of a process whose event loop does not run any more."""
+        if self._agent is not None and not self.finalized and self.engine.error is None:
+            self._agent.send(control.Leave())
+            self._closing()
+
     def _before_end(self) -> None:
-        if not self.finalized and self.engine.error is None:
+        if not self.finalized and not self.sessions.world_ended and self.engine.error is None:
             self.on_finalize()
 
     def _closing(self) -> None:
@@ -466,24 +484,10 @@ class Runtime:
                 stream.flush()
         os._exit(code)
 
-    def allocate(self, nbytes: int) -> buffer:
-        """Return memory for messages (MPI_Alloc_mem, MPI-2).
-
-        Raises:
-            TypeError: the length is not an integer.
-            ValueError: the length is negative.
-        """
-        nbytes = integer(nbytes, "size")
-        if nbytes < 0:
-            raise ValueError(f"size is {nbytes}: expected 0 or more")
-        from aiompi.datatype.buffer.memory import buffer
-
-        return buffer.allocate(nbytes)
-
     @property
     def label(self) -> str:
         """Name of this rank in messages, also before it knows its number."""
-        if self._contact is not None and not self.joined:
+        if self.contact is not None and not self.joined:
             return "a process that was about to become a rank"
         return f"rank {self.engine.rank}"
 
@@ -495,7 +499,7 @@ class Runtime:
     @property
     def launched(self) -> bool:
         """True if a launcher started this process."""
-        return self._contact is not None and self._contact.launched
+        return self.contact is not None and self.contact.launched
 
     def close(self) -> None:
         """Close all connections and remove all files."""

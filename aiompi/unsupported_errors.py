@@ -10,7 +10,7 @@ __all__ = [
     "ERR_RMA_ATTACH", "ERR_RMA_SHARED", "ERR_RMA_FLAVOR", "ERR_FILE", "ERR_BAD_FILE", "ERR_NO_SUCH_FILE",
     "ERR_FILE_EXISTS", "ERR_FILE_IN_USE", "ERR_AMODE", "ERR_ACCESS", "ERR_READ_ONLY", "ERR_NO_SPACE", "ERR_QUOTA",
     "ERR_NOT_SAME", "ERR_IO", "ERR_UNSUPPORTED_OPERATION", "ERR_UNSUPPORTED_DATAREP", "ERR_CONVERSION",
-    "ERR_DUP_DATAREP", "ERR_VALUE_TOO_LARGE", "ERR_SESSION", "ERR_ABI",
+    "ERR_DUP_DATAREP", "ERR_VALUE_TOO_LARGE", "ERR_ABI",
 ]  # fmt: skip
 
 ERR_NO_MEM: Final = 26
@@ -47,7 +47,6 @@ ERR_UNSUPPORTED_DATAREP: Final = 57
 ERR_CONVERSION: Final = 58
 ERR_DUP_DATAREP: Final = 59
 ERR_VALUE_TOO_LARGE: Final = 60
-ERR_SESSION: Final = 61
 ERR_ABI: Final = 65
 
 #: class -> its text
@@ -86,6 +85,5 @@ TEXTS: Final = {
     ERR_CONVERSION: "A conversion of data has failed.",
     ERR_DUP_DATAREP: "The representation of data is defined already.",
     ERR_VALUE_TOO_LARGE: "A value is too large.",
-    ERR_SESSION: "Bad session.",
     ERR_ABI: "The library has another binary interface.",
 }

@@ -102,7 +102,17 @@ def test_misspelt_variable(given: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["AIOMPI_CONTROL", "AIOMPI_RANK", "AIOMPI_SIZE", "AIOMPI_KEY", "AIOMPI_DEPLOYMENT", "AIOMPI_BIN", "AIOMPI_"]
+    "name",
+    [
+        "AIOMPI_CONTROL",
+        "AIOMPI_RANK",
+        "AIOMPI_SIZE",
+        "AIOMPI_APPNUM",
+        "AIOMPI_KEY",
+        "AIOMPI_DEPLOYMENT",
+        "AIOMPI_BIN",
+        "AIOMPI_",
+    ],
 )
 def test_variable_of_another_purpose(name: str) -> None:
     assert load({name: "1"}) == Settings()

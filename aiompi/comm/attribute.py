@@ -40,7 +40,7 @@ def _hosts(comm: Any) -> Colors:
 
 
 #: The keys for communicators. There is no host process, every process can read and write files, and no process can be
-#: started at run time. The number of programs and the differences between the clocks of machines are not known.
+#: started at run time. The differences between the clocks of machines are not known.
 #: The keys of IMPI 0.0 (section 2.5) count the clients and hosts of both groups of an intercommunicator.
 COMMUNICATOR_KEYVALS: Final = Keyvals(
     "communicator",
@@ -50,7 +50,7 @@ COMMUNICATOR_KEYVALS: Final = Keyvals(
         IO: lambda comm: ANY_SOURCE,
         WTIME_IS_GLOBAL: lambda comm: 0,
         UNIVERSE_SIZE: lambda comm: comm._core.engine.size,
-        APPNUM: lambda comm: None,
+        APPNUM: lambda comm: comm._core.session.appnum,
         LASTUSEDCODE: lambda comm: last_used_code(),
         IMPI_CLIENT_SIZE: lambda comm: _clients(comm).size,
         IMPI_CLIENT_COLOR: lambda comm: _clients(comm).color,

@@ -15,6 +15,7 @@ from aiompi.comm.conversion import NATIVE_FORM, Conversion
 from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
 from aiompi.comm.group import Group
 from aiompi.comm.placement import Placement
+from aiompi.comm.session import SessionState
 from aiompi.constants import (
     ANY_SOURCE,
     ANY_TAG,
@@ -45,13 +46,7 @@ from aiompi.engine.probe import MatchedProbe, Probe
 from aiompi.engine.receive import Decode
 from aiompi.engine.scattered import MatchedReceive, MatchedScatteredReceive
 from aiompi.engine.slices import SendQueue
-from aiompi.errors import (
-    InvalidBufferError,
-    InvalidCommError,
-    InvalidRankError,
-    InvalidRootError,
-    InvalidTagError,
-)
+from aiompi.errors import InvalidBufferError, InvalidCommError, InvalidRankError, InvalidRootError, InvalidTagError
 from aiompi.status import Status, check_status
 from aiompi.wire.frame import Payload
 
@@ -86,7 +81,8 @@ class Communicator:
         room: bytes of the slot of each member in shared memory.
         tag_ub: largest tag of a message, the same on all communicators.
         conversion: representation in which the user's buffers travel.
-        attachment: buffer for buffered sends on this communicator; without one, the buffer of the process is used.
+        attachment: buffer for buffered sends on this communicator; without one, that of the session is used.
+        session: session, or World Model, from which the communicator comes; None if there is none.
         attributes: values that the program caches on the communicator (section 5.7).
         errhandler: handler called when a call fails (section 7.2).
         topology: arrangement of the processes, if there is one (chapter 6).
@@ -101,8 +97,8 @@ class Communicator:
     __slots__ = (
         "_collectives", "_freed", "_latest", "_met", "_peers", "_placement", "_reach", "_refusal", "agreements",
         "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids",
-        "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route", "shares_memory",
-        "size", "tag_ub", "targets", "topology",
+        "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route", "session",
+        "shares_memory", "size", "tag_ub", "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -135,6 +131,7 @@ class Communicator:
         self.tag_ub = TAG_UB if engine.universe is None else engine.universe.tagub
         self.conversion = self._conversion()
         self.attachment = Attachment(engine)
+        self.session: SessionState | None = None
         self.attributes = Attributes(COMMUNICATOR_KEYVALS)
         self.errhandler: Errhandler = ERRORS_RETURN
         self.topology: Any = None
@@ -227,7 +224,8 @@ class Communicator:
 
     def _ibsend(self, peer: Endpoint | SendQueue, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
         """Send a copy, made in the buffer attached to the communicator or else to the process."""
-        buffer = self.attachment.buffer or self.engine.attachment.buffer
+        session = self.session
+        buffer = self.attachment.buffer or (self.engine if session is None else session).attachment.buffer
         if buffer is None:
             raise InvalidBufferError(
                 f"{self.label}, rank {self.rank}: a buffered send needs an attached buffer; attach one that has room "
@@ -398,9 +396,7 @@ class Communicator:
         return TypeError(f"{self.label}, rank {self.rank}: {given}: expected an integer")
 
     def _bad_rank(self, role: str, rank: int) -> Exception:
-        if self._freed:
-            return self._gone()
-        if self.is_revoked and self._refusal is not None:
+        if (self._freed or self.is_revoked) and self._refusal is not None:
             return self._refusal
         ranks = "the ranks of this communicator" if self.remote is None else "the ranks of the remote group"
         return InvalidRankError(
@@ -516,7 +512,7 @@ class Communicator:
         """
         if self._freed:
             coroutine.close()
-            raise self._gone()
+            raise self._refusal or self._gone()
         return self.engine.spawn(coroutine, self)
 
     def compare(self, other: Communicator) -> int:
@@ -539,11 +535,11 @@ class Communicator:
         """True for COMM_WORLD and COMM_SELF, which live as long as the process."""
         return self.context_id in (CONTEXT_WORLD, CONTEXT_SELF)
 
-    def release(self) -> None:
-        """Refuse new operations; drop the contexts when pending operations have ended (MPI_Comm_free)."""
+    def release(self, refusal: Exception | None = None) -> None:
+        """Refuse new operations, as freed by default; drop the contexts after pending ones (MPI_Comm_free)."""
         self._freed = True
         self._reach = 0
-        self._refusal = self._gone()
+        self._refusal = refusal or self._gone()
         self.engine.failure.forget(self)
         self._retire()
 

@@ -24,13 +24,16 @@ class ContextIds:
         highest: the largest identifier in use (IMPI_max_cid); 1 is used by collectives on COMM_WORLD.
         agreements: number of agreements that have begun, including those that have ended.
         latest: request that completes with the latest agreement among IMPI clients.
+        temporary: by context id of a temporary communicator, the request that completes when this process has
+            released it (`aiompi.create.from_group`).
     """
 
-    __slots__ = ("_floor", "_inner", "_proposed", "_under_way", "agreements", "highest", "latest")
+    __slots__ = ("_floor", "_inner", "_proposed", "_under_way", "agreements", "highest", "latest", "temporary")
 
     def __init__(self, highest: int = 1) -> None:
         self.highest = highest
         self.latest: Request[None] | None = None
+        self.temporary: dict[int, Request[None]] = {}
         self._inner: ContextIds | None = None
         self.agreements = 0
         self._under_way = 0

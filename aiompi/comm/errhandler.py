@@ -92,8 +92,8 @@ def _leave_to_exception(comm: Any, code: int) -> None:
     """Do nothing: the call raises."""
 
 
-def _abort(comm: Any, code: int) -> None:
-    comm.Abort(code)
+def _abort(failed: Any, code: int) -> None:
+    (failed.Abort if hasattr(failed, "Abort") else failed._abort)(code)  # a communicator, or a session
 
 
 ERRHANDLER_NULL: Final = Errhandler()

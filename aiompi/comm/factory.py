@@ -27,7 +27,8 @@ def make_communicator(
 
 
 def derive(comm: Communicator, group: Group, context_id: int, remote: Group | None = None) -> Communicator:
-    """Make a communicator that inherits the error handler of another, and nothing else (section 7.2)."""
+    """Make a communicator that inherits the error handler (section 7.2) and session of another, and nothing else."""
     made = make_communicator(comm.engine, group, context_id, "", remote, comm.ids)
+    made.session = comm.session
     made.errhandler = Errhandler(comm.errhandler)
     return made

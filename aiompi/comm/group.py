@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from aiompi.arguments import instance, integer, integers, several
 from aiompi.constants import IDENT, PROC_NULL, SIMILAR, UNDEFINED, UNEQUAL
 from aiompi.engine.processes import FIRST_MET
 from aiompi.errors import InvalidArgumentError, InvalidGroupError, InvalidRankError
 from aiompi.opaque import Reference
+
+if TYPE_CHECKING:
+    from aiompi.comm.session import SessionState
 
 
 class _Members:
@@ -18,13 +21,15 @@ class _Members:
     Args:
         ranks: numbers of the processes in this rank; the position is the rank in the group.
         own: number of this process; negative if it does not matter.
+        session: see `Group.session`.
     """
 
-    __slots__ = ("__weakref__", "index", "own", "ranks")
+    __slots__ = ("__weakref__", "index", "own", "ranks", "session")
 
-    def __init__(self, ranks: Iterable[int], own: int) -> None:
+    def __init__(self, ranks: Iterable[int], own: int, session: SessionState | None) -> None:
         self.ranks = tuple(ranks)
         self.own = own
+        self.session = session
         self.index = {member: rank for rank, member in enumerate(self.ranks)}
 
 
@@ -48,14 +53,15 @@ class Group(Reference[_Members]):
         return cls._another(Group, group)
 
     @classmethod
-    def of(cls, members: Iterable[int], own: int = -1) -> Self:
+    def of(cls, members: Iterable[int], own: int = -1, session: SessionState | None = None) -> Self:
         """Make a group of the processes with these numbers.
 
         Args:
             members: their numbers in the order of the ranks in the group.
             own: number of this process; negative if it does not matter.
+            session: session of the group, None if it does not matter.
         """
-        return cls._denote(_Members(members, own))
+        return cls._denote(_Members(members, own, session))
 
     @property
     def _valid(self) -> _Members:
@@ -85,6 +91,11 @@ class Group(Reference[_Members]):
         return self._valid.own
 
     @property
+    def session(self) -> SessionState | None:
+        """Session, or World Model, from which the group comes; None for GROUP_EMPTY and what is made of it alone."""
+        return self._valid.session
+
+    @property
     def index(self) -> dict[int, int]:
         """Rank in the group by number of the process."""
         return self._valid.index
@@ -100,9 +111,10 @@ class Group(Reference[_Members]):
         return UNDEFINED if not self.members else self.index.get(self.own, UNDEFINED)
 
     @classmethod
-    def Create_from_session_pset(cls, session: object, pset_name: str) -> NoReturn:
-        """Raise NotImplementedError: aiompi does not have sessions (MPI-4)."""
-        raise NotImplementedError("Group.Create_from_session_pset: aiompi does not have sessions (MPI-4)")
+    def Create_from_session_pset(cls, session: Any, pset_name: str) -> Self:
+        """Make the group of a process set, as `Session.Create_group` (MPI_Group_from_session_pset, MPI-4)."""
+        made = session.Create_group(pset_name)
+        return cls.of(made.members, made.own, made.session)
 
     def Get_size(self) -> int:
         """Number of processes (MPI_Group_size, section 5.3.1)."""
@@ -155,19 +167,19 @@ class Group(Reference[_Members]):
 
     def Dup(self) -> Self:
         """Make a group of the same members, which is freed separately."""
-        return self.of(self.members, self.own)
+        return self._with(self.members)
 
     @classmethod
     def Union(cls, group1: Group, group2: Group) -> Self:
         """Make a group of the first group, then the members of the second not in the first (MPI_Group_union)."""
         first, second = _valid(group1, "group1"), _valid(group2, "group2")
-        return cls.of((*first, *(m for m in second if m not in group1.index)), _own(group1, group2))
+        return cls.of((*first, *(m for m in second if m not in group1.index)), *_origin(group1, group2))
 
     @classmethod
     def Intersection(cls, group1: Group, group2: Group) -> Self:
         """Make a group of the members of both groups, in the order of the first (MPI_Group_intersection)."""
         first, _ = _valid(group1, "group1"), _valid(group2, "group2")
-        return cls.of((m for m in first if m in group2.index), _own(group1, group2))
+        return cls.of((m for m in first if m in group2.index), *_origin(group1, group2))
 
     Intersect = Intersection
 
@@ -175,7 +187,7 @@ class Group(Reference[_Members]):
     def Difference(cls, group1: Group, group2: Group) -> Self:
         """Make a group of the members of the first group not in the second (MPI_Group_difference)."""
         first, _ = _valid(group1, "group1"), _valid(group2, "group2")
-        return cls.of((m for m in first if m not in group2.index), _own(group1, group2))
+        return cls.of((m for m in first if m not in group2.index), *_origin(group1, group2))
 
     def Incl(self, ranks: Sequence[int]) -> Self:
         """Make a group of these ranks, in this order (MPI_Group_incl).
@@ -183,7 +195,7 @@ class Group(Reference[_Members]):
         Raises:
             InvalidRankError: a rank is outside 0..size-1, or occurs twice.
         """
-        return self.of(self._distinct(ranks), self.own)
+        return self._with(self._distinct(ranks))
 
     def Excl(self, ranks: Sequence[int]) -> Self:
         """Make a group of all but these ranks; the order stays (MPI_Group_excl).
@@ -192,7 +204,7 @@ class Group(Reference[_Members]):
             InvalidRankError: a rank is outside 0..size-1, or occurs twice.
         """
         excluded = set(self._distinct(ranks))
-        return self.of((member for member in self.members if member not in excluded), self.own)
+        return self._with(member for member in self.members if member not in excluded)
 
     def Range_incl(self, ranks: Sequence[tuple[int, int, int]]) -> Self:
         """Make a group of ranges of ranks, in this order (MPI_Group_range_incl).
@@ -209,6 +221,10 @@ class Group(Reference[_Members]):
     def Range_excl(self, ranks: Sequence[tuple[int, int, int]]) -> Self:
         """Make a group of all but ranges of ranks (MPI_Group_range_excl); see `Range_incl`."""
         return self.Excl(_expanded(ranks))
+
+    def _with(self, members: Iterable[int]) -> Self:
+        """Return a group of the same session with other members."""
+        return self.of(members, self.own, self.session)
 
     def _distinct(self, ranks: Sequence[int]) -> list[int]:
         """Return the world ranks of distinct ranks."""
@@ -254,9 +270,9 @@ def _valid(group: object, name: str) -> tuple[int, ...]:
     return instance(group, Group, name, "a Group").members
 
 
-def _own(first: Group, second: Group) -> int:
-    """Return the world rank of this process, which groups made from GROUP_EMPTY do not know."""
-    return max(first.own, second.own)
+def _origin(first: Group, second: Group) -> tuple[int, SessionState | None]:
+    """Return the world rank of this process and the session, which groups made from GROUP_EMPTY do not know."""
+    return max(first.own, second.own), first.session or second.session
 
 
 def _expanded(ranges: Sequence[tuple[int, int, int]]) -> list[int]:

@@ -44,17 +44,26 @@ def create_intercomm(
         if spans_clients:
             groups = ImpiSeparateGroups(channel, bridge, leader, remote_leader, comm.group.members)
             pair = await agreement.reach(groups)
-            return derive(comm, comm.group, pair, _apart(where, comm, Group.of(groups.others)))
-        participants = TwoGroups(channel, bridge, leader, remote_leader)
-        remote = _apart(where, comm, await introduce(participants, comm))
-        return derive(comm, comm.group, await agreement.reach(participants), remote)
+            return derive(comm, comm.group, pair, _apart(where, comm.group, Group.of(groups.others)))
+        return await connect(where, comm, TwoGroups(channel, bridge, leader, remote_leader), agreement)
 
     return construct(comm, run, operation, spans_clients)
 
 
-def _apart(where: str, comm: Communicator, remote: Group) -> Group:
+async def connect(where: str, comm: Communicator, participants: TwoGroups, agreement: Agreement) -> Communicator:
+    """Make the intercommunicator between the local group and the one that the remote leader tells.
+
+    Args:
+        where: name of the call, for error messages.
+        comm: communicator of the local group, of which the new one inherits.
+    """
+    remote = _apart(where, comm.group, await introduce(participants, comm))
+    return derive(comm, comm.group, await agreement.reach(participants), remote)
+
+
+def _apart(where: str, group: Group, remote: Group) -> Group:
     """Check that the remote group has no process of the local one, and return it."""
-    shared = Group.Intersection(comm.group, remote)
+    shared = Group.Intersection(group, remote)
     if shared.size:
         raise InvalidCommError(
             f"{where}: the processes with world ranks {list(shared.members)} are in both groups; they must be in one"

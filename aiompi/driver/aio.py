@@ -69,6 +69,16 @@ class AsyncioDriver:
         return self._loop
 
     @property
+    def runs_here(self) -> bool:
+        """True if the loop of this driver is the one that runs in the calling thread."""
+        return get_ident() == self.owner and self.loop_runs()
+
+    @property
+    def closed(self) -> bool:
+        """True if the loop of this driver is closed."""
+        return self._loop is not None and self._loop.is_closed()
+
+    @property
     def in_own_thread(self) -> bool:
         return self._loop is None or get_ident() == self.owner
 

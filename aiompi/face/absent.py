@@ -7,7 +7,6 @@ from typing import Any, Final, NoReturn
 
 PARTITIONED: Final = "partitioned communication (MPI-4)"
 PROCESSES: Final = "dynamic processes: a job has those that it was started with, and those that join"
-SESSIONS: Final = "sessions (MPI-4)"
 WINDOWS: Final = "one-sided communication"
 FILES: Final = "parallel files: use the file objects of Python, or a library such as h5py, in each rank"
 
@@ -47,16 +46,7 @@ class AbsentOfIntracomm:
 
     __slots__ = ()
 
-    Create_from_group = absent("Intracomm.Create_from_group", SESSIONS)
     Spawn = absent("Intracomm.Spawn", PROCESSES)
     Spawn_multiple = absent("Intracomm.Spawn_multiple", PROCESSES)
     Accept = absent("Intracomm.Accept", PROCESSES)
     Connect = absent("Intracomm.Connect", PROCESSES)
-
-
-class AbsentOfIntercomm:
-    """Methods of a communicator of two groups."""
-
-    __slots__ = ()
-
-    Create_from_groups = absent("Intercomm.Create_from_groups", SESSIONS)

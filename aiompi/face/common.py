@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aiompi import attribute, create
-from aiompi.arguments import instance, text
+from aiompi.arguments import instance, integer, text
 from aiompi.comm import Communicator, Group
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
 from aiompi.comm.null import is_null
@@ -17,6 +17,9 @@ from aiompi.engine.bsend import Attachment
 from aiompi.errors import InvalidBufferError, InvalidCommError
 from aiompi.info import Info
 from aiompi.typing import BufSpec
+
+if TYPE_CHECKING:
+    from aiompi.datatype.buffer.memory import buffer
 
 
 class Membership:
@@ -56,7 +59,7 @@ class Membership:
     @property
     def group(self) -> Group:
         """The processes in rank order."""
-        return self._core.group.Dup()
+        return _of_session(self._core.group, self._core)
 
     @property
     def remote_size(self) -> int:
@@ -66,7 +69,7 @@ class Membership:
     @property
     def remote_group(self) -> Group:
         """The processes of the other group of an intercommunicator, in the order of the ranks that sends name."""
-        return self._remote.Dup()
+        return _of_session(self._remote, self._core)
 
     @property
     def representation(self) -> str:
@@ -171,6 +174,10 @@ class Membership:
         return hash(self._core) if self else 0
 
 
+def _of_session(group: Group, core: Communicator) -> Group:
+    return Group.of(group.members, core.group.own, core.session)
+
+
 class Caching(Membership, attribute.Caching):
     """Values that a program caches on a communicator of its process (section 5.7)."""
 
@@ -253,6 +260,20 @@ def clear_attributes(comm: Membership) -> None:
         aiompi.Exception: callbacks failed; this is the first failure, and all values are forgotten.
     """
     comm._core.attributes.clear(comm)
+
+
+def allocate(size: int) -> buffer:
+    """Return memory for messages (MPI_Alloc_mem, MPI-2).
+
+    Raises:
+        TypeError: the size is not an integer.
+        ValueError: it is negative.
+    """
+    if integer(size, "size") < 0:
+        raise ValueError(f"size is {size}: expected 0 or more")
+    from aiompi.datatype.buffer.memory import buffer
+
+    return buffer.allocate(integer(size, "size"))
 
 
 def attach(attachment: Attachment, buf: BufSpec | BufferAutomatic) -> None:

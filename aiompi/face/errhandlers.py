@@ -19,7 +19,6 @@ from aiompi.datatype import Datatype
 from aiompi.engine import Owned, Request
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import InvalidErrhandlerError, JobAbortedError
-from aiompi.face.common import Membership
 from aiompi.info import Info
 from aiompi.op import Op
 
@@ -28,13 +27,19 @@ for _shared in (Group, Datatype, Op, Info, Errhandler):
     hooks.surface(_shared, [name for name in dir(_shared) if name[0].isupper()])
 
 
-class ErrorHandling(Membership):
-    """Methods of communicators that get, set and call the error handler."""
+class ErrorHandling:
+    """Methods of communicators and sessions that get, set and call the error handler.
+
+    Attributes:
+        _core: what has the error handler as its attribute `errhandler`.
+    """
 
     __slots__ = ()
 
+    _core: Any
+
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Declare the calls of each class of communicators to hooks, of which error handlers are one."""
+        """Declare the calls of each such class to hooks, of which error handlers are one."""
         super().__init_subclass__(**arguments)
         hooks.surface(cls)
 
@@ -43,16 +48,16 @@ class ErrorHandling(Membership):
         """A new error handler (MPI_Errhandler_create, section 7.2).
 
         Args:
-            errhandler_fn: called with the communicator and the error code, before the call raises. What it raises
-                itself is raised instead.
+            errhandler_fn: called with the communicator or session and the error code, before the call raises. What it
+                raises itself is raised instead.
         """
         return Errhandler.create(errhandler_fn)
 
     def Set_errhandler(self, errhandler: Errhandler) -> None:
-        """Use an error handler for this communicator, in this process (MPI_Errhandler_set, section 7.2).
+        """Use an error handler for this communicator or session, in this process (MPI_Errhandler_set, section 7.2).
 
         Args:
-            errhandler: what to call when a call on the communicator fails.
+            errhandler: what to call when a call on it fails.
 
         Raises:
             InvalidErrhandlerError: it is ERRHANDLER_NULL.

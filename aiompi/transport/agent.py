@@ -40,6 +40,7 @@ class Contact:
         rank: rank that this process asks for, RANK_ANY for any.
         launched: True if a launcher or another process manager has started this process, and will end it.
         place: place in the job of a process manager; None if `aiompi-launch` has started this process, or nothing has.
+        appnum: number of the section of the launcher's command line that has started it, None if there is none.
     """
 
     address: str
@@ -47,6 +48,7 @@ class Contact:
     rank: int
     launched: bool
     place: Place | None = None
+    appnum: int | None = None
 
     @classmethod
     def from_environ(cls, settings: Settings, environ: Mapping[str, str] = os.environ) -> Contact | None:
@@ -65,7 +67,9 @@ class Contact:
             place = None if engine in ("", bootstrap.NONE) else bootstrap.join(engine, environ, settings)
             return None if place is None else cls("", place.key, place.manager.rank, launched=True, place=place)
         rank = int(environ.get(control.ENV_RANK, RANK_ANY))
-        return cls(address, parse_key(environ.get(control.ENV_KEY, "")), rank, launched=True)
+        appnum = environ.get(control.ENV_APPNUM)
+        key = parse_key(environ.get(control.ENV_KEY, ""))
+        return cls(address, key, rank, launched=True, appnum=None if appnum is None else int(appnum))
 
     @property
     def local(self) -> bool:

@@ -43,11 +43,13 @@ class BusinessCard(TypedDict, total=False):
     Attributes:
         window: bytes that each other rank may send it eagerly.
         host: name of its machine, unique among machines.
+        appnum: number of its section of the launcher's command line; missing where there is none.
         transports: name of each transport that it listens on -> address, in the form of that transport.
     """
 
     window: int
     host: str
+    appnum: int
     transports: dict[str, Any]
 
 
@@ -57,6 +59,7 @@ ENV_KEY: Final = "AIOMPI_KEY"  # hexadecimal
 ENV_KEY_FILE: Final = "AIOMPI_KEY_FILE"  # file with the key, for a rank that no launcher started
 ENV_RANK: Final = "AIOMPI_RANK"
 ENV_SIZE: Final = "AIOMPI_SIZE"
+ENV_APPNUM: Final = "AIOMPI_APPNUM"  # number of the section of the launcher's command line
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,10 +24,11 @@ from aiompi.constants import (
 
 @pytest.mark.spec("S7.1.1-1")
 def test_predefined_attributes_of_communicators() -> None:
-    comm = SimpleNamespace(_core=SimpleNamespace(engine=SimpleNamespace(size=5), tag_ub=TAG_UB))
+    session = SimpleNamespace(appnum=3)
+    comm = SimpleNamespace(_core=SimpleNamespace(engine=SimpleNamespace(size=5), tag_ub=TAG_UB, session=session))
     attributes = Attributes(COMMUNICATOR_KEYVALS)
     expected = {
-        TAG_UB: TAG_UB, HOST: PROC_NULL, IO: ANY_SOURCE, WTIME_IS_GLOBAL: 0, UNIVERSE_SIZE: 5, APPNUM: None,
+        TAG_UB: TAG_UB, HOST: PROC_NULL, IO: ANY_SOURCE, WTIME_IS_GLOBAL: 0, UNIVERSE_SIZE: 5, APPNUM: 3,
     }  # fmt: skip
     assert {key: attributes.get(comm, key) for key in expected} == expected
     assert TAG_UB >= 32767

@@ -34,7 +34,7 @@ def test_what_a_rank_finds_in_its_environment(launch, home: Path):
     script = "import os, json; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('AIOMPI')}))"
     result = launch("-n", "2", sys.executable, "-c", script)
     first, second = sorted(map(json.loads, result.stdout.splitlines()), key=lambda found: found["AIOMPI_RANK"])
-    assert set(first) == {"AIOMPI_CONTROL", "AIOMPI_KEY", "AIOMPI_RANK", "AIOMPI_SIZE"}
+    assert set(first) == {"AIOMPI_APPNUM", "AIOMPI_CONTROL", "AIOMPI_KEY", "AIOMPI_RANK", "AIOMPI_SIZE"}
     assert first["AIOMPI_CONTROL"] == second["AIOMPI_CONTROL"]
     assert first["AIOMPI_CONTROL"].startswith(f"unix:{home}/aiompi-")
     assert len(bytes.fromhex(first["AIOMPI_KEY"])) == 32

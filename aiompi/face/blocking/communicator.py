@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
 from aiompi import create
 from aiompi.arguments import integer
 from aiompi.comm import Communicator, Group, recovery
+from aiompi.comm.errhandler import Errhandler
+from aiompi.comm.group import GROUP_EMPTY
 from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request as EngineRequest
-from aiompi.face.absent import AbsentOfComm, AbsentOfIntercomm, AbsentOfIntracomm
+from aiompi.face.absent import AbsentOfComm, AbsentOfIntracomm
 from aiompi.face.blocking.collective import Collectives
 from aiompi.face.blocking.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.point_to_point import PointToPoint
-from aiompi.face.blocking.process import process
+from aiompi.face.blocking.process import check_running_loop, process
 from aiompi.face.blocking.requests import Request
 from aiompi.face.common import Caching, clear_attributes, duplicate, free, furnish, hints, peer_of
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.recovery import Recovery
+from aiompi.face.session import of_group
 from aiompi.face.topology import (
     CartesianInquiry,
     DistributedGraphInquiry,
@@ -224,6 +227,21 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
         """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3)."""
         return cast(Intracomm, self._made(create.create_group(self._entered("Create_group(group, tag)"), group, tag)))
 
+    @classmethod
+    def Create_from_group(
+        cls,
+        group: Group,
+        stringtag: str = "org.mpi4py",
+        info: Info = INFO_NULL,
+        errhandler: Errhandler | None = None,
+    ) -> Intracomm:
+        """Make a communicator of a group, without another communicator (MPI_Comm_create_from_group, MPI-4)."""
+        check_running_loop("Intracomm.Create_from_group", "await aiompi.Intracomm.Create_from_group(...)")
+        process.check_thread()
+        if group == GROUP_EMPTY:
+            return Intracomm()
+        return _from_group(Intracomm(), create.create_from_group(group, stringtag), info, errhandler)
+
     def Create_intercomm(self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0) -> Intercomm:
         """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2)."""
         core = self._entered("Create_intercomm(...)")
@@ -312,7 +330,7 @@ class Distgraphcomm(Topocomm, DistributedGraphInquiry):
         return super()._suits(comm) and isinstance(comm._core.topology, DistributedGraph)
 
 
-class Intercomm(Comm, Collectives, AbsentOfIntercomm):
+class Intercomm(Comm, Collectives):
     """A communicator of two groups: ranks in sends and receives are those of the remote one (section 5.6).
 
     Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the others of its
@@ -331,6 +349,23 @@ class Intercomm(Comm, Collectives, AbsentOfIntercomm):
     def _suits(cls, comm: Handle) -> bool:
         return comm.is_inter
 
+    @classmethod
+    def Create_from_groups(
+        cls,
+        local_group: Group,
+        local_leader: int,
+        remote_group: Group,
+        remote_leader: int,
+        stringtag: str = "org.mpi4py",
+        info: Info = INFO_NULL,
+        errhandler: Errhandler | None = None,
+    ) -> Intercomm:
+        """Connect two groups, without another communicator (MPI_Intercomm_create_from_groups, MPI-4)."""
+        check_running_loop("Intercomm.Create_from_groups", "await aiompi.Intercomm.Create_from_groups(...)")
+        process.check_thread()
+        groups = (local_group, local_leader, remote_group, remote_leader)
+        return _from_group(Intercomm(), create.create_from_groups(*groups, stringtag), info, errhandler)
+
     def Merge(self, high: bool = False) -> Intracomm:
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2)."""
         return cast(Intracomm, self._made(create.merge(self._entered("Merge(high)"), high)))
@@ -346,6 +381,8 @@ class _Unborn(Intracomm):
 
     def __getattribute__(self, name: str) -> Any:
         if name == "_core" or (not name.startswith("_") and (process.initialized or process.wrapped)):
+            if not process.initialized:
+                process.start()
             self._core = getattr(process.runtime, self._predefined)
             self.__class__ = Intracomm  # type: ignore[assignment]
         return object.__getattribute__(self, name)
@@ -357,6 +394,11 @@ _ARRANGED: Final[dict[type, type[Intracomm]]] = {
     Graph: Graphcomm,
     DistributedGraph: Distgraphcomm,
 }
+
+
+def _from_group(comm: C, request: EngineRequest[Communicator], info: Info, errhandler: Errhandler | None) -> C:
+    """Return the communicator of this face for what a constructor makes of a group."""
+    return of_group(comm._hold(comm._finish(request)), info, errhandler)
 
 
 def _kind(maker: Comm, core: Communicator) -> type[Comm]:

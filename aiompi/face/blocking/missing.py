@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, Self
 
-from aiompi.face.absent import FILES, PROCESSES, SESSIONS, WINDOWS, absent
+from aiompi.face.absent import FILES, PROCESSES, WINDOWS, absent
 from aiompi.opaque import Opaque, same_kind
 
 __all__ = [
     "DISPLACEMENT_CURRENT", "DISP_CUR", "FILE_NULL", "LOCK_EXCLUSIVE", "LOCK_SHARED", "MODE_APPEND", "MODE_CREATE",
     "MODE_DELETE_ON_CLOSE", "MODE_EXCL", "MODE_NOCHECK", "MODE_NOPRECEDE", "MODE_NOPUT", "MODE_NOSTORE",
     "MODE_NOSUCCEED", "MODE_RDONLY", "MODE_RDWR", "MODE_SEQUENTIAL", "MODE_UNIQUE_OPEN", "MODE_WRONLY", "SEEK_CUR",
-    "SEEK_END", "SEEK_SET", "SESSION_NULL", "WIN_BASE", "WIN_CREATE_FLAVOR", "WIN_DISP_UNIT", "WIN_FLAVOR",
+    "SEEK_END", "SEEK_SET", "WIN_BASE", "WIN_CREATE_FLAVOR", "WIN_DISP_UNIT", "WIN_FLAVOR",
     "WIN_FLAVOR_ALLOCATE", "WIN_FLAVOR_CREATE", "WIN_FLAVOR_DYNAMIC", "WIN_FLAVOR_SHARED", "WIN_MODEL", "WIN_NULL",
     "WIN_SEPARATE", "WIN_SIZE", "WIN_UNIFIED", "Close_port", "File", "Lookup_name", "Open_port", "Publish_name",
-    "Register_datarep", "Session", "Unpublish_name", "Win",
+    "Register_datarep", "Unpublish_name", "Win",
 ]  # fmt: skip
 
 
@@ -125,27 +125,10 @@ class File(_Kind):
         return super().__new__(cls, file)
 
 
-class Session(_Kind):
-    """A use of MPI that is independent of others in the process; there is none."""
-
-    __slots__ = ()
-
-    _part = SESSIONS
-    _calls = _names(
-        """Init Finalize Get_num_psets Get_nth_pset Get_info Get_pset_info Create_group Attach_buffer
-        Detach_buffer Flush_buffer Iflush_buffer Create_errhandler Get_errhandler Set_errhandler
-        Call_errhandler"""
-    )
-
-    def __new__(cls, session: Session | None = None) -> Self:
-        return super().__new__(cls, session)
-
-
 WIN_NULL: Final = Win()
 FILE_NULL: Final = File()
-SESSION_NULL: Final = Session()
 
-_Kind._constants = {"WIN_NULL": WIN_NULL, "FILE_NULL": FILE_NULL, "SESSION_NULL": SESSION_NULL}
+_Kind._constants = {"WIN_NULL": WIN_NULL, "FILE_NULL": FILE_NULL}
 
 Open_port = absent("Open_port", PROCESSES)
 Close_port = absent("Close_port", PROCESSES)

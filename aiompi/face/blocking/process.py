@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, cast
 
 from aiompi import hooks
+from aiompi.comm.session import SessionState
 from aiompi.constants import THREAD_FUNNELED, THREAD_SERIALIZED, THREAD_SINGLE
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.driver.threads import (
@@ -47,6 +48,7 @@ class Process:
     """The rank of a process that uses the blocking face.
 
     Attributes:
+        initialized: True once the World Model has begun, by Init or the first use of a predefined communicator.
         driver: waits for operations, and knows the thread that may make calls; set by `start`.
         codec: makes and reads the messages of objects; set by `start`.
         lenient: True for programs of mpi4py; see `Engine.lenient` and the setting `running_loop`.
@@ -59,21 +61,22 @@ class Process:
         self._runtime: Runtime | None = None
         self._starting = RLock()
         self._serializer: Any = None
-        self.lenient = self.blocks_loop = False
+        self.initialized = self.lenient = self.blocks_loop = self._world_ended = False
         self.driver: BlockingDriver = cast(BlockingDriver, _Unstarted)
         self.codec: Any = Codec()
 
     @property
-    def initialized(self) -> bool:
+    def joined(self) -> bool:
+        """True once the process is a rank, by the World Model or a session."""
         return self._runtime is not None
 
     @property
     def finalized(self) -> bool:
-        return self._runtime is not None and self._runtime.finalized
+        return self._world_ended or (self._runtime is not None and self._runtime.finalized)
 
     @property
     def runtime(self) -> Runtime:
-        """The rank; started when it is first asked for."""
+        """The rank; unless a session has begun, the World Model begins when it is first asked for."""
         if self._runtime is None:
             self.start()
         assert self._runtime is not None
@@ -86,15 +89,29 @@ class Process:
         return settings.debug > 0 or settings.thread_level in THREAD_LEVELS[THREAD_SERIALIZED:]
 
     def start(self, level: int = THREAD_SINGLE) -> None:
-        """Join the job, unless it has been joined.
+        """Begin the World Model, and join the job for it unless it has been joined; see `join`."""
+        check_running_loop("MPI_Init", "async with aiompi.init() as world")
+        self.join(level)
+        self.initialized = True
+
+    def join(self, level: int = THREAD_SINGLE) -> Runtime:
+        """Join the job, unless this process is a rank. It may join again after it has left.
 
         Args:
             level: least thread level that the program needs; more if the settings say so.
+
+        Returns:
+            The rank.
         """
-        check_running_loop("MPI_Init", "async with aiompi.init() as world")
         with self._starting:
             if self._runtime is None:
                 self._start(level)
+                self._attend()
+            elif self._runtime.finalized and isinstance(self._runtime.engine.error, LocalProtocolError):
+                self._start(level)
+                self._runtime.sessions.close_world()
+            assert self._runtime is not None
+            return self._runtime
 
     def _start(self, level: int) -> None:
         settings = load_settings()
@@ -108,14 +125,21 @@ class Process:
         runtime.on_finalize = self.on_finalize
         if runtime.launched:
             runtime.on_end = runtime.exit
-        self._excepthook, sys.excepthook = sys.excepthook, self._failed
-        report_thread_failures(self._thread_failed)
-        atexit.register(self._leave)
-        os.register_at_fork(before=driver.before_fork, after_in_parent=driver.after_fork, after_in_child=self._forked)
         if driver.level > THREAD_FUNNELED:
             hooks.guard(self._turn, lambda namespace: getattr(namespace, "_gated", False))
         driver.start()
         self._runtime = runtime  # last: other threads take it as it is from now on
+
+    def _attend(self) -> None:
+        """Attend to uncaught exceptions, forks, and the end of the process."""
+        self._excepthook, sys.excepthook = sys.excepthook, self._failed
+        report_thread_failures(self._thread_failed)
+        atexit.register(self._leave)
+        os.register_at_fork(
+            before=lambda: self.driver.before_fork(),  # noqa: PLW0108 (a process that joins again has another driver)
+            after_in_parent=lambda: self.driver.after_fork(),  # noqa: PLW0108
+            after_in_child=self._forked,
+        )
 
     def _make_driver(self, level: int) -> BlockingDriver:
         if level <= THREAD_FUNNELED:
@@ -152,6 +176,9 @@ class Process:
             LocalProtocolError: it was called before, or in another thread than the one that has initialised.
         """
         check_running_loop("MPI_Finalize", "async with aiompi.init() as world")
+        if self._world_ended:
+            raise LocalProtocolError("Finalize was called before: call it once, as the last MPI call")
+        self.start()
         runtime, driver = self.runtime, self.driver
         if not driver.in_first_thread:
             raise LocalProtocolError(
@@ -160,7 +187,16 @@ class Process:
             )
         with driver.exclusive("Finalize"):
             driver.wait(runtime.finalize())
-        driver.stop()
+        self._world_ended = True
+        if runtime.finalized:
+            driver.stop()
+
+    def close_session(self, session: SessionState) -> None:
+        """End a session, and communication if it is the last one after Finalize."""
+        driver = self.driver
+        driver.wait(self.runtime.sessions.end(session))
+        if self.runtime.finalized:
+            driver.stop()
 
     def abort(self, code: int, reason: str) -> NoReturn:
         """End the job and this process."""

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from aiompi import create
-from aiompi.arguments import integer
+from aiompi.arguments import instance, integer
 from aiompi.comm import Communicator, Group, recovery
+from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.null import NULL, OUTSIDE, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request
-from aiompi.errors import JobAbortedError
-from aiompi.face.absent import AbsentOfComm, AbsentOfIntercomm, AbsentOfIntracomm
+from aiompi.errors import InvalidGroupError, JobAbortedError
+from aiompi.face.absent import AbsentOfComm, AbsentOfIntracomm
 from aiompi.face.common import Caching, duplicate, free, peer_of
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.native.collective import Collectives
 from aiompi.face.native.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.native.point_to_point import PointToPoint
 from aiompi.face.recovery import Recovery
+from aiompi.face.session import of_group
 from aiompi.face.topology import (
     CartesianInquiry,
     DistributedGraphInquiry,
@@ -43,6 +45,8 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
     """
 
     __slots__ = ("_codec", "_core", "_runtime")
+
+    _core: Communicator
 
     def __init__(self, runtime: Runtime | None = None, core: Communicator = NULL) -> None:
         if runtime is not None:
@@ -235,6 +239,29 @@ class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
         """
         return self._made(create.create_group(self._admitted, group, tag))
 
+    @classmethod
+    def Create_from_group(
+        cls,
+        group: Group,
+        stringtag: str = "org.mpi4py",
+        info: Info = INFO_NULL,
+        errhandler: Errhandler | None = None,
+    ) -> Request[Intracomm]:
+        """Make a communicator of a group, without another communicator (MPI_Comm_create_from_group, MPI-4).
+
+        Args:
+            group: of a session or a communicator, the same in all its members; they alone call this. A group of theirs
+                without members gives a null communicator.
+            stringtag: distinguishes calls with the same group that are in progress at the same time.
+            info: hints, which are kept and otherwise ignored.
+            errhandler: error handler of the communicator.
+
+        Raises:
+            InvalidGroupError: the group is null, or this process is not in it.
+            InvalidArgumentError: the string tag takes MAX_STRINGTAG_LEN bytes or more.
+        """
+        return _from_group(Intracomm, create.create_from_group, group, (group, stringtag), info, errhandler)
+
     def Create_intercomm(
         self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0
     ) -> Request[Intercomm]:
@@ -340,7 +367,7 @@ class Distgraphcomm(Intracomm, NeighborhoodCollectives, DistributedGraphInquiry)
     __slots__ = ()
 
 
-class Intercomm(Comm, Collectives, AbsentOfIntercomm):
+class Intercomm(Comm, Collectives):
     """A communicator of two groups: ranks in sends and receives are those of the remote one (section 5.6).
 
     Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the others of its
@@ -354,6 +381,34 @@ class Intercomm(Comm, Collectives, AbsentOfIntercomm):
         def Create(self, group: Group) -> Request[Intercomm]: ...
         def Split(self, color: int = 0, key: int = 0) -> Request[Intercomm]: ...
         def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Intercomm]: ...
+
+    @classmethod
+    def Create_from_groups(
+        cls,
+        local_group: Group,
+        local_leader: int,
+        remote_group: Group,
+        remote_leader: int,
+        stringtag: str = "org.mpi4py",
+        info: Info = INFO_NULL,
+        errhandler: Errhandler | None = None,
+    ) -> Request[Intercomm]:
+        """Connect two groups, without another communicator (MPI_Intercomm_create_from_groups, MPI-4).
+
+        Args:
+            local_group: group of this process, the same in all its members; the members of both groups call this.
+            local_leader: rank in it of the process that communicates with the other leader.
+            remote_group: the other group; counts only at the leader.
+            remote_leader: rank in it of the other leader; counts only at the leader.
+            stringtag, info, errhandler: see `Create_from_group`.
+
+        Raises:
+            InvalidRankError: a leader is out of range.
+            InvalidCommError: the groups have processes in common.
+            InvalidGroupError, InvalidArgumentError: see `Create_from_group`.
+        """
+        groups = (local_group, local_leader, remote_group, remote_leader, stringtag)
+        return _from_group(Intercomm, create.create_from_groups, local_group, groups, info, errhandler)
 
     def Merge(self, high: bool = False) -> Request[Intracomm]:
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2).
@@ -380,6 +435,28 @@ def _kind(maker: Comm, core: Communicator) -> type[Comm]:
     if core is OUTSIDE:
         return Intercomm if isinstance(maker, Intercomm) else Intracomm
     return Intercomm if core.remote is not None else _ARRANGED[type(core.topology)]
+
+
+def _from_group(
+    kind: type[C],
+    constructor: Callable[..., Request[Communicator]],
+    group: Group,
+    arguments: tuple[Any, ...],
+    info: Info,
+    errhandler: Errhandler | None,
+) -> Request[C]:
+    """Return the communicator of this face for what a constructor makes of a group."""
+    session = instance(group, Group, f"{constructor.__name__}: group", "a Group").session
+    if session is None:
+        raise InvalidGroupError(f"{constructor.__name__}: this process is not in {group}, whose members alone call it")
+    runtime: Runtime = session.runtime
+    runtime.engine.driver.check_thread()
+    request = constructor(*arguments) if group.size else None
+
+    async def make() -> C:
+        return kind() if request is None else of_group(kind(runtime, await request), info, errhandler)
+
+    return runtime.engine.spawn(make())
 
 
 COMM_NULL: Final = Comm()

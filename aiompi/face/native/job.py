@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import inspect
 import os
@@ -10,13 +11,13 @@ import sys
 import weakref
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from aiompi.driver import aio
 from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Request
-from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError
-from aiompi.face.common import clear_attributes
+from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError, LocalProtocolError
+from aiompi.face.common import allocate, clear_attributes
 from aiompi.face.native.communicator import Intracomm
 from aiompi.runtime import Runtime, local_runtimes
 from aiompi.settings import Settings, rc
@@ -79,10 +80,82 @@ class World(Intracomm):
             TypeError: the size is not an integer.
             ValueError: it is negative.
         """
-        return self._runtime.allocate(size)
+        return allocate(size)
 
 
-class Session:
+#: ranks that were started by a session, and are no rank any more when the process ends
+_of_sessions: Final[set[Runtime]] = set()
+
+
+async def rank_of_loop() -> Runtime:
+    """Return the rank of the running event loop; if there is none, that of this process, which joins its job.
+
+    Raises:
+        LocalProtocolError: several ranks use this loop.
+        JobAbortedError: the job cannot be joined.
+    """
+    _of_sessions.difference_update([rank for rank in _of_sessions if rank.finalized or _is_lost(rank)])
+    found = [rank for rank in _ranks if not rank.finalized and _driver(rank).runs_here]
+    if len(found) > 1:
+        raise LocalProtocolError(
+            f"Session.Init: {len(found)} ranks use this event loop; make communicators of the groups of their own"
+        )
+    if not found:
+        found.append(_rank(_contact(load_settings()), None))
+        _of_sessions.add(found[0])
+    runtime = found[0]
+    await _begun(runtime)
+    return runtime
+
+
+def _driver(rank: Runtime) -> aio.AsyncioDriver:
+    return cast(aio.AsyncioDriver, rank.engine.driver)
+
+
+def _is_lost(rank: Runtime) -> bool:
+    """Return True for the only rank of a job whose event loop is closed."""
+    return rank.contact is None and _driver(rank).closed
+
+
+def _contact(settings: Settings) -> Contact | None:
+    """Return the contact of the job for which this process was started, which a session may have asked for before."""
+    known = (rank.contact for rank in _of_sessions if rank.contact is not None and not rank.finalized)
+    return next(known, None) or Contact.from_environ(settings)
+
+
+def _rank(contact: Contact | None, settings: Settings | None) -> Runtime:
+    """Return the rank for a contact: one that sessions have started, if it has no World yet, or else a new one."""
+    for runtime in _of_sessions:
+        over = runtime.finalized or runtime.sessions.world_begun or _is_lost(runtime)
+        if runtime.contact == contact and not over:
+            return runtime
+    driver = aio.AsyncioDriver()
+    runtime = Runtime(driver, contact, settings)
+    driver.at_rest = runtime.at_rest
+    if settings is None:
+        rc.read_by(runtime)
+    return runtime
+
+
+async def _begun(runtime: Runtime) -> None:
+    """Wait until a rank has started."""
+    runtime.engine.driver.check_thread()
+    _ranks.add(runtime)
+    try:
+        await runtime.start()
+    except BaseException:
+        runtime.abort(1, f"{runtime.label} gave up while the job was starting")
+        raise
+
+
+@atexit.register
+def _leave() -> None:
+    """Tell the agents of ranks that sessions have started that they end."""
+    for runtime in _of_sessions:
+        runtime.leave_now()
+
+
+class Joining:
     """A rank from its start to its end: `async with` it, or `await` it and finalize the world yourself.
 
     Leaving the block by an exception ends the job, since the other ranks would wait in vain; leaving it otherwise
@@ -90,11 +163,7 @@ class Session:
     """
 
     def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
-        driver = aio.AsyncioDriver()
-        self._runtime = Runtime(driver, contact, settings)
-        driver.at_rest = self._runtime.at_rest
-        if settings is None:
-            rc.read_by(self._runtime)
+        self._runtime = _rank(contact, settings)
         self._cause: BaseException | None = None
 
     def cancelled_by(self, error: BaseException) -> None:
@@ -107,13 +176,8 @@ class Session:
         return self._runtime.joined
 
     async def _start(self) -> World:
-        self._runtime.engine.driver.check_thread()
-        _ranks.add(self._runtime)
-        try:
-            await self._runtime.start()
-        except BaseException:
-            self._runtime.abort(1, f"{self._runtime.label} gave up while the job was starting")
-            raise
+        self._runtime.sessions.world_begun = True
+        await _begun(self._runtime)
         return _world(World, self._runtime)
 
     def __await__(self) -> Generator[Any, None, World]:
@@ -126,7 +190,7 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         runtime = self._runtime
-        if runtime.finalized or runtime.engine.error is not None:
+        if runtime.finalized or runtime.sessions.world_ended or runtime.engine.error is not None:
             return
         runtime.engine.driver.check_thread()
         if error is not None and self._cause is not None:
@@ -164,7 +228,7 @@ def _show_now(error: Exception) -> None:
     sys.excepthook = excepthook
 
 
-def init(*, settings: Settings | None = None) -> Session:
+def init(*, settings: Settings | None = None) -> Joining:
     """Be the rank that the launcher started this process for; without a launcher, the only rank of a job.
 
         async with aiompi.init() as world:
@@ -176,12 +240,12 @@ def init(*, settings: Settings | None = None) -> Session:
     Raises:
         JobAbortedError: the job cannot be joined.
     """
-    return Session(Contact.from_environ(settings or load_settings()), settings)
+    return Joining(_contact(settings or load_settings()), settings)
 
 
 def join(
     address: str, key: str | bytes | None = None, *, rank: int | None = None, settings: Settings | None = None
-) -> Session:
+) -> Joining:
     """Become a rank of a job that waits for it (`aiompi-launch --serve N`), from inside a running event loop.
 
         world = await aiompi.join("host:port", key=...)
@@ -200,7 +264,7 @@ def join(
     if rank is not None and rank < 0:
         raise InvalidArgumentError(f"rank {rank} cannot be joined as: ranks count from 0")
     wanted = RANK_ANY if rank is None else rank
-    return Session(Contact(f"tcp:{address}", _key(key), wanted, launched=False), settings)
+    return Joining(Contact(f"tcp:{address}", _key(key), wanted, launched=False), settings)
 
 
 def _key(key: str | bytes | None) -> bytes:
@@ -234,23 +298,23 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
         BaseException: what `main` raised, after the job has been ended because of it.
     """
     refuse_running_loop("aiompi.run", "async with aiompi.init() as world")
-    contact = Contact.from_environ(load_settings())
-    session = Session(contact, None)
+    contact = _contact(load_settings())
+    joining = Joining(contact, None)
 
     async def body() -> T:
-        async with session as world:
+        async with joining as world:
             awaitable = main(world)
             if not inspect.isawaitable(awaitable):
                 raise TypeError(f"aiompi.run: {main!r} is no async function: it returned {awaitable!r}")
             return await awaitable
 
     try:
-        return aio.run(body(), session.cancelled_by)
+        return aio.run(body(), joining.cancelled_by)
     except JobAbortedError as error:
         if contact is None or not contact.launched:
             raise
         # The launcher reports the cause once for all ranks.
-        sys.exit(1 if session.joined else f"aiompi.run: {error}")
+        sys.exit(1 if joining.joined else f"aiompi.run: {error}")
 
 
 def local_world(size: int, *, settings: Settings | None = None) -> list[Intracomm]:

@@ -135,8 +135,9 @@ class Starting:
                     raise self._failure[1]
                 for number, program in enumerate(spec.programs):
                     start = self._starter(number, program)
+                    common = {**sizes, control.ENV_APPNUM: str(number)}
                     for _ in range(program.count):
-                        process = _start(spec, rank, rank - first, sizes, start)
+                        process = _start(spec, rank, rank - first, common, start)
                         on_start(process.process.pid)
                         yield process
                         rank += 1

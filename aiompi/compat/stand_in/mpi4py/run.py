@@ -73,7 +73,7 @@ def _code(status: object) -> int:
 def _abort(error: BaseException) -> None:
     """End the job because of the exception that has ended the program, unless it is an exit with code 0."""
     code = _code(error)
-    if not code or not process.initialized or process.finalized:
+    if not code or not process.joined or process.runtime.finalized:
         return
     reason = f"rank {process.runtime.engine.rank} called MPI_Abort({code})"
     if not isinstance(error, SystemExit):
