@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections.abc import Mapping
 from types import GenericAlias
 from typing import Any, Final, TypeAlias, TypedDict
 
@@ -241,7 +242,8 @@ Message: TypeAlias = (
 )  # fmt: skip
 
 # Code on the wire -> message and the types of its fields.
-MESSAGES: Final[dict[int, tuple[type[Any], tuple[Any, ...]]]] = {
+Table: TypeAlias = Mapping[int, tuple[type[Any], tuple[Any, ...]]]
+MESSAGES: Final[Table] = {
     1: (Join, (int, str)),
     2: (Welcome, (int, int, str, bytes, str, str, dict, bool, float, bytes, int)),
     3: (Card, (dict,)),
@@ -263,20 +265,33 @@ _SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold b
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}
 
 
-def encode(message: Message) -> bytes:
-    """Return a message as bytes."""
+def encode(message: Any, codes: Mapping[type[Any], int] = _CODES, end: bytes = b"") -> bytes:
+    """Return a message as bytes.
+
+    Args:
+        message: an instance of a dataclass.
+        codes: code of each class.
+        end: bytes behind each message.
+    """
     fields = (getattr(message, field.name) for field in dataclasses.fields(message))
-    body: bytes = msgpack.packb([_CODES[type(message)], *fields], unicode_errors=_SURROGATES)
-    return _LENGTH.pack(len(body)) + body
+    body: bytes = msgpack.packb([codes[type(message)], *fields], unicode_errors=_SURROGATES)
+    return _LENGTH.pack(len(body)) + body + end
 
 
 class Decoder:
-    """Reads messages from a byte stream that may be split anywhere."""
+    """Reads messages from a byte stream that may be split anywhere.
 
-    def __init__(self) -> None:
+    Args:
+        table: the messages, in the form of MESSAGES.
+        end: bytes behind each message.
+    """
+
+    def __init__(self, table: Table = MESSAGES, end: bytes = b"") -> None:
         self._buffer = bytearray()
+        self._table = table
+        self._end = len(end)
 
-    def receive_data(self, data: bytes) -> list[Message]:
+    def receive_data(self, data: bytes) -> list[Any]:
         """Add bytes from the stream; return the messages that are now complete.
 
         Raises:
@@ -288,32 +303,31 @@ class Decoder:
             messages.append(message)
         return messages
 
-    def _next(self) -> Message | None:
+    def _next(self) -> object:
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
         if length > MAX_MESSAGE:
             raise RemoteProtocolError(f"control message of {length} bytes; at most {MAX_MESSAGE} are allowed")
         end = _LENGTH.size + length
-        if len(self._buffer) < end:
+        if len(self._buffer) < end + self._end:
             return None
         body = bytes(self._buffer[_LENGTH.size : end])
-        del self._buffer[:end]
-        return _decode(body)
+        del self._buffer[: end + self._end]
+        return _decode(body, self._table)
 
 
-def _decode(body: bytes) -> Message:
+def _decode(body: bytes, table: Table) -> object:
     try:
         code, *fields = msgpack.unpackb(body, unicode_errors=_SURROGATES)
         if type(code) is not int:
             raise TypeError(f"code {code!r}")
-        message, types = MESSAGES[code]
+        message, types = table[code]
     except Exception as error:
         raise RemoteProtocolError(f"control message cannot be read: {error!r}") from None
     if len(fields) != len(types) or not all(map(_fits, fields, types)):
         raise RemoteProtocolError(f"control message {message.__name__} has wrong fields")
-    decoded: Message = message(*fields)
-    return decoded
+    return message(*fields)
 
 
 def _fits(field: object, expected: Any) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import errno
 import os
 import resource
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -14,20 +16,27 @@ from typing import Any, Final
 
 import aiompi
 from aiompi.errors import Exception as MPIError
+from aiompi.errors import InvalidArgumentError
+from aiompi_launcher.hosts import hostlist, starters
+from aiompi_launcher.hosts.hostlist import Host
 from aiompi_launcher.jobspec import (
     EXIT_FAILURE,
     EXIT_NOT_FOUND,
     EXIT_SIGNAL,
     LOOPBACK,
     MODULE,
+    START_PATIENCE,
+    WIDTH,
     CommandSpec,
     Endpoint,
+    HostsSpec,
     Program,
     RunSpec,
     ServerSpec,
     ServeSpec,
     Spec,
 )
+from aiompi_launcher.spawn import binding
 
 _MAX_PORT: Final = 65535
 _MIN_DESCRIPTORS: Final = 32
@@ -43,9 +52,16 @@ _OF_RANKS: Final = {
     "output_dir": "--output-dir",
     "stdin": "--stdin",
     "prefork": "--no-prefork",
+    "bind_to": "--bind-to",
+    "hosts": "--hosts",
+    "hostfile": "--hostfile",
+    "ppn": "--ppn",
+    "starter": "--starter",
+    "preload": "--preload",
+    "width": "--width",
 }
 
-_DESCRIPTION: Final = "Run a program as an MPI job of several ranks on this machine."
+_DESCRIPTION: Final = "Run a program as an MPI job of several ranks, on this machine or on several hosts."
 _EPILOG: Final = """\
 Several programs make one job when they are separated by a colon; each section has its own -n, --wdir, -x and
 --env. Files named *.py are run by this Python. The exit code is that of the first rank that fails (128 + the number
@@ -54,6 +70,7 @@ of the signal that killed it), 124 after --timeout, 130 after Ctrl-C.
 examples:
   aiompi-launch -n 4 app.py --steps 100
   aiompi-launch -n 4 -m package.module
+  aiompi-launch --hosts node1:4,node2:4 app.py        on other machines, by ssh
   aiompi-launch -n 1 master.py : -n 3 --env OMP_NUM_THREADS=1 worker.py
   aiompi-launch --mpi4py --as-mpiexec pytest          tests that run mpiexec
   aiompi-launch --serve 3                 nothing is started; ranks join with aiompi.join("host:port")
@@ -74,6 +91,10 @@ def impirun(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str], name: str) -> int:
     _open_standard_descriptors()
+    if [*argv[:1]] == [starters.AGENT] and len(argv) == 2:
+        from aiompi_launcher.hosts import agent
+
+        return agent.main(argv[1])
     try:
         spec = parse(argv, name)
         _check_limits()
@@ -180,7 +201,12 @@ def parse(argv: Sequence[str], name: str) -> Spec:
     programs = [_program(parser, options)]
     section_parser = _section_parser(name)
     programs += [_program(parser, section_parser.parse_args(section)) for section in others]
-    return _run_spec(parser, options, programs)
+    try:
+        return _run_spec(parser, options, *_place(options, programs))
+    except MPIError as error:
+        parser.error(str(error))
+    except OSError as error:
+        parser.error(f"--hostfile {options.hostfile}: {error.strerror}")
 
 
 def _command(parser: argparse.ArgumentParser, argv: Sequence[str]) -> CommandSpec:
@@ -212,7 +238,39 @@ def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -
     )
 
 
-def _run_spec(parser: argparse.ArgumentParser, options: argparse.Namespace, programs: list[Program]) -> RunSpec:
+def _place(options: argparse.Namespace, programs: list[Program]) -> tuple[list[Program], HostsSpec | None]:
+    """Return the programs with their numbers of ranks, and the hosts of these, None if all are on this machine."""
+    allocated: list[Host] = []
+    if options.hosts is not None:
+        hosts = hostlist.parse_hosts(options.hosts)
+    elif options.hostfile is not None:
+        hosts = hostlist.read_hostfile(options.hostfile)
+    else:
+        hosts = allocated = [] if options.client else hostlist.slurm_allocation()
+    slots = sum(options.ppn or host.slots for host in hosts)
+    if len(programs) == 1 and not programs[0].count:
+        programs = [dataclasses.replace(programs[0], count=slots or 1)]
+    programs = [dataclasses.replace(program, count=program.count or 1) for program in programs]
+    if not hosts or (len(hosts) == 1 and not options.starter and hostlist.is_this_machine(hosts[0].name)):
+        if options.start_timeout is not None:
+            raise InvalidArgumentError("--start-timeout is for --serve, --server and --hosts")
+        return programs, None
+    ranks = hostlist.place(hosts, sum(program.count for program in programs), options.map_by, options.ppn)
+    used = [(host.name, tuple(numbers)) for host, numbers in zip(hosts, ranks, strict=True) if numbers]
+    starter = shlex.split(options.starter or "") or [starters.default_starter(bool(allocated))]
+    return programs, HostsSpec(
+        names=tuple(name for name, _ in used),
+        ranks=tuple(numbers for _, numbers in used),
+        starter=tuple(starter),
+        files=tuple(options.preload),
+        width=options.width,
+        patience=options.start_timeout or START_PATIENCE,
+    )
+
+
+def _run_spec(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, programs: list[Program], hosts: HostsSpec | None
+) -> RunSpec:
     spec = RunSpec(
         programs=tuple(programs),
         tag_output=options.tag_output,
@@ -223,6 +281,8 @@ def _run_spec(parser: argparse.ArgumentParser, options: argparse.Namespace, prog
         on_failure=options.on_failure,
         server=options.client and _endpoint(parser, options),
         prefork=options.prefork,
+        bind_to=options.bind_to,
+        hosts=hosts,
     )
     if spec.server is not None and spec.server.hosts > spec.size:
         parser.error(f"--hosts-per-client {spec.server.hosts}: there are only {spec.size} ranks")
@@ -255,11 +315,13 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others:
             parser.error(f"--{modes[0]} starts no program: it takes no {option}")
     if not modes and options.bind is not None:
         parser.error("--bind is for --serve, --server and --client")
-    for option in ("port", "start_timeout"):
-        if not listens and getattr(options, option) is not None:
-            parser.error(f"--{option.replace('_', '-')} is for --serve and --server")
-    if options.hosts is not None and options.client is None:
+    if not listens and options.port is not None:
+        parser.error("--port is for --serve and --server")
+    if options.impi_hosts is not None and options.client is None:
         parser.error("--hosts-per-client is for --client")
+    given = [name for name in ("client", "hosts", "hostfile") if getattr(options, name) is not None]
+    if len(given) > 1:
+        parser.error(f"--{given[0]} and --{given[1]} exclude each other")
     if options.auth is not None and options.server is None:
         parser.error("--auth is for --server")
 
@@ -309,11 +371,42 @@ def _parser(name: str) -> argparse.ArgumentParser:
     for option in ("-disable-auto-cleanup", "--disable-auto-cleanup"):  # of MPICH
         job.add_argument(option, dest="on_failure", action="store_const", const=_CONTINUE, help=argparse.SUPPRESS)
     job.add_argument("--with-ft", dest="on_failure", type=_fault_tolerance, help=argparse.SUPPRESS)  # of Open MPI
+    _add_placement(parser.add_argument_group("where ranks run, given in the first section"))
     job.add_argument("-v", "--verbose", action="store_true", help="report progress on stderr")
     _add_roles(parser)
     _add_section_options(parser.add_argument_group("each section"))
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
+
+
+def _add_placement(group: Any) -> None:
+    group.add_argument(
+        "--hosts", "-hosts", metavar="NAME[:SLOTS],...", help="hosts, and how many ranks each has room for"
+    )
+    group.add_argument("--hostfile", "-hostfile", metavar="FILE", help="the same from a file, one host a line")
+    group.add_argument("--ppn", "-ppn", type=_count, metavar="N", help="ranks of each host, instead of its slots")
+    group.add_argument(
+        "--map-by", choices=(hostlist.BY_SLOT, hostlist.BY_NODE), default=hostlist.BY_SLOT,
+        help="fill a host before the next one, or give each one rank in turn (slot)",
+    )  # fmt: skip
+    group.add_argument(
+        "--bind-to",
+        choices=binding.UNITS,
+        default=binding.NONE,
+        help="CPUs that each rank may use: all, or those of one",
+    )
+    group.add_argument(
+        "--starter", type=_starter, metavar="ssh|srun|local",
+        help="how hosts are reached, with options: 'ssh -p 2222' (ssh; in an allocation of Slurm srun)",
+    )  # fmt: skip
+    group.add_argument(
+        "--width", type=_count, default=WIDTH, metavar="N",
+        help=f"agents that one process starts; more hosts are started by those ({WIDTH})",
+    )  # fmt: skip
+    group.add_argument(
+        "--preload", action="append", default=[], metavar="PATH",
+        help="copy a file or directory to each host, where it is in the working directory of the ranks",
+    )  # fmt: skip
 
 
 def _add_roles(parser: argparse.ArgumentParser) -> None:
@@ -328,11 +421,18 @@ def _add_roles(parser: argparse.ArgumentParser) -> None:
         "--client", "-client", nargs=2, metavar=("RANK", "HOST:PORT"), help="be an IMPI client of that server"
     )
     roles.add_argument(
-        "--hosts-per-client", dest="hosts", type=_count, metavar="N", help="divide the ranks among N IMPI hosts (1)"
+        "--hosts-per-client",
+        dest="impi_hosts",
+        type=_count,
+        metavar="N",
+        help="divide the ranks among N IMPI hosts (1)",
     )
     roles.add_argument("--bind", metavar="HOST", help="address to listen on; for --client one per host, with commas")
     roles.add_argument(
-        "--start-timeout", type=_seconds, metavar="SECONDS", help="time in which all ranks or clients must have come"
+        "--start-timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        help="time in which all ranks, clients or hosts must have come",
     )
     roles.add_argument("--port", "-port", type=_port, help="port to listen on (any free one)")
     roles.add_argument("--auth", "-auth", metavar="LIST", help="IMPI authentication methods, preferred ones first: 1,0")
@@ -346,7 +446,9 @@ def _section_parser(name: str) -> argparse.ArgumentParser:
 
 
 def _add_section_options(group: Any) -> None:
-    group.add_argument("-n", "-np", type=_count, default=1, metavar="N", help="number of ranks (1)")
+    group.add_argument(
+        "-n", "-np", type=_count, default=0, metavar="N", help="number of ranks (1, or all slots of the hosts)"
+    )
     group.add_argument("--wdir", "-wdir", metavar="DIR", help="working directory")
     group.add_argument(
         "-x", dest="environ", action="append", default=[], type=_export, metavar="NAME[=VALUE]",
@@ -362,6 +464,13 @@ def _add_section_options(group: Any) -> None:
 
 
 # Types of arguments.
+
+
+def _starter(text: str) -> str:
+    words = shlex.split(text)
+    if not words or os.path.basename(words[0]) not in starters.STARTERS:
+        raise argparse.ArgumentTypeError(f"{text!r} begins with none of {', '.join(starters.STARTERS)}")
+    return text
 
 
 def _fault_tolerance(text: str) -> str:
@@ -430,6 +539,6 @@ def _endpoint(parser: argparse.ArgumentParser, options: argparse.Namespace) -> E
         client_rank=int(rank),
         host=host.strip("[]"),
         port=int(port),
-        hosts=options.hosts or 1,
+        hosts=options.impi_hosts or 1,
         bind=tuple(options.bind.split(",")) if options.bind else (),
     )

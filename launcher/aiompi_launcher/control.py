@@ -20,16 +20,35 @@ MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 _READ: Final = 64 * 2**10
 
 
+class Connection(Protocol):
+    """A connection of a process that is a rank, or wants to be one.
+
+    Attributes:
+        rank: rank that it belongs to, set by the observer in `on_join`; -1 before.
+    """
+
+    rank: int
+
+    def send(self, data: bytes) -> None:
+        """Send bytes, such as an encoded message; they are dropped if the rank has closed the connection."""
+
+    def close(self) -> None:
+        """Close the connection once everything is sent, without further events."""
+
+    def is_cut_off(self, seconds: float) -> bool:
+        """Return True if the machine of the rank has not answered for so many seconds."""
+
+
 class ConnectionObserver(Protocol):
     """Receives events of connections."""
 
-    def on_join(self, link: Link, wanted: int, join: control.Join) -> None:
+    def on_join(self, link: Connection, wanted: int, join: control.Join) -> None:
         """A connection has proven the key and wants to be a rank."""
 
-    def on_message(self, link: Link, message: control.Message) -> None:
+    def on_message(self, link: Connection, message: control.Message) -> None:
         """A message after the Join."""
 
-    def on_closed(self, link: Link, error: str) -> None:
+    def on_closed(self, link: Connection, error: str) -> None:
         """A connection that had joined was closed by the rank, or, with an `error`, for a protocol violation."""
 
     def on_stranger(self, address: str, error: str) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from aiompi.wire import liveness
-from aiompi_launcher.control import Link
+from aiompi_launcher.control import Connection
 from aiompi_launcher.jobstate import Rank
 
 
@@ -28,7 +28,7 @@ class Heartbeat:
         self,
         seconds: float,
         ranks: Callable[[], list[Rank]],
-        links: Mapping[int, Link],
+        links: Mapping[int, Connection],
         on_stuck: Callable[[int, str], None],
     ) -> None:
         self._seconds = seconds
@@ -47,7 +47,7 @@ class Heartbeat:
     def _look(self) -> None:
         self._timer = self._loop.call_later(self._seconds / liveness.LOOKS, self._look)
         for rank in self._ranks():
-            here = not rank.joiner or rank.namespace == self._namespace
+            here = rank.namespace == self._namespace if rank.joiner else not rank.place.host
             if here and liveness.is_stopped(rank.joiner or rank.pid):
                 self._stopped[rank.number] += 1
             else:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
@@ -47,6 +47,7 @@ from aiompi_launcher.jobstate import (
     Hangup,
     JobPhase,
     Note,
+    Place,
     Publish,
     Rank,
     RankState,
@@ -166,9 +167,20 @@ class Job:
 
     # Events
 
-    def started(self, number: int, pid: int) -> None:
+    def started(self, number: int, pid: int, place: Place | None = None) -> None:
         """The process of a rank was started; `exited` will report its end."""
-        self._rank(number).pid = pid
+        rank = self._rank(number)
+        rank.pid, rank.place = pid, place or rank.place
+
+    def host_lost(self, numbers: Iterable[int], cause: str) -> None:
+        """A host cannot be reached any more: its ranks are as if they had been killed."""
+        for rank in map(self._rank, numbers):
+            if rank.status is None:
+                rank.error = f"is lost with its host: {cause}"
+            if rank.connected:
+                self.received(rank.number, Closed())
+            if rank.status is None:
+                self.exited(rank.number, -signal.SIGKILL)
 
     def start_ended(self) -> None:
         """No further rank will be started."""
@@ -192,7 +204,7 @@ class Job:
         rank.status, rank.last_line = status, last_line
         if self._goes_on and status and self._fencing and rank.state is not RankState.FAILED:
             self._code = self._code or exit_code(rank)
-            self._actions.append(Note(f"rank {number} {describe(rank)} after it had finalized", number))
+            self._actions.append(Note(f"{rank.label} {describe(rank)} after it had finalized", number))
         elif status or rank.state in (RankState.LOST, RankState.FAILED):
             self._suspect(rank)
         elif rank.connected:
@@ -314,9 +326,9 @@ class Job:
         return control.Welcome(
             rank.number,
             world.size,
-            self._directory,
+            rank.place.directory or self._directory,
             key=world.key,
-            address=world.address,
+            address=rank.place.address or world.address,
             host=world.hosts[rank.number - world.first] if world.hosts else "",
             universe=world.universe,
             survives=self._survives,
@@ -498,14 +510,14 @@ class Job:
             return
         self._losses.remove(rank)
         self._failed_code = self._failed_code or exit_code(rank)
-        self._actions.append(Note(f"rank {rank.number} {describe(rank)}; the job goes on without it", rank.number))
+        self._actions.append(Note(f"{rank.label} {describe(rank)}; the job goes on without it", rank.number))
         if self._spawned and rank.status is None:
             self._actions.append(Signal(signal.SIGKILL, rank.number))
         self._hang_up(rank)
 
     def _convict(self, rank: Rank) -> None:
         code = exit_code(rank)
-        reason = f"rank {rank.number} {describe(rank)}"
+        reason = f"{rank.label} {describe(rank)}"
         if code == rank.status and rank.state is RankState.EXPECTED and any(other.joiner for other in self.ranks):
             reason += f" before it had joined the job: {rank.last_line}".removesuffix(": ")
         self._end(rank, reason, code)

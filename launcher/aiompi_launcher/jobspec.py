@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 LOOPBACK: Final = "127.0.0.1"
+WIDTH: Final = 32  # most agents that the launcher, or an agent, starts; 1024 hosts are two steps away
+START_PATIENCE: Final = 60.0  # seconds that the agent of a host has to start
 #: first words of a command that runs a Python module
 MODULE: Final = (sys.executable, "-m")
 
@@ -24,7 +26,7 @@ class Program:
 
     Attributes:
         argv: executable and arguments.
-        count: number of ranks.
+        count: number of ranks; an agent has 0 for programs of other hosts only.
         directory: working directory, None for the launcher's own.
         environ: variables added to the launcher's own environment.
         mpi4py: True if aiompi replaces mpi4py.
@@ -56,6 +58,27 @@ class Endpoint:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class HostsSpec:
+    """The hosts of a job on several hosts.
+
+    Attributes:
+        names: of the hosts.
+        ranks: of each host.
+        starter: how agents are started on them, one of `starters.STARTERS`, with options for it.
+        files: paths below the working directory that each host gets a copy of; empty if it has the files already.
+        width: most agents that one process starts.
+        patience: seconds that an agent has to start.
+    """
+
+    names: tuple[str, ...]
+    ranks: tuple[tuple[int, ...], ...]
+    starter: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    width: int = WIDTH
+    patience: float = START_PATIENCE
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RunSpec:
     """A job whose processes the launcher starts.
 
@@ -69,6 +92,8 @@ class RunSpec:
         on_failure: "abort", "continue", or "" for the setting.
         server: IMPI server to join, None for a server in memory.
         prefork: True to fork the ranks of a Python program from one process.
+        bind_to: CPUs that each rank may use, one of `binding.UNITS`.
+        hosts: hosts of the ranks, None for this machine.
     """
 
     programs: tuple[Program, ...]
@@ -80,6 +105,8 @@ class RunSpec:
     on_failure: str = ""
     server: Endpoint | None = None
     prefork: bool = True
+    bind_to: str = "none"
+    hosts: HostsSpec | None = None
 
     @property
     def size(self) -> int:

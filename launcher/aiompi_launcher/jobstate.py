@@ -46,6 +46,20 @@ class World:
     job: bytes = b""
 
 
+@dataclasses.dataclass(slots=True)
+class Place:
+    """Where a rank runs; empty for a rank on the machine of the launcher.
+
+    Attributes:
+        host: name of the host.
+        directory, address: as in control.Welcome. The address may become known late.
+    """
+
+    host: str = ""
+    directory: str = ""
+    address: str = ""
+
+
 class JobPhase(enum.Enum):
     """Phase of the job."""
 
@@ -164,6 +178,7 @@ class Rank:
         last_line: of its standard error, "" while it runs.
         reported: True if the others know that it has failed, in a job that goes on.
         expelled: True if the job has excluded it although its process may be alive.
+        place: where it runs.
     """
 
     def __init__(self, number: int) -> None:
@@ -178,6 +193,12 @@ class Rank:
         self.error = ""
         self.last_line = ""
         self.reported = self.expelled = False
+        self.place = Place()
+
+    @property
+    def label(self) -> str:
+        """Name of the rank in messages."""
+        return f"rank {self.number}" + (f" on {self.place.host}" if self.place.host else "")
 
 
 def describe(rank: Rank) -> str:

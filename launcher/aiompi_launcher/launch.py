@@ -7,30 +7,29 @@ joined.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from aiompi.errors import InvalidArgumentError
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import control, hello
-from aiompi_launcher.jobspec import RunSpec, ServeSpec
+from aiompi_launcher.jobspec import HostsSpec, RunSpec, ServeSpec
 from aiompi_launcher.listen import address_of, announce, listen_tcp, listen_unix
 from aiompi_launcher.rundir import RunDirectory
 from aiompi_launcher.spawn.ranks import RankProcess, Starting
-from aiompi_launcher.watchdog import Watchdog
+from aiompi_launcher.watchdog import CONTROL, Watchdog, contact, job_directory
 
 if TYPE_CHECKING:
     import socket
 
     from aiompi.impi.auth import Credentials
+    from aiompi_launcher.job import Job
     from aiompi_launcher.rendezvous import Rendezvous
     from aiompi_launcher.supervisor import Supervisor
 
-_CONTROL: Final = "control"
 _KEY: Final = "key"
 _HEARTBEAT: Final = 10.0  # seconds, in jobs whose processes may be on several machines
 
@@ -60,7 +59,7 @@ def run(spec: RunSpec, name: str) -> int:
         credentials = Credentials.from_environ(os.environ)
     if spec.output_dir:
         os.makedirs(spec.output_dir, exist_ok=True)
-    with _job_directory() as (directory, watchdog):
+    with job_directory() as (directory, watchdog):
         return _Launch(spec, name, settings, credentials, directory, watchdog).run()
 
 
@@ -84,31 +83,54 @@ class _Launch:
         self._directory = directory
         self._watchdog = watchdog
         self._key = hello.new_key()
-        self._variables = {control.ENV_CONTROL: _contact(directory), control.ENV_KEY: self._key.hex()}
-        self._listener = listen_unix(directory.join(_CONTROL))
+        self._variables = {control.ENV_CONTROL: contact(directory), control.ENV_KEY: self._key.hex()}
+
+    _job: Job
 
     def run(self) -> int:
+        if self._spec.hosts is not None:
+            import asyncio
+
+            return asyncio.run(self._supervise_hosts(self._spec.hosts))
+        self._listener = listen_unix(self._directory.join(CONTROL))
         with Starting(self._spec, self._variables) as starting:
             import asyncio  # meanwhile
 
             return asyncio.run(self._supervise(starting))
 
-    async def _supervise(self, starting: Starting) -> int:
+    async def _supervise_hosts(self, hosts: HostsSpec) -> int:
+        from aiompi_launcher.hosts.remote import Hosts, archive, plan_of
+        from aiompi_launcher.rendezvous import ServerInMemory
+
+        spec = self._spec
+        path = archive(hosts.files, self._directory.join("files.tar")) if hosts.files else ""
+        supervisor = self._supervisor("")
+        await supervisor.meet(ServerInMemory(spec.size))
+        plan = plan_of(spec, hosts, self._name, self._key)
+        supervisor.start_on(Hosts(plan, spec, path, supervisor, self._watchdog.add))
+        return await supervisor.finish()
+
+    def _supervisor(self, directory: str) -> Supervisor:
         from aiompi_launcher.job import Job
         from aiompi_launcher.supervisor import Supervisor
 
         spec = self._spec
-        job = Job(
+        self._job = Job(
             spec.size,
-            directory=self._directory.path,
+            directory=directory,
             spawned=True,
             survives=self._survives,
-            heartbeat=_heartbeat(self._settings, spec.server is not None),
+            heartbeat=_heartbeat(self._settings, spec.server is not None or spec.hosts is not None),
         )
-        supervisor = Supervisor(job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose)
+        return Supervisor(self._job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose)
+
+    async def _supervise(self, starting: Starting) -> int:
+        supervisor = self._supervisor(self._directory.path)
         if not await supervisor.meet(self._rendezvous(supervisor)):
             return await supervisor.finish()
-        ranks = starting.ranks(self._watchdog.add, first=job.world.first, size=job.world.size)
+        world = self._job.world
+        numbers = range(world.first, world.first + self._spec.size)
+        ranks = starting.ranks(self._watchdog.add, numbers, world.size)
         return await _host(supervisor, self._key, self._listener, None, ranks)
 
     def _rendezvous(self, supervisor: Supervisor) -> Rendezvous:
@@ -159,7 +181,7 @@ def serve(spec: ServeSpec, name: str) -> int:
     settings = load_settings()
     text = os.environ.get(control.ENV_KEY)
     key = hello.new_key() if text is None else hello.parse_key(text)
-    with _job_directory() as (directory, _):
+    with job_directory() as (directory, _):
         listener = listen_tcp(spec.bind, spec.port)
         if text is None:
             path = directory.join(_KEY)
@@ -195,24 +217,6 @@ def _heartbeat(settings: Settings, several_machines: bool) -> float:
     if settings.heartbeat is not None:
         return settings.heartbeat
     return _HEARTBEAT if several_machines else 0.0
-
-
-@contextlib.contextmanager
-def _job_directory() -> Iterator[tuple[RunDirectory, Watchdog]]:
-    """Context manager with a directory and a watchdog for a job, which removes both however the job ends."""
-    directory = RunDirectory()
-    watchdog = Watchdog(directory.path, f"{control.ENV_CONTROL}={_contact(directory)}")
-    try:
-        yield directory, watchdog
-    except BaseException:
-        watchdog.clean_up()
-        raise
-    directory.remove()
-    watchdog.all_well()
-
-
-def _contact(directory: RunDirectory) -> str:
-    return f"unix:{directory.join(_CONTROL)}"
 
 
 async def _host(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
 import os
 from collections.abc import Callable
+from typing import Final
 
 from aiompi_launcher.spawn.ranks import RankProcess
-from aiompi_launcher.stdio import TAIL_LINES, Sink, Source
+from aiompi_launcher.stdio import TAIL_LINES, RemoteSource, Sink, Source
 
-_TAIL_BYTES = 8 * 2**10
+#: bytes of output of a rank on another host that may be on their way
+OUTPUT_WINDOW: Final = 2**18
+_TAIL_BYTES: Final = 8 * 2**10
 
 
 class Outputs:
@@ -30,6 +35,7 @@ class Outputs:
             self._stderr = Sink(2, lambda reason: None)
         self._sources: list[Source] = []
         self._errors: dict[int, Source | str] = {}
+        self._remote: dict[tuple[int, int], Callable[[bytes], object]] = {}
 
     def add(self, rank: int, process: RankProcess) -> None:
         """Forward the output of a rank."""
@@ -43,6 +49,31 @@ class Outputs:
             self._errors[rank] = source
         else:
             self._errors[rank] = process.errors
+
+    def add_remote(self, rank: int, host: str, directory: str | None, grant: Callable[[int, int], object]) -> None:
+        """Expect output of a rank that runs on another host; `take` gets it.
+
+        Args:
+            rank: the rank.
+            host: name of its host, which is part of its tag.
+            directory: for files with its output, None for the launcher's own output.
+            grant: called with 1 or 2 and a number of bytes that may come in addition to OUTPUT_WINDOW.
+        """
+        for stream, sink, name, kind in ((1, self._stdout, "out", ""), (2, self._stderr, "err", ":err")):
+            granted = functools.partial(grant, stream)
+            if directory is not None:
+                path = os.path.join(directory, f"rank.{rank}.{name}")
+                self._remote[rank, stream] = functools.partial(_append, io.FileIO(path, "w"), granted)
+                source: Source | str = path
+            else:
+                source = RemoteSource(sink, f"[{rank}@{host}{kind}] ".encode() if self._tag else b"", granted)
+                self._sources.append(source)
+                self._remote[rank, stream] = source.feed
+        self._errors[rank] = source  # of its standard error
+
+    def take(self, rank: int, stream: int, data: bytes) -> None:
+        """Pass on output of a rank on another host; no data mean its end."""
+        self._remote[rank, stream](data)
 
     def say(self, text: str) -> None:
         """Print a message of the launcher on stderr."""
@@ -89,6 +120,14 @@ class Outputs:
         """Write nothing more."""
         self._stdout.stop()
         self._stderr.stop()
+
+
+def _append(file: io.FileIO, grant: Callable[[int], object], data: bytes) -> None:
+    if not data:
+        file.close()
+    elif not file.closed:
+        file.write(data)
+        grant(len(data))
 
 
 def _tail_of(path: str) -> list[str]:

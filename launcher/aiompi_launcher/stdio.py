@@ -179,7 +179,8 @@ class Source:
     """
 
     def __init__(self, descriptor: int, sink: Sink, tag: bytes = b"") -> None:
-        os.set_blocking(descriptor, False)
+        if descriptor >= 0:
+            os.set_blocking(descriptor, False)
         self._descriptor = descriptor
         self._sink = sink
         self._tag = tag
@@ -244,11 +245,14 @@ class Source:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
-            self._stop_timer()
-            if self._tag and (self._partial or self._sink.unfinished is self):
-                self._partial += b"\n"
-            self._flush()
-            self._sink.release(self)
+            self._end()
+
+    def _end(self) -> None:
+        self._stop_timer()
+        if self._tag and (self._partial or self._sink.unfinished is self):
+            self._partial += b"\n"
+        self._flush()
+        self._sink.release(self)
 
     def _feed(self, data: bytes) -> None:
         self._tail = (self._tail + data)[-_TAIL_BYTES:]
@@ -290,6 +294,39 @@ class Source:
             tag = b"" if self._sink.unfinished is self else self._tag
             data = tag + body.replace(b"\n", b"\n" + self._tag) + end
         self._sink.write(self, data)
+
+
+class RemoteSource(Source):
+    """Output of a rank that another process reads.
+
+    Args:
+        sink, tag: as for `Source`.
+        grant: called with a number of bytes that the other process may send in addition.
+    """
+
+    def __init__(self, sink: Sink, tag: bytes, grant: Callable[[int], object]) -> None:
+        self._grant = grant
+        self._taken = 0
+        super().__init__(-1, sink, tag)
+
+    def feed(self, data: bytes) -> None:
+        """Pass on output; no data mean its end."""
+        if not data:
+            self._end()
+            return
+        self._taken += len(data)
+        self._feed(data)
+        if not self._sink.full(self):
+            self.resume()
+
+    def resume(self) -> None:
+        if self._taken:
+            taken, self._taken = self._taken, 0
+            self._grant(taken)
+            self._flush_long_line()
+
+    def close(self) -> None:
+        self._end()
 
 
 class TerminalInput:

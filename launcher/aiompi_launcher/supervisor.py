@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from aiompi.wire import control
 from aiompi_launcher import jobstate as table
-from aiompi_launcher.control import Link
+from aiompi_launcher.control import Connection
 from aiompi_launcher.heartbeat import Heartbeat
 from aiompi_launcher.job import Job
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
@@ -26,6 +27,19 @@ EXIT_BROKEN_PIPE: Final = EXIT_SIGNAL + signal.SIGPIPE
 _POLL: Final = 0.02  # seconds
 _HASTE: Final = 1.0  # seconds for the last output if the user ends the job
 _END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class RemoteHosts(Protocol):
+    """The hosts of a job on several hosts."""
+
+    def start(self) -> None:
+        """Start their agents."""
+
+    async def end(self) -> None:
+        """End everything on all hosts."""
+
+    def pause(self) -> None:
+        """Tell agents that this process is about to be stopped."""
 
 
 class Supervisor:
@@ -53,10 +67,11 @@ class Supervisor:
         self._loop = asyncio.get_running_loop()
         self._rendezvous: Rendezvous
         self._errands: set[asyncio.Task[None]] = set()
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, Connection] = {}
         self._sent: tuple[object, bytes] = (None, b"")  # the last message and its bytes: cards of many go to many
         self._processes: dict[int, RankProcess] = {}
         self._running: set[int] = set()
+        self._remote: RemoteHosts | None = None
         self._input: TerminalInput | None = None
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._impatience = asyncio.Event()
@@ -123,16 +138,42 @@ class Supervisor:
             except StartError as error:
                 self.fail(str(error), error.code)
         self._running.update(self._processes)  # only now forked ranks are children of this process
-        self._reap()
-        self._inform(self._job.start_ended)
+        self.reap()
+        self.start_ended()
 
     def _adopt(self, rank: int, process: RankProcess) -> None:
-        self._processes[rank] = process
         self.outputs.add(rank, process)
+        self._supervise(rank, process)
+        self._inform(self._job.started, rank, process.process.pid)
+
+    def _supervise(self, rank: int, process: RankProcess) -> None:
+        self._processes[rank] = process
         if process.terminal_input >= 0:
             self._input = TerminalInput(0, process.terminal_input)
         self.chat(f"rank {rank} runs as process {process.process.pid}")
-        self._inform(self._job.started, rank, process.process.pid)
+
+    # Start on other hosts.
+
+    def start_on(self, hosts: RemoteHosts) -> None:
+        """Start the ranks on other hosts, which report them by `adopt`."""
+        self._remote = hosts
+        self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
+        hosts.start()
+
+    def adopt(self, rank: int, process: RankProcess, place: table.Place) -> None:
+        """A rank runs on another host."""
+        self._supervise(rank, process)
+        self._running.add(rank)
+        self._inform(self._job.started, rank, process.process.pid, place)
+
+    def host_lost(self, ranks: Iterable[int], cause: str) -> None:
+        """A host is lost, and with it these ranks."""
+        self._running.difference_update(ranks)
+        self._inform(self._job.host_lost, ranks, cause)
+
+    def start_ended(self) -> None:
+        """All ranks run, or no further one will be started."""
+        self._inform(self._job.start_ended)
 
     # End.
 
@@ -146,6 +187,8 @@ class Supervisor:
             self._input.close()
         for link in self._links.values():
             link.close()
+        if self._remote is not None:
+            await self._remote.end()
         await self._end_groups()
         self.outputs.close()
         code = await self._take_leave(code)
@@ -214,7 +257,7 @@ class Supervisor:
 
     # Events of connections (control.ConnectionObserver).
 
-    def on_join(self, link: Link, wanted: int, join: control.Join) -> None:
+    def on_join(self, link: Connection, wanted: int, join: control.Join) -> None:
         try:
             rank = self._job.place(wanted, join.pid)
         except table.Refused as refusal:
@@ -227,11 +270,11 @@ class Supervisor:
         self.chat(f"rank {rank} has joined, process {join.pid}")
         self._inform(self._job.received, rank, join)
 
-    def on_message(self, link: Link, message: control.Message) -> None:
+    def on_message(self, link: Connection, message: control.Message) -> None:
         if self._links.get(link.rank) is link:
             self._inform(self._job.received, link.rank, message)
 
-    def on_closed(self, link: Link, error: str) -> None:
+    def on_closed(self, link: Connection, error: str) -> None:
         if self._links.get(link.rank) is link:
             del self._links[link.rank]
             self._inform(self._job.received, link.rank, table.Closed(error))
@@ -255,7 +298,7 @@ class Supervisor:
     # Events of the system.
 
     def _watch_signals(self) -> None:
-        self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        self._loop.add_signal_handler(signal.SIGCHLD, self.reap)
         self._loop.add_signal_handler(signal.SIGCONT, self._on_continue)
         for signum in _END_SIGNALS:
             if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup and background jobs of a shell
@@ -265,6 +308,13 @@ class Supervisor:
         self._hurry(EXIT_SIGNAL + signum)
         if not self._exit_code.done():
             self._inform(self._job.signalled, signum)
+            if self._remote is not None:
+                self.start_ended()
+
+    def _on_stop(self) -> None:
+        if self._remote is not None:
+            self._remote.pause()
+        os.kill(os.getpid(), signal.SIGSTOP)
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """End the job because a callback or a task has raised: without it ranks would wait forever."""
@@ -284,7 +334,8 @@ class Supervisor:
         if self._input is not None:
             self._input.resume()
 
-    def _reap(self) -> None:
+    def reap(self) -> None:
+        """Report ranks whose processes have ended."""
         ended = []
         for rank in self._running:
             status = self._processes[rank].process.poll()

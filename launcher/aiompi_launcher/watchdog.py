@@ -13,8 +13,11 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from aiompi.wire.control import ENV_CONTROL
 from aiompi_launcher import rundir
+from aiompi_launcher.rundir import RunDirectory
 
+CONTROL: Final = "control"  # the socket of the agent in the directory of a job
 KILL_GRACE: Final = 2.0  # seconds between SIGTERM and SIGKILL
 _POLL: Final = 0.02  # seconds
 _ALL_WELL: Final = "well"
@@ -66,6 +69,25 @@ class Watchdog:
     def _tell(self, line: str) -> None:
         with contextlib.suppress(BrokenPipeError):
             os.write(self._pipe, line.encode() + b"\n")
+
+
+@contextlib.contextmanager
+def job_directory() -> Iterator[tuple[RunDirectory, Watchdog]]:
+    """Context manager with a directory and a watchdog for a job, which removes both however the job ends."""
+    directory = RunDirectory()
+    watchdog = Watchdog(directory.path, f"{ENV_CONTROL}={contact(directory)}")
+    try:
+        yield directory, watchdog
+    except BaseException:
+        watchdog.clean_up()
+        raise
+    directory.remove()
+    watchdog.all_well()
+
+
+def contact(directory: RunDirectory) -> str:
+    """Return how ranks on this machine find the agent: the value of AIOMPI_CONTROL."""
+    return f"unix:{directory.join(CONTROL)}"
 
 
 def _watch(pipe: int, directory: str, marker: bytes) -> None:

@@ -16,6 +16,7 @@ from typing import Final, Self, TypeAlias
 
 from aiompi.wire import control
 from aiompi_launcher.jobspec import EXIT_NOT_FOUND, Program, RunSpec
+from aiompi_launcher.spawn.binding import bind
 from aiompi_launcher.spawn.forked import ForkServer, adopting
 from aiompi_launcher.spawn.local import Process, execute
 from aiompi_launcher.spawn.python import python_of
@@ -87,7 +88,8 @@ class Starting:
             if any(map(self._forks, self._spec.programs)):
                 self._stack.enter_context(adopting())
             for number, program in enumerate(self._spec.programs):
-                self._prepare(number, program)
+                if program.count:
+                    self._prepare(number, program)
                 local += program.count
         except OSError as error:
             self._failure = local, error
@@ -98,7 +100,7 @@ class Starting:
 
     def _forks(self, program: Program) -> bool:
         """Return True if the ranks of a program are forked from one process: several ranks of a Python program."""
-        if not self._spec.prefork or program.count == 1 or sys.platform != "linux" or sys.flags.safe_path:
+        if not self._spec.prefork or program.count <= 1 or sys.platform != "linux" or sys.flags.safe_path:
             return False
         return python_of(program) is not None and not any(name.startswith("PYTHON") for name in program.environ)
 
@@ -111,13 +113,13 @@ class Starting:
             self._stack.callback(server.close)
             self._servers[number] = server
 
-    def ranks(self, on_start: Callable[[int], None], *, first: int = 0, size: int = 0) -> Generator[RankProcess]:
+    def ranks(self, on_start: Callable[[int], None], numbers: Sequence[int], size: int) -> Generator[RankProcess]:
         """Start the ranks in order, one per step of the generator. Closing the generator closes this object.
 
         Args:
             on_start: called with the process group of each rank as soon as it exists.
-            first: number of the first rank in its world.
-            size: of the world, 0 if it has no other ranks.
+            numbers: of the ranks in their world.
+            size: of the world.
 
         Yields:
             Each running rank.
@@ -125,24 +127,24 @@ class Starting:
         Raises:
             StartError: the next rank cannot be started.
         """
-        spec, rank, total = self._spec, first, str(size or self._spec.size)
+        spec, local, total = self._spec, 0, str(size)
         # Many packages recognise an MPI job by MPICH's variables. Without PMI_FD, MPI libraries ignore them.
         sizes = {control.ENV_SIZE: total, "PMI_SIZE": total, "MPI_LOCALNRANKS": str(spec.size)}
         with self._stack:
             try:
                 if self._failure is not None:
-                    rank += self._failure[0]
-                    raise self._failure[1]
+                    local, error = self._failure
+                    raise error
                 for number, program in enumerate(spec.programs):
                     start = self._starter(number, program)
                     common = {**sizes, control.ENV_APPNUM: str(number)}
                     for _ in range(program.count):
-                        process = _start(spec, rank, rank - first, common, start)
+                        process = _start(spec, numbers[local], local, common, start)
                         on_start(process.process.pid)
                         yield process
-                        rank += 1
+                        local += 1
             except OSError as error:
-                raise _explain(rank, error) from None
+                raise _explain(numbers[local], error) from None
 
     def _starter(self, number: int, program: Program) -> Starter:
         if number in self._servers:
@@ -179,6 +181,7 @@ def _start(spec: RunSpec, rank: int, local: int, common: Mapping[str, str], star
         stderr, from_stderr = _output(spec, rank, "err", ours, theirs)
         variables = {**common, control.ENV_RANK: str(rank), "PMI_RANK": str(rank), "MPI_LOCALRANKID": str(local)}
         process = start((descriptor, stdout, stderr), variables)
+        bind(process.pid, local, spec.bind_to)
     except BaseException:
         _close(ours)
         raise

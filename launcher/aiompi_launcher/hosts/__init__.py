@@ -1,0 +1,12 @@
+"""Jobs on several hosts.
+
+    hostlist   which hosts there are, and which rank runs on which
+    starters   the command that starts an agent on a host: ssh, srun, or none on this machine
+    branches   the agents that a launcher or an agent has started, and what is behind them
+    channel    messages (`messages`) over the standard input and output of an agent
+    agent      the agent of a host: starts ranks, relays their control messages, output, input and exit statuses
+    remote     the launcher's side: ranks of other hosts for the supervisor
+
+The launcher has the only table of states (`aiompi_launcher.job`). It starts at most WIDTH agents, and each of them
+starts at most WIDTH others, so that n hosts are reached in about log n / log WIDTH steps.
+"""

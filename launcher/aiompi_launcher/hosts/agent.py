@@ -1,0 +1,393 @@
+"""The agent of a host in a job on several hosts (`aiompi-launch --agent`, which the launcher runs, not the user).
+
+It reads what to do from its standard input, starts further agents and the ranks of its host, and relays between them
+and the launcher. If the channel to the launcher ends, it ends all processes, and so does its watchdog if it is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from aiompi.wire import control
+from aiompi_launcher.hosts import messages
+from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
+from aiompi_launcher.hosts.starters import SRUN, SSH
+from aiompi_launcher.jobspec import EXIT_FAILURE, Program, RunSpec
+from aiompi_launcher.listen import listen_unix
+from aiompi_launcher.rundir import RunDirectory
+from aiompi_launcher.spawn.ranks import RankProcess, StartError, Starting
+from aiompi_launcher.watchdog import CONTROL, KILL_GRACE, Watchdog, contact, job_directory, living, signal_group
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aiompi_launcher.control import Connection
+    from aiompi_launcher.hosts.channel import Channel
+
+_ARCHIVE: Final = "files.tar"
+_FILES: Final = "files"
+_POLL: Final = 0.02  # seconds
+_READ: Final = 64 * 2**10
+_MOST_IN_PIPE: Final = 2**20
+
+
+def main(starter: str) -> int:
+    """Be an agent, which was started in the given way; return its exit code."""
+    reader, writer = _take_channel()
+    os.write(writer, messages.MAGIC)
+    decoder = messages.decoder()
+    with job_directory() as (directory, watchdog):
+        received = _read_orders(reader, decoder, directory)
+        if received is None:
+            return EXIT_FAILURE
+        plan, early = received
+        agent = Agent(plan, directory, watchdog, starter)
+        with agent.starting() as starting:
+            import asyncio  # meanwhile
+
+            return asyncio.run(agent.run(starting, (reader, writer), decoder, early))
+
+
+def _take_channel() -> tuple[int, int]:
+    """Return new descriptors for standard input and output, which lead nowhere from now on."""
+    channel = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(null, descriptor)
+    os.close(null)
+    return channel
+
+
+def _read_orders(
+    reader: int, decoder: control.Decoder, directory: RunDirectory
+) -> tuple[Plan, list[messages.Message]] | None:
+    """Return the plan, and the messages that came with it; None at the end of the channel. Files are stored."""
+    plan: Plan | None = None
+    complete = False
+    early: list[messages.Message] = []
+    with open(directory.join(_ARCHIVE), "wb") as archive:
+        while plan is None or not complete:
+            data = os.read(reader, _READ)
+            if not data:
+                return None
+            for message in decoder.receive_data(data):
+                match message:
+                    case messages.Launch(fields):
+                        plan = Plan.unpack(fields)
+                        complete = not plan.files
+                    case messages.Files(piece):
+                        archive.write(piece)
+                        complete = not piece
+                    case _:
+                        early.append(message)
+    return plan, early
+
+
+class Agent:
+    """The agent of one host.
+
+    Args:
+        plan: what it does; its host is the first one.
+        directory: for the sockets of its ranks.
+        watchdog: ends their processes if the agent is killed.
+        starter: one of `starters.STARTERS`.
+    """
+
+    def __init__(self, plan: Plan, directory: RunDirectory, watchdog: Watchdog, starter: str) -> None:
+        self._addresses = _addresses(starter)  # before the variables of the launcher replace those of this host
+        self._plan = plan
+        self._directory = directory
+        self._watchdog = watchdog
+        self._part = plan.parts[0]
+        self._archive = directory.join(_ARCHIVE) if plan.files else ""
+        self._listener = listen_unix(directory.join(CONTROL))
+        self._processes: dict[int, RankProcess] = {}
+        self._running: set[int] = set()
+        self._outputs: dict[tuple[int, int], _Output] = {}
+        self._connections: dict[int, Connection] = {}
+        self._numbers = 0
+        self._ending = False
+        self._input: _Input | None = None
+        self._channel: Channel
+        os.environ.update(plan.environ)
+
+    def starting(self) -> Starting:
+        """Return the start of the ranks."""
+        stdin = self._part.ranks.index(self._plan.stdin) if self._plan.stdin in self._part.ranks else None
+        variables = {
+            control.ENV_CONTROL: contact(self._directory),
+            control.ENV_KEY: self._plan.key.hex(),
+        }
+        if stdin is not None:  # the rank gets it as its own
+            read_end, self._stdin = os.pipe()
+            os.dup2(read_end, 0)
+            os.close(read_end)
+        self._spec = RunSpec(
+            programs=tuple(self._programs()),
+            stdin_rank=stdin,
+            prefork=self._plan.prefork,
+            bind_to=self._plan.bind_to,
+        )
+        return Starting(self._spec, variables)
+
+    def _programs(self) -> Iterable[Program]:
+        directory = self._plan.directory
+        if self._archive:
+            import tarfile
+
+            directory = self._directory.join(_FILES)
+            os.mkdir(directory, 0o700)
+            with tarfile.open(self._archive) as archive:
+                archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 has none
+                archive.extractall(directory)
+        for number, (argv, wdir, environ, mpi4py) in enumerate(self._plan.programs):
+            yield Program(
+                argv=tuple(argv),
+                count=self._part.programs.count(number),
+                directory=os.path.join(directory, wdir) if wdir else directory,
+                environ=environ,
+                mpi4py=mpi4py,
+            )
+
+    async def run(
+        self,
+        starting: Starting,
+        descriptors: tuple[int, int],
+        decoder: control.Decoder,
+        early: Iterable[messages.Message],
+    ) -> int:
+        """Run until the launcher says that the job has ended, or is gone; return the exit code."""
+        import asyncio
+
+        from aiompi_launcher.control import ControlServer
+        from aiompi_launcher.hosts.branches import Branches
+        from aiompi_launcher.hosts.channel import Channel
+
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        self._channel = Channel(*descriptors, self._on_order, self._on_launcher_lost, decoder=decoder)
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._loop.add_signal_handler(signum, self._end.set)
+        self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        plan = self._plan
+        self._channel.send(messages.Ready(self._part.index, self._directory.path, *self._addresses))
+        if plan.stdin in self._part.ranks:
+            self._input = _Input(self._stdin, lambda count: self._channel.send(messages.Taken(plan.stdin, count)))
+        self._branches = Branches(plan, self._archive, plan.parts[1:], self._channel.send, self._watchdog.add)
+        server = ControlServer(self, plan.key, self._listener, hello_timeout=None)
+        for message in early:
+            self._on_order(message)
+        await self._start(starting)
+        await self._end.wait()
+        await asyncio.gather(self._end_ranks(), self._branches.end())
+        server.close()
+        for output in self._outputs.values():
+            output.catch_up()
+        await self._channel.flush()
+        self._channel.close()
+        return 0
+
+    async def _start(self, starting: Starting) -> None:
+        import asyncio
+
+        with contextlib.closing(starting.ranks(self._watchdog.add, self._part.ranks, self._plan.size)) as ranks:
+            try:
+                for rank, process in zip(self._part.ranks, ranks, strict=False):
+                    self._adopt(rank, process)
+                    await asyncio.sleep(0)
+                    if self._end.is_set():
+                        break
+            except StartError as error:
+                self._channel.send(messages.Trouble(self._part.index, str(error), error.code))
+        if self._input is not None:  # only the rank has the other end
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        self._running.update(self._processes)  # only now forked ranks are children of this process
+        self._reap()
+
+    def _adopt(self, rank: int, process: RankProcess) -> None:
+        self._processes[rank] = process
+        self._channel.send(messages.Started(rank, process.process.pid))
+        for stream, descriptor in ((STDOUT, process.stdout), (STDERR, process.stderr)):
+            self._outputs[rank, stream] = _Output(descriptor, rank, stream, self._channel)
+
+    # Events of the launcher.
+
+    def _on_order(self, order: messages.Message) -> None:
+        match order:
+            case messages.Post(numbers, data):
+                for number in numbers:
+                    if number in self._connections:
+                        self._connections[number].send(data)
+            case messages.HangUp(number) if number in self._connections:
+                self._connections.pop(number).close()
+            case messages.SignalRanks(ranks, signum):
+                for rank in self._processes.keys() & ranks:
+                    self._processes[rank].process.signal(signum)
+            case messages.Input(_, data) if self._input is not None:
+                self._input.write(data)
+            case messages.Grant(rank, stream, count) if (rank, stream) in self._outputs:
+                self._outputs[rank, stream].granted(count)
+            case messages.End():
+                self._end.set()
+        if not isinstance(order, messages.End):
+            self._branches.send(order)
+
+    def _on_launcher_lost(self, reason: str) -> None:
+        self._end.set()
+
+    # Events of ranks (control.ConnectionObserver).
+
+    def on_join(self, link: Connection, wanted: int, join: control.Join) -> None:
+        self._numbers += 1
+        link.rank = self._part.index << HOST_SHIFT | self._numbers
+        self._connections[link.rank] = link
+        self._channel.send(messages.Joined(link.rank, wanted, join.pid, join.namespace))
+
+    def on_message(self, link: Connection, message: control.Message) -> None:
+        self._channel.send(messages.Said(link.rank, control.encode(message)))
+
+    def on_closed(self, link: Connection, error: str) -> None:
+        self._connections.pop(link.rank, None)
+        self._channel.send(messages.Closed(link.rank, error))
+
+    def on_stranger(self, address: str, error: str) -> None:
+        """Its process has died early, which is reported anyway."""
+
+    def on_shortage(self) -> None:
+        text = "no descriptors are left for the connections of ranks: raise their limit (ulimit -n)"
+        self._channel.send(messages.Trouble(self._part.index, text, EXIT_FAILURE))
+
+    def _reap(self) -> None:
+        for rank in sorted(self._running):
+            status = self._processes[rank].process.poll()
+            if status is not None:
+                self._running.discard(rank)
+                for stream in (STDOUT, STDERR):
+                    self._outputs[rank, stream].catch_up()
+                self._channel.send(messages.Exited(rank, status))
+
+    async def _end_ranks(self) -> None:
+        """End all processes of ranks, and those that they have left in their process groups."""
+        import asyncio
+
+        groups = {process.process.pid for process in self._processes.values()}
+        deadline = self._loop.time() + KILL_GRACE
+        for group in groups:
+            signal_group(group, signal.SIGTERM)
+        while (groups := living(groups)) and self._loop.time() < deadline:
+            await asyncio.sleep(_POLL)
+        for group in groups:
+            signal_group(group, signal.SIGKILL)
+        while living(groups):
+            await asyncio.sleep(_POLL)
+
+
+class _Output:
+    """Sends output of a rank to the launcher, no more than that passes on."""
+
+    def __init__(self, descriptor: int, rank: int, stream: int, channel: Channel) -> None:
+        import asyncio
+
+        from aiompi_launcher.output import OUTPUT_WINDOW
+
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._credit = OUTPUT_WINDOW
+        self._send: Callable[[bytes], None] = lambda data: channel.send(messages.Output(rank, stream, data))
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(descriptor, self._readable)
+
+    def granted(self, count: int) -> None:
+        """The launcher has passed on so many bytes."""
+        self._credit += count
+        if self._descriptor >= 0 and self._credit > 0:
+            self._loop.add_reader(self._descriptor, self._readable)
+
+    def catch_up(self) -> None:
+        """Send what is in the pipe, even if the launcher has to keep it."""
+        left = _MOST_IN_PIPE
+        while left > 0 and (count := self._read(_READ)):
+            left -= count
+
+    def _readable(self) -> None:
+        self._read(min(self._credit, _READ))
+        if self._credit <= 0 and self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+
+    def _read(self, most: int) -> int:
+        if self._descriptor < 0:
+            return 0
+        try:
+            data = os.read(self._descriptor, most)
+        except BlockingIOError:
+            return 0
+        self._credit -= len(data)
+        self._send(data)
+        if not data:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+        return len(data)
+
+
+class _Input:
+    """Writes standard input to a rank.
+
+    Args:
+        descriptor: write end of a pipe.
+        taken: called with the number of bytes that were written.
+    """
+
+    def __init__(self, descriptor: int, taken: Callable[[int], object]) -> None:
+        import asyncio
+
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._taken = taken
+        self._data = bytearray()
+        self._ended = False
+        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+
+    def write(self, data: bytes) -> None:
+        """Write data; none mean the end."""
+        self._data += data
+        self._ended = self._ended or not data
+        self._writable()
+
+    def _writable(self) -> None:
+        if self._descriptor < 0:
+            return
+        self._loop.remove_writer(self._descriptor)
+        try:
+            count = os.write(self._descriptor, self._data) if self._data else 0
+        except BlockingIOError:
+            count = 0
+        except OSError:  # the rank reads no more
+            self._data.clear()
+            self._ended, count = True, 0
+        del self._data[:count]
+        if count:
+            self._taken(count)
+        if self._data:
+            self._loop.add_writer(self._descriptor, self._writable)
+        elif self._ended:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _addresses(starter: str) -> tuple[str, str]:
+    """Return the address of this host for others, and that of the launcher as this host sees it; empty if unknown."""
+    connection = os.environ.get("SSH_CONNECTION", "").split()  # client, its port, this host, its port
+    if starter == SSH and len(connection) == 4:
+        return connection[2], connection[0]
+    launcher = os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "")
+    if starter == SRUN and launcher:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((launcher, 9))  # sends nothing
+            return probe.getsockname()[0], launcher
+    return "", ""

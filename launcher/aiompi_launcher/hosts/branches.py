@@ -1,0 +1,219 @@
+"""The agents that one process has started: `Branches` starts them and routes messages to the hosts behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiompi_launcher.hosts import messages, starters
+from aiompi_launcher.hosts.channel import Channel
+from aiompi_launcher.hosts.messages import HOST_SHIFT, Message, Part, Plan
+from aiompi_launcher.watchdog import KILL_GRACE
+
+_GRACE: Final = KILL_GRACE + 2.0  # seconds for agents to end processes and close their channels
+_LAST_WORDS: Final = 0.5  # seconds to wait for the error text of a starter whose agent has ended
+_TAIL: Final = 4096
+_PIECE: Final = 2**20
+
+
+def divide(parts: Sequence[Part], width: int) -> list[list[Part]]:
+    """Divide hosts among at most `width` agents. The first host of each group is that of the agent."""
+    count = min(width, len(parts))
+    cuts = [len(parts) * number // count for number in range(count + 1)] if count else []
+    return [list(parts[low:high]) for low, high in itertools.pairwise(cuts)]
+
+
+class Branch:
+    """An agent, and the hosts that are reached through it.
+
+    Args:
+        plan: of the agent.
+        archive: path of a file with the files that the agent unpacks; empty if there is none.
+        on_message: called with each message of the agent.
+        on_lost: called with this object and the reason if the agent ends before it should.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        archive: str,
+        on_message: Callable[[Message], object],
+        on_lost: Callable[[Branch, str], object],
+    ) -> None:
+        self.plan = plan
+        self.name = plan.parts[0].name
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._errors = b""
+        self._argv = starters.command(plan.starter, self.name, plan.patience)
+        self.process = subprocess.Popen(
+            self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
+        )
+        pipes = self.process.stdin, self.process.stdout, self.process.stderr
+        stdin, stdout, self._stderr = (os.dup(pipe.fileno()) for pipe in pipes if pipe is not None)
+        for pipe in pipes:
+            if pipe is not None:
+                pipe.close()
+        os.set_blocking(self._stderr, False)
+        self._loop.add_reader(self._stderr, self._read_errors)
+        self.channel = Channel(stdout, stdin, on_message, self._ended, messages.MAGIC)
+        self.channel.send(messages.Launch(plan.pack()))
+        self._sending = self._loop.create_task(self._send_files(archive)) if archive else None
+        self._limit = self._loop.call_later(plan.patience, self._expire)
+
+    async def _send_files(self, archive: str) -> None:
+        with open(archive, "rb") as file:
+            while data := file.read(_PIECE):
+                self.channel.send(messages.Files(data))
+                await self.channel.flush()
+        self.channel.send(messages.Files(b""))
+
+    @property
+    def hosts(self) -> list[int]:
+        """Indices of all its hosts."""
+        return [part.index for part in self.plan.parts]
+
+    def close(self) -> None:
+        """Close the channel; the agent then ends all processes."""
+        self._limit.cancel()
+        self.channel.close()
+        if self._stderr >= 0:
+            self._loop.remove_reader(self._stderr)
+            os.close(self._stderr)
+            self._stderr = -1
+
+    def kill(self) -> None:
+        """Kill the starter if it still runs."""
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def _expire(self) -> None:
+        if not self.channel.begun:
+            noise = self.channel.noise
+            said = f"; it printed {noise[-200:]!r}" if noise else ""
+            self._lost(f"it did not answer within {self.plan.patience:g} s{said}")
+
+    def _ended(self, reason: str) -> None:
+        if reason:
+            self._lost(reason)
+        else:  # the starter is about to say why
+            self._loop.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        deadline = self._loop.time() + _LAST_WORDS
+        while (self._stderr >= 0 or self.process.poll() is None) and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        code = self.process.poll()
+        self._lost("its agent has ended" if not code else f"{self._argv[0]} has ended with status {code}")
+
+    def _lost(self, reason: str) -> None:
+        if self._stderr >= 0:
+            self._read_errors()
+        words = self._errors.decode(errors="backslashreplace").strip()
+        self.close()
+        self.kill()
+        self._on_lost(self, words or reason)
+
+    def _read_errors(self) -> None:
+        try:
+            data = os.read(self._stderr, _TAIL)
+        except BlockingIOError:
+            return
+        self._errors = (self._errors + data)[-_TAIL:]
+        if not data:
+            self._loop.remove_reader(self._stderr)
+            os.close(self._stderr)
+            self._stderr = -1
+
+
+class Branches:
+    """The agents that this process has started.
+
+    Args:
+        plan: of this process, or of the whole job in the launcher.
+        archive: as in `Branch`.
+        parts: the hosts that are to be reached.
+        on_message: called with each message of an agent.
+        on_start: called with the process group of each starter.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        archive: str,
+        parts: Sequence[Part],
+        on_message: Callable[[Message], object],
+        on_start: Callable[[int], object],
+    ) -> None:
+        self._on_message = on_message
+        self._closed = False
+        self._branches: list[Branch] = []
+        self._by_host: dict[int, Branch] = {}
+        self._hosts = {rank: part.index for part in parts for rank in part.ranks}
+        for group in divide(parts, plan.width):
+            branch = Branch(dataclasses.replace(plan, parts=group), archive, on_message, self._on_lost)
+            on_start(branch.process.pid)
+            self._branches.append(branch)
+            self._by_host.update(dict.fromkeys(branch.hosts, branch))
+
+    def send(self, message: Message) -> None:
+        """Send a message to the hosts that it concerns."""
+        match message:
+            case messages.Post(connections, data):
+                for branch, those in self._grouped(connections, [number >> HOST_SHIFT for number in connections]):
+                    branch.channel.send(messages.Post(those, data))
+            case messages.SignalRanks(ranks, signum):
+                for branch, those in self._grouped(ranks, [self._hosts.get(rank, -1) for rank in ranks]):
+                    branch.channel.send(messages.SignalRanks(those, signum))
+            case messages.HangUp(connection):
+                self._send_to(connection >> HOST_SHIFT, message)
+            case messages.Input(rank) | messages.Grant(rank):
+                self._send_to(self._hosts.get(rank, -1), message)
+            case _:
+                for branch in self._branches:
+                    branch.channel.send(message)
+
+    async def end(self) -> None:
+        """Let all agents end their processes, and wait for it; kill the starters of those that do not answer."""
+        self.send(messages.End())
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _GRACE
+        self._closed = True
+        while self._branches and loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for branch in self._branches:
+            branch.close()
+        deadline = loop.time() + _LAST_WORDS
+        while any(branch.process.poll() is None for branch in self._branches) and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for branch in self._branches:
+            branch.kill()
+
+    def _grouped(self, targets: Sequence[int], hosts: Sequence[int]) -> list[tuple[Branch, list[int]]]:
+        found: dict[Branch, list[int]] = {}
+        for target, host in zip(targets, hosts, strict=True):
+            branch = self._by_host.get(host)
+            if branch is not None:
+                found.setdefault(branch, []).append(target)
+        return list(found.items())
+
+    def _send_to(self, host: int, message: Message) -> None:
+        branch = self._by_host.get(host)
+        if branch is not None:
+            branch.channel.send(message)
+
+    def _on_lost(self, branch: Branch, cause: str) -> None:
+        self._branches.remove(branch)
+        for host in branch.hosts:
+            del self._by_host[host]
+        if not self._closed:
+            self._on_message(messages.HostsLost(branch.hosts, cause))

@@ -1,0 +1,159 @@
+"""A channel of messages over two descriptors, which notices when the other end is silent for too long."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Final
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire.control import Decoder
+from aiompi_launcher.hosts import messages
+
+#: seconds between pings, and seconds of silence after which the other end is given up
+BEAT: Final = 3.0
+SILENCE: Final = 13.0
+_READ: Final = 2**18
+_NOISE: Final = 2**16  # most bytes that a login shell may print before the agent begins
+
+
+class Channel:
+    """One end of a channel.
+
+    Args:
+        reader, writer: descriptors, which `close` closes.
+        on_message: called with each message but those of the channel itself.
+        on_end: called once with the reason if the channel ends before `close`; empty at the end of file.
+        begins: what the other end writes before its first message; bytes before that are skipped.
+        decoder: has read from `reader` before.
+    """
+
+    def __init__(
+        self,
+        reader: int,
+        writer: int,
+        on_message: Callable[[messages.Message], object],
+        on_end: Callable[[str], object],
+        begins: bytes = b"",
+        decoder: Decoder | None = None,
+    ) -> None:
+        self._reader, self._writer = reader, writer
+        self._on_message, self._on_end = on_message, on_end
+        self._begins = begins
+        self._noise = b""
+        self._decoder = decoder or messages.decoder()
+        self._out = bytearray()
+        self._writing = self._paused = False
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._beaten = self._loop.time()
+        for descriptor in (reader, writer):
+            os.set_blocking(descriptor, False)
+        self._loop.add_reader(reader, self._readable)
+        self._timer = self._loop.call_later(BEAT, self._beat)
+
+    @property
+    def begun(self) -> bool:
+        """True once the other end has begun to speak."""
+        return not self._begins
+
+    @property
+    def noise(self) -> str:
+        """What has come before the other end began."""
+        return self._noise.decode(errors="backslashreplace").strip()
+
+    def send(self, message: messages.Message) -> None:
+        """Send a message; it is dropped if the channel has ended."""
+        self.write(messages.encode(message))
+
+    def write(self, data: bytes) -> None:
+        """Send encoded messages."""
+        if self._writer >= 0:
+            self._out += data
+            if not self._writing:
+                self._writable()
+
+    def close(self) -> None:
+        """Close both descriptors, without a call of `on_end`. What was not sent is lost."""
+        self.shut()
+        if self._reader >= 0:
+            self._timer.cancel()
+            self._loop.remove_reader(self._reader)
+            os.close(self._reader)
+            self._reader = -1
+
+    def shut(self) -> None:
+        """Send nothing more: the other end gets the end of file."""
+        if self._writer >= 0:
+            self._loop.remove_writer(self._writer)
+            os.close(self._writer)
+            self._writer = -1
+
+    async def flush(self) -> None:
+        """Wait until everything is sent."""
+        while self._out and self._writer >= 0:
+            await asyncio.sleep(0.005)
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._reader, _READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._fail("")
+            return
+        self._heard = self._loop.time()
+        if self._begins:
+            data = self._skip(data)
+        try:
+            for message in self._decoder.receive_data(data):
+                self._dispatch(message)
+        except RemoteProtocolError as error:
+            self._fail(f"it broke the protocol: {error}")
+
+    def _skip(self, data: bytes) -> bytes:
+        """Return what follows the begin of the other end, empty if that has not come."""
+        before, begin, data = (self._noise + data).partition(self._begins)
+        self._noise = before
+        if begin:
+            self._begins = b""
+        elif len(before) > _NOISE:
+            self._fail("it printed too much before it started")
+        return data
+
+    def _dispatch(self, message: messages.Message) -> None:
+        self._paused = isinstance(message, messages.Pause)
+        if self._reader >= 0 and not isinstance(message, messages.Ping | messages.Pause):
+            self._on_message(message)
+
+    def _writable(self) -> None:
+        try:
+            del self._out[: os.write(self._writer, self._out)]
+        except BlockingIOError:
+            pass
+        except OSError:  # the reader has gone, and its end of file follows
+            self._out.clear()
+        self._writing = bool(self._out)
+        if self._writing:
+            self._loop.add_writer(self._writer, self._writable)
+        else:
+            self._loop.remove_writer(self._writer)
+
+    def _beat(self) -> None:
+        now = self._loop.time()
+        if now - self._beaten > 2 * BEAT:  # this process was stopped; what has come meanwhile was not read
+            self._heard = now
+        self._beaten = now
+        if self.begun and not self._paused and now - self._heard > SILENCE:
+            self._fail(f"nothing has come from it for {SILENCE:g} s")
+            return
+        if self.begun and not self._out:
+            self.send(messages.Ping())
+        self._timer = self._loop.call_later(BEAT, self._beat)
+
+    def _fail(self, reason: str) -> None:
+        if self._reader >= 0:
+            self.close()
+            self._on_end(reason)

@@ -1,0 +1,153 @@
+"""The hosts of a job, as the user or Slurm names them, and the host of each rank."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from aiompi.errors import InvalidArgumentError
+
+BY_SLOT: Final = "slot"
+BY_NODE: Final = "node"
+#: what a name of a host must not look like, because ssh or a shell would take it for something else
+_UNSAFE: Final = re.compile(r"^-|[^\w.@:%\[\]-]")
+_GROUP: Final = re.compile(r"([^,\[]*)\[([^\]]*)\]([^,\[]*)|([^,\[]+)")
+_REPEATED: Final = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+
+
+class Host(NamedTuple):
+    """A host.
+
+    Attributes:
+        name: for ssh or srun; may be `USER@NAME` for ssh.
+        slots: ranks that it has room for.
+    """
+
+    name: str
+    slots: int = 1
+
+
+def parse_hosts(text: str) -> list[Host]:
+    """Return the hosts of `--hosts NAME[:SLOTS],...`.
+
+    Raises:
+        InvalidArgumentError: a name or a number is wrong.
+    """
+    return _merged(_host(part, part) for part in text.split(",") if part)
+
+
+def read_hostfile(path: str) -> list[Host]:
+    """Return the hosts in a file.
+
+    A line has `NAME[:SLOTS]`, as for MPICH, or `NAME [slots=SLOTS] [max_slots=N]`, as for Open MPI. `#` begins a
+    comment. A host that is named twice has the slots of both lines.
+
+    Raises:
+        OSError: the file cannot be read.
+        InvalidArgumentError: a line is wrong.
+    """
+    with open(path, encoding="utf8") as file:
+        lines = [line.partition("#")[0].split() for line in file]
+    hosts = _merged(_line(words, f"{path}, line {number}") for number, words in enumerate(lines, 1) if words)
+    if not hosts:
+        raise InvalidArgumentError(f"{path} names no host")
+    return hosts
+
+
+def _line(words: Sequence[str], where: str) -> Host:
+    host = _host(words[0], where)
+    for word in words[1:]:
+        name, equals, value = word.partition("=")
+        if name in ("slots", "max_slots", "max-slots") and equals and value.isdecimal():
+            host = host._replace(slots=int(value)) if name == "slots" else host
+        elif name not in ("binding", "ifhn", "user"):  # MPICH's others
+            raise InvalidArgumentError(f"{where}: {word!r} is neither slots=N nor max_slots=N")
+    return host
+
+
+def _host(text: str, where: str) -> Host:
+    name, colon, slots = text.rpartition(":")
+    if not colon or (name.count(":") and not name.endswith("]")):  # no number, or an IPv6 address
+        name, slots = text, "1"
+    if not name or _UNSAFE.search(name):
+        raise InvalidArgumentError(f"{where}: {name!r} cannot be the name of a host")
+    if not slots.isdecimal() or not int(slots):
+        raise InvalidArgumentError(f"{where}: {slots!r} is no number of slots; expected NAME:SLOTS")
+    return Host(name.strip("[]"), int(slots))
+
+
+def _merged(hosts: Iterable[Host]) -> list[Host]:
+    slots: dict[str, int] = {}
+    for host in hosts:
+        slots[host.name] = slots.get(host.name, 0) + host.slots
+    return [Host(*item) for item in slots.items()]
+
+
+def slurm_allocation(environ: Mapping[str, str] = os.environ) -> list[Host]:
+    """Return the hosts of the Slurm allocation in which this process runs; none if there is no allocation.
+
+    A host has as many slots as tasks were asked for on it, or else as CPUs are allocated there. A process of a job step
+    of several tasks is one of many that srun has started, and has no allocation to itself.
+    """
+    names = environ.get("SLURM_JOB_NODELIST", "")
+    if not names or int(environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
+        return []
+    tasks = "SLURM_NTASKS" in environ and environ.get("SLURM_TASKS_PER_NODE")
+    slots = _numbers(tasks or environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
+    return [Host(*pair) for pair in zip(node_names(names), itertools.chain(slots, itertools.repeat(1)), strict=False)]
+
+
+def node_names(text: str) -> list[str]:
+    """Return the names of a list of Slurm: `a[1-3,07],b` names a1, a2, a3, a07 and b."""
+    names: list[str] = []
+    for before, numbers, after, plain in _GROUP.findall(text):
+        if plain:
+            names += filter(None, plain.split(","))
+        else:
+            names += [f"{before}{name}" for name in _range_names(numbers, after)]
+    return names
+
+
+def _range_names(numbers: str, after: str) -> Iterator[str]:
+    for part in numbers.split(","):
+        low, _, high = part.partition("-")
+        for number in range(int(low), int(high or low) + 1):
+            yield f"{number:0{len(low)}}{after}"
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """Yield the numbers of `2(x3),1`: 2, 2, 2 and 1."""
+    for number, times in _REPEATED.findall(text):
+        yield from itertools.repeat(int(number), int(times or 1))
+
+
+def is_this_machine(name: str) -> bool:
+    """Return True for a name of this machine."""
+    return name in ("localhost", "127.0.0.1", "::1", socket.gethostname())
+
+
+def place(hosts: Sequence[Host], size: int, by: str, ppn: int | None = None) -> list[list[int]]:
+    """Return the ranks of each host.
+
+    Args:
+        hosts: the hosts.
+        size: number of ranks. If there are more than slots, the slots are filled again from the first host on.
+        by: BY_SLOT to fill a host before the next, BY_NODE to give each host with a free slot one rank in turn.
+        ppn: slots of each host instead of its own.
+    """
+    slots = [ppn or host.slots for host in hosts]
+    ranks: list[list[int]] = [[] for _ in hosts]
+    for rank, host in zip(range(size), itertools.cycle(_slots(slots, by)), strict=False):
+        ranks[host].append(rank)
+    return ranks
+
+
+def _slots(slots: Sequence[int], by: str) -> list[int]:
+    """Return the host of each slot, in the order in which slots are filled."""
+    if by == BY_SLOT:
+        return [host for host, count in enumerate(slots) for _ in range(count)]
+    return [host for turn in range(max(slots)) for host, count in enumerate(slots) if turn < count]

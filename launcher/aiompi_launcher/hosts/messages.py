@@ -1,0 +1,293 @@
+"""Messages between the launcher and the agents of hosts.
+
+They have the form of those between ranks and their agent (`aiompi.wire.control`), and a line feed behind each, because
+srun passes on whole lines. Before them an agent writes MAGIC, so that what a login shell prints can be told from them.
+
+    launcher                                      agent of a host
+    Launch(plan), Files(data) ...            -->
+                                             <--  Ready(host, ...), Started(rank, pid) ... or Trouble(text, code)
+      ... a rank of the host connects: <-- Joined(connection, ...), <-- Said(connection, data), <-- Closed(connection),
+      Post(connections, data) -->, HangUp(connection) --> ...
+      ... <-- Output(rank, stream, data), Grant(rank, stream, count) -->, Input(rank, data) -->, <-- Taken(rank, count),
+      SignalRanks(ranks, signum) -->, <-- Exited(rank, status), <-- HostsLost(hosts, cause) ...
+    End()                                    -->  it ends all processes, and closes its output
+
+A connection is numbered by `host << HOST_SHIFT | number`. Both sides send a Ping from time to time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final, TypeAlias
+
+from aiompi.wire import control
+
+MAGIC: Final = b"\x00aiompi agent 1\n"
+HOST_SHIFT: Final = 32
+STDOUT: Final = 1
+STDERR: Final = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launch:
+    """What an agent does; a `Plan`, packed."""
+
+    plan: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Files:
+    """The next part of the archive of files for the working directory; empty at its end."""
+
+    data: bytes = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Post:
+    """Bytes for connections of ranks."""
+
+    connections: list[int]
+    data: bytes = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HangUp:
+    """Close a connection once everything is sent."""
+
+    connection: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SignalRanks:
+    """Send a signal to the process groups of ranks."""
+
+    ranks: list[int]
+    signum: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Input:
+    """Standard input for a rank; empty at its end."""
+
+    rank: int
+    data: bytes = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taken:
+    """A rank has read so many bytes of its input."""
+
+    rank: int
+    count: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Output:
+    """Output of a rank; empty at its end."""
+
+    rank: int
+    stream: int
+    data: bytes = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Grant:
+    """So many bytes of output of a rank have been passed on: as many more may come."""
+
+    rank: int
+    stream: int
+    count: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class End:
+    """End all processes of the job."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pause:
+    """The sender is about to be stopped, by Ctrl-Z for example, and sends no Ping until it goes on."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ping:
+    """The sender lives."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ready:
+    """An agent runs.
+
+    Attributes:
+        host: its index among the hosts of the job.
+        directory: for sockets of its ranks.
+        address: at which other hosts reach it; empty if it is on the machine of the launcher.
+        launcher: address of the launcher's machine, as this host sees it; empty if unknown.
+    """
+
+    host: int
+    directory: str
+    address: str
+    launcher: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Started:
+    """The process of a rank runs."""
+
+    rank: int
+    pid: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trouble:
+    """A host cannot do its part, so the job ends with this exit code."""
+
+    host: int
+    text: str
+    code: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Joined:
+    """A process has proven the key and wants to be a rank."""
+
+    connection: int
+    wanted: int
+    pid: int
+    namespace: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Said:
+    """A message of a connection that has joined."""
+
+    connection: int
+    data: bytes = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Closed:
+    """A connection that had joined is closed, possibly because of an error."""
+
+    connection: int
+    error: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exited:
+    """The process of a rank has ended."""
+
+    rank: int
+    status: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostsLost:
+    """An agent has ended, or cannot be reached, and with it those behind it."""
+
+    hosts: list[int]
+    cause: str
+
+
+Message: TypeAlias = (
+    Launch | Files | Post | HangUp | SignalRanks | Input | Taken | Output | Grant | End | Pause | Ping
+    | Ready | Started | Trouble | Joined | Said | Closed | Exited | HostsLost
+)  # fmt: skip
+
+_FIELDS: Final[control.Table] = {
+    1: (Launch, (dict,)),
+    2: (Files, (bytes,)),
+    3: (Post, (list[int], bytes)),
+    4: (HangUp, (int,)),
+    5: (SignalRanks, (list[int], int)),
+    6: (Input, (int, bytes)),
+    7: (Taken, (int, int)),
+    8: (Output, (int, int, bytes)),
+    9: (Grant, (int, int, int)),
+    10: (End, ()),
+    11: (Pause, ()),
+    12: (Ping, ()),
+    20: (Ready, (int, str, str, str)),
+    21: (Started, (int, int)),
+    22: (Trouble, (int, str, int)),
+    23: (Joined, (int, int, int, str)),
+    24: (Said, (int, bytes)),
+    25: (Closed, (int, str)),
+    26: (Exited, (int, int)),
+    27: (HostsLost, (list[int], str)),
+}
+_CODES: Final = {message: code for code, (message, _) in _FIELDS.items()}
+
+
+def encode(message: Message) -> bytes:
+    """Return a message as bytes."""
+    return control.encode(message, _CODES, b"\n")
+
+
+def decoder() -> control.Decoder:
+    """Return a decoder of these messages."""
+    return control.Decoder(_FIELDS, b"\n")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """A host of a plan.
+
+    Attributes:
+        index: among the hosts of the job.
+        name: of the host.
+        ranks: its ranks.
+        programs: for each of them, the index of its program.
+    """
+
+    index: int
+    name: str
+    ranks: list[int]
+    programs: list[int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What an agent does.
+
+    Attributes:
+        name: of the launcher, for messages.
+        key: of the job.
+        size: number of ranks of the job.
+        parts: the host of the agent, and those that it reaches through further agents.
+        programs: arguments, directory, environment and `mpi4py` of each program.
+        directory: working directory.
+        environ: variables of the launcher.
+        prefork: as in `RunSpec`.
+        bind_to: as in `RunSpec`.
+        stdin: rank that reads standard input, -1 for none.
+        files: True if Files follow.
+        starter: the words of `--starter`.
+        width: most agents that one process starts.
+        patience: seconds that an agent has to start.
+    """
+
+    name: str
+    key: bytes = dataclasses.field(repr=False)
+    size: int
+    parts: list[Part]
+    programs: list[list[Any]]
+    directory: str
+    environ: dict[str, str] = dataclasses.field(repr=False)
+    prefork: bool
+    bind_to: str
+    stdin: int
+    files: bool
+    starter: list[str]
+    width: int
+    patience: float
+
+    def pack(self) -> dict[str, Any]:
+        """Return it in types of msgpack."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def unpack(cls, fields: dict[str, Any]) -> Plan:
+        """Return the plan that `pack` has packed."""
+        return cls(**{**fields, "parts": [Part(**part) for part in fields["parts"]]})

@@ -1,0 +1,355 @@
+"""The launcher's side of a job on several hosts: processes, connections and output of its ranks, for the supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiompi.wire import control
+from aiompi_launcher.hosts import messages, starters
+from aiompi_launcher.hosts.branches import Branches
+from aiompi_launcher.hosts.messages import HOST_SHIFT, Message, Plan
+from aiompi_launcher.jobspec import HostsSpec, RunSpec
+from aiompi_launcher.jobstate import Place
+from aiompi_launcher.spawn.local import Process
+from aiompi_launcher.spawn.ranks import RankProcess
+from aiompi_launcher.supervisor import Supervisor
+
+#: bytes of standard input that may be on their way to a rank
+INPUT_WINDOW: Final = 64 * 2**10
+#: variables that each host has of its own
+_OF_THE_HOST: Final = (
+    "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "HOST", "TMPDIR", "MAIL", "DISPLAY", "XAUTHORITY", "XDG_",
+    "DBUS_", "SSH_", "SLURM_", "SLURMD_", "PMI_", "PMIX_",
+)  # fmt: skip
+_PROGRESS_AFTER: Final = 1.0  # seconds
+_PROGRESS_EVERY: Final = 0.1
+
+
+class RemoteProcess(Process):
+    """The process of a rank on another host.
+
+    Attributes:
+        status: its exit status, None while it runs.
+    """
+
+    def __init__(self, pid: int, send_signal: Callable[[int], object]) -> None:
+        super().__init__(pid)
+        self.status: int | None = None
+        self._send_signal = send_signal
+
+    def poll(self) -> int | None:
+        return self.status
+
+    def signal(self, signum: int) -> None:
+        if self.status is None:
+            self._send_signal(signum)
+
+    def release(self) -> bool:
+        return False  # its agent ends its process group
+
+
+class RemoteConnection:
+    """A connection of a rank with the agent of its host."""
+
+    def __init__(self, hosts: Hosts, number: int) -> None:
+        self.rank = -1
+        self.number = number
+        self.decoder = control.Decoder()
+        self._hosts = hosts
+
+    def send(self, data: bytes) -> None:
+        self._hosts.post(self.number, data)
+
+    def close(self) -> None:
+        self._hosts.hang_up(self.number)
+
+    def is_cut_off(self, seconds: float) -> bool:
+        return False  # the channel to its agent notices it
+
+
+class Hosts:
+    """All hosts of a job.
+
+    Args:
+        plan: of the job, with all its hosts.
+        spec: the job.
+        archive: path of the archive of files for the hosts; empty if there is none.
+        supervisor: of the job.
+        on_start: called with the process group of each starter.
+    """
+
+    def __init__(
+        self, plan: Plan, spec: RunSpec, archive: str, supervisor: Supervisor, on_start: Callable[[int], object]
+    ) -> None:
+        self._plan, self._spec, self._archive, self._supervisor = plan, spec, archive, supervisor
+        self._on_start = on_start
+        self._loop = asyncio.get_running_loop()
+        self._branches: Branches | None = None
+        self._ending = False
+        self._places: dict[int, Place] = {}
+        self._part_of = {rank: part for part in plan.parts for rank in part.ranks}
+        self._processes: dict[int, RemoteProcess] = {}
+        self._connections: dict[int, RemoteConnection] = {}
+        self._address = ""  # of this machine, as other hosts see it
+        self._all_here = all(starters.is_local(plan.starter, part.name) for part in plan.parts)
+        self._waiting: dict[int, messages.Joined] = {}  # by connection, until the address of this machine is known
+        self._batch: tuple[object, list[int]] = (None, [])
+        self._input: _Input | None = None
+        self._progress = _Progress(plan.name, len(plan.parts))
+
+    def start(self) -> None:
+        """Start the agents."""
+        try:
+            self._branches = Branches(self._plan, self._archive, self._plan.parts, self._on_message, self._on_start)
+        except OSError as error:
+            self._supervisor.fail(f"{self._plan.starter[0]} cannot be started: {error.strerror}")
+
+    async def end(self) -> None:
+        """End everything on all hosts, and wait until nothing is left."""
+        self._ending = True
+        self._progress.close()
+        if self._input is not None:
+            self._input.close()
+        if self._branches is not None:
+            self._flush()
+            await self._branches.end()
+
+    def pause(self) -> None:
+        """Tell agents that this process is about to be stopped."""
+        self._send(messages.Pause())
+
+    def post(self, connection: int, data: bytes) -> None:
+        """Send bytes to the connection of a rank. What goes to many is sent to each host once."""
+        self._enqueue(data, connection)
+
+    def hang_up(self, connection: int) -> None:
+        """Close the connection of a rank once everything is sent."""
+        self._connections.pop(connection, None)
+        self._flush()
+        self._send(messages.HangUp(connection))
+
+    def _enqueue(self, what: bytes | int, target: int) -> None:
+        if self._batch[0] is not what:
+            self._flush()
+            self._batch = what, []
+            self._loop.call_soon(self._flush)
+        self._batch[1].append(target)
+
+    def _flush(self) -> None:
+        (what, targets), self._batch = self._batch, (None, [])
+        if isinstance(what, bytes):
+            self._send(messages.Post(targets, what))
+        elif isinstance(what, int):
+            self._send(messages.SignalRanks(targets, what))
+
+    def _send(self, message: Message) -> None:
+        if self._branches is not None:
+            self._branches.send(message)
+
+    # Messages of agents.
+
+    def _on_message(self, message: Message) -> None:
+        match message:
+            case messages.Ready():
+                self._on_ready(message)
+            case messages.Started(rank, pid) if not self._ending:
+                self._on_started(rank, pid)
+            case messages.Trouble(host, text, code):
+                self._supervisor.fail(f"host {self._plan.parts[host].name}: {text}", code)
+            case messages.HostsLost(hosts, cause):
+                self._on_lost(hosts, cause)
+            case messages.Output(rank, stream, data) if rank in self._processes:
+                self._supervisor.outputs.take(rank, stream, data)
+            case messages.Taken(_, count) if self._input is not None:
+                self._input.granted(count)
+            case messages.Exited(rank, status) if rank in self._processes:
+                self._processes[rank].status = status
+                self._supervisor.reap()
+            case _:
+                self._on_connection(message)
+
+    def _on_connection(self, message: Message) -> None:
+        match message:
+            case messages.Joined():
+                self._on_joined(message)
+            case messages.Said(number, data) if number in self._connections:
+                connection = self._connections[number]
+                for inner in connection.decoder.receive_data(data):
+                    self._supervisor.on_message(connection, inner)
+            case messages.Closed(number, error):
+                self._waiting.pop(number, None)
+                if number in self._connections:
+                    self._supervisor.on_closed(self._connections.pop(number), error)
+
+    def _on_ready(self, ready: messages.Ready) -> None:
+        name = self._plan.parts[ready.host].name
+        self._places[ready.host] = Place(name, ready.directory, ready.address)
+        self._supervisor.chat(f"host {name} is ready")
+        self._progress.step()
+        self._address = self._address or ready.launcher
+        if self._address:
+            for place in self._places.values():
+                place.address = place.address or self._address
+            waiting, self._waiting = self._waiting, {}
+            for joined in waiting.values():
+                self._on_joined(joined)
+
+    def _on_started(self, rank: int, pid: int) -> None:
+        part, spec, outputs = self._part_of[rank], self._spec, self._supervisor.outputs
+        outputs.add_remote(rank, part.name, spec.output_dir, lambda *grant: self._send(messages.Grant(rank, *grant)))
+        process = RemoteProcess(pid, lambda signum: self._enqueue(signum, rank))
+        self._processes[rank] = process
+        terminal_input = -1
+        if rank == spec.stdin_rank:
+            descriptor, terminal_input = os.pipe() if os.isatty(0) else (os.dup(0), -1)
+            self._input = _Input(descriptor, lambda data: self._send(messages.Input(rank, data)))
+        self._supervisor.adopt(rank, RankProcess(process, terminal_input=terminal_input), self._places[part.index])
+        if len(self._processes) == self._plan.size:
+            self._progress.close()
+            self._supervisor.start_ended()
+
+    def _on_joined(self, joined: messages.Joined) -> None:
+        if not self._places[joined.connection >> HOST_SHIFT].address and not self._all_here:
+            self._waiting[joined.connection] = joined
+            return
+        connection = RemoteConnection(self, joined.connection)
+        self._connections[joined.connection] = connection
+        self._supervisor.on_join(connection, joined.wanted, control.Join(joined.pid, joined.namespace))
+
+    def _on_lost(self, hosts: list[int], cause: str) -> None:
+        for host in hosts:
+            part = self._plan.parts[host]
+            if host not in self._places or not all(rank in self._processes for rank in part.ranks):
+                behind = "" if host == hosts[0] else f" (reached through {self._plan.parts[hosts[0]].name})"
+                self._supervisor.fail(f"host {part.name}{behind} cannot be used: {cause}")
+        gone = {number: each for number, each in self._connections.items() if number >> HOST_SHIFT in hosts}
+        ranks = [rank for host in hosts for rank in self._plan.parts[host].ranks if rank in self._processes]
+        for rank in ranks:
+            status = self._processes[rank].status
+            self._processes[rank].status = -9 if status is None else status
+        self._supervisor.host_lost(ranks, cause)
+        for number in gone:
+            self._connections.pop(number, None)
+
+
+class _Input:
+    """Reads standard input for a rank on another host, no more than that takes.
+
+    Args:
+        descriptor: what to read; closed at its end.
+        send: called with what was read, and with nothing at the end.
+    """
+
+    def __init__(self, descriptor: int, send: Callable[[bytes], object]) -> None:
+        self._descriptor = descriptor
+        self._send = send
+        self._credit = INPUT_WINDOW
+        self._loop = asyncio.get_running_loop()
+        self._resume()
+
+    def granted(self, count: int) -> None:
+        """The rank has taken so many bytes."""
+        self._credit += count
+        self._resume()
+
+    def close(self) -> None:
+        """Read nothing more."""
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _resume(self) -> None:
+        try:
+            if self._descriptor >= 0:
+                self._loop.add_reader(self._descriptor, self._readable)
+        except PermissionError:  # a regular file, which is always ready
+            while self._descriptor >= 0 and self._credit:
+                self._readable()
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._descriptor, self._credit)
+        except OSError:  # a terminal that has hung up
+            data = b""
+        self._credit -= len(data)
+        self._send(data)
+        if not data:
+            self.close()
+        elif not self._credit:
+            self._loop.remove_reader(self._descriptor)
+
+
+class _Progress:
+    """Shows on a terminal how many hosts have started, if that takes a while."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self._name, self._count, self._ready = name, count, 0
+        self._shown = False
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(_PROGRESS_AFTER, self._show) if os.isatty(2) else None
+
+    def step(self) -> None:
+        """Another host is ready."""
+        self._ready += 1
+
+    def close(self) -> None:
+        """Remove what is shown."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            if self._shown:
+                self._write("\r\033[K")
+
+    def _show(self) -> None:
+        self._shown = True
+        self._write(f"\r{self._name}: {self._ready} of {self._count} hosts have started\033[K")
+        self._timer = self._loop.call_later(_PROGRESS_EVERY, self._show)
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(2, text.encode())
+
+
+def archive(files: Sequence[str], path: str) -> str:
+    """Write files and directories below the working directory to a new archive; return its path.
+
+    Raises:
+        OSError: a file does not exist, for example.
+    """
+    import tarfile  # seldom needed
+
+    with tarfile.open(path, "x") as archive:
+        for file in files:
+            archive.add(file, os.path.relpath(file))
+    return path
+
+
+def plan_of(spec: RunSpec, hosts: HostsSpec, name: str, key: bytes) -> Plan:
+    """Return the plan of a job on several hosts."""
+    program_of = [number for number, program in enumerate(spec.programs) for _ in range(program.count)]
+    parts = [
+        messages.Part(index=index, name=host, ranks=list(ranks), programs=[program_of[rank] for rank in ranks])
+        for index, (host, ranks) in enumerate(zip(hosts.names, hosts.ranks, strict=True))
+    ]
+    programs = [[list(p.argv), p.directory, dict(p.environ), p.mpi4py] for p in spec.programs]
+    return Plan(
+        name=name,
+        key=key,
+        size=spec.size,
+        parts=parts,
+        programs=programs,
+        directory=os.getcwd(),
+        environ={name: value for name, value in os.environ.items() if not name.startswith(_OF_THE_HOST)},
+        prefork=spec.prefork,
+        bind_to=spec.bind_to,
+        stdin=-1 if spec.stdin_rank is None else spec.stdin_rank,
+        files=bool(hosts.files),
+        starter=list(hosts.starter),
+        width=hosts.width,
+        patience=hosts.patience,
+    )

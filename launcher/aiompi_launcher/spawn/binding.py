@@ -1,0 +1,46 @@
+"""The CPUs that each rank of a host may use (`--bind-to`)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+NONE: Final = "none"
+CORE: Final = "core"
+SOCKET: Final = "socket"
+UNITS: Final = (NONE, CORE, SOCKET)
+_CPUS: Final = Path("/sys/devices/system/cpu")
+
+
+def cpus_of(local: int, unit: str, allowed: Collection[int], root: Path = _CPUS) -> set[int]:
+    """Return the CPUs for a rank: one of the units that this process may use. Units are given to ranks in turn.
+
+    Args:
+        local: number of the rank on its host.
+        unit: CORE or SOCKET.
+        allowed: CPUs of this process, as a cpuset, taskset or Slurm leaves them.
+        root: directory in which the kernel describes CPUs.
+    """
+    units: dict[str, set[int]] = {}
+    for cpu in sorted(allowed):
+        units.setdefault(_unit(root / f"cpu{cpu}" / "topology", unit) or str(cpu), set()).add(cpu)
+    return list(units.values())[local % len(units)]
+
+
+def bind(pid: int, local: int, unit: str) -> None:
+    """Let a process, which has just started, run on its CPUs only; see `cpus_of`."""
+    if unit != NONE:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(pid, cpus_of(local, unit, os.sched_getaffinity(0)))
+
+
+def _unit(topology: Path, unit: str) -> str:
+    """Return the name of the core or socket of a CPU, empty if the kernel does not say it."""
+    names = ("physical_package_id",) if unit == SOCKET else ("core_cpus_list", "thread_siblings_list")
+    for name in names:
+        with contextlib.suppress(OSError):
+            return (topology / name).read_text().strip()
+    return ""

@@ -1,0 +1,162 @@
+"""Jobs of `aiompi-launch --hosts` on three hosts, by ssh: how they run, and that nothing is left however they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from machines import Machine, Machines, until
+
+PROGRAM = """
+from aiompi import MPI
+world = MPI.COMM_WORLD
+shared = world.Split_type(MPI.COMM_TYPE_SHARED)
+print(world.rank, world.size, world.allreduce(world.rank), MPI.Get_processor_name(), shared.size)
+"""
+#: rank 2 does what the argument says, while the others compute or wait for it
+ENDS = """
+import os, signal, sys, time
+from aiompi import MPI
+world = MPI.COMM_WORLD
+world.barrier()
+print("running", flush=True)
+if world.rank == 2 and sys.argv[1:] == ["exit"]:
+    sys.exit(9)
+if world.rank == 2 and sys.argv[1:] == ["kill"]:
+    os.kill(os.getpid(), signal.SIGKILL)
+if world.rank == 1:
+    time.sleep(100)
+world.recv()
+"""
+LAUNCH = ("-m", "aiompi_launcher")
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    (tmp_path / "hello.py").write_text(PROGRAM)
+    (tmp_path / "ends.py").write_text(ENDS)
+    return tmp_path
+
+
+def running(machine: Machine, app: Path, *words: str, hosts: str = "node1,node2:2,node3") -> subprocess.Popen[str]:
+    """Start a job, and wait until all ranks run."""
+    process = machine.popen(sys.executable, *LAUNCH, "--hosts", hosts, *words, cwd=str(app))
+    assert process.stdout is not None
+    for _ in range(4):
+        assert process.stdout.readline() == "running\n", process.communicate()
+    return process
+
+
+def find(machine: Machine, mark: str) -> int:
+    """Return the first process of a machine whose command line has this mark."""
+    return min(pid for pid, command in machine.processes().items() if mark in command)
+
+
+def test_ranks_of_three_hosts(machines: Machines, app: Path) -> None:
+    result = machines[0].python(*LAUNCH, "--hosts", "node1:1,node2:2,node3", "hello.py", cwd=str(app))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert sorted(result.stdout.splitlines()) == ["0 4 6 node1 1", "1 4 6 node2 2", "2 4 6 node2 2", "3 4 6 node3 1"]
+
+
+def test_the_launcher_may_be_on_another_host(machines: Machines, app: Path) -> None:
+    result = machines[0].python(*LAUNCH, "--hosts", "node2,node3", "-n", "3", "--tag-output", "hello.py", cwd=str(app))
+    assert (result.returncode, result.stderr) == (0, "")
+    expected = ["[0@node2] 0 3 3 node2 2", "[1@node3] 1 3 3 node3 1", "[2@node2] 2 3 3 node2 2"]
+    assert sorted(result.stdout.splitlines()) == expected
+
+
+def test_agents_start_agents(machines: Machines, app: Path) -> None:
+    """With a width of 1 the hosts are a chain: each agent starts the next one."""
+    words = ("--width", "1", "-v", "--hosts", "node2,node3,node1", "hello.py")
+    result = machines[0].python(*LAUNCH, *words, cwd=str(app))
+    assert result.returncode == 0, result.stderr
+    ready = [f"aiompi-launch: host node{number} is ready" for number in (2, 3, 1)]
+    assert [line for line in result.stderr.splitlines() if "ready" in line] == ready
+    assert sorted(line.split()[3] for line in result.stdout.splitlines()) == ["node1", "node2", "node3"]
+
+
+@pytest.mark.parametrize("prefork", [(), ("--no-prefork",)])
+def test_standard_input_and_files(machines: Machines, app: Path, prefork: tuple[str, ...]) -> None:
+    (app / "data").mkdir()
+    (app / "data" / "numbers").write_text("1 2 3")
+    (app / "local.py").write_text(
+        "import os, sys\nrank = os.environ['AIOMPI_RANK']\n"
+        "print(rank, sys.stdin.read(), open('data/numbers').read(), os.getcwd() != sys.argv[1])\n"
+    )
+    words = ("--hosts", "node2,node3:2", "--preload", "data", "--preload", "local.py", "--stdin", "1", *prefork)
+    given = app / "given"
+    given.write_text("typed")
+    with given.open() as file:
+        result = machines[0].python(*LAUNCH, *words, "local.py", str(app), cwd=str(app), stdin=file)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert sorted(result.stdout.splitlines()) == ["0  1 2 3 True", "1 typed 1 2 3 True", "2  1 2 3 True"]
+
+
+@pytest.mark.parametrize(("how", "code", "said"), [("exit", 9, "exited with status 9"), ("kill", 137, "SIGKILL")])
+def test_a_rank_that_fails_ends_all_hosts(machines: Machines, app: Path, how: str, code: int, said: str) -> None:
+    start = time.monotonic()
+    result = machines[0].python(*LAUNCH, "--hosts", "node1,node2:2,node3", "ends.py", how, cwd=str(app))
+    assert result.returncode == code
+    assert f"rank 2 on node2 {'was killed by signal 9 (' if how == 'kill' else ''}{said}" in result.stderr
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize(("name", "said"), [("nohost", "nohost"), ("10.99.0.77", "No route to host")])
+def test_a_host_that_cannot_be_reached_is_named_with_the_words_of_ssh(
+    machines: Machines, app: Path, name: str, said: str
+) -> None:
+    result = machines[0].python(*LAUNCH, "--hosts", f"node2,{name},node3", "ends.py", cwd=str(app))
+    assert result.returncode == 1
+    assert f"aiompi-launch: host {name} cannot be used: ssh: " in result.stderr
+    assert said in result.stderr
+
+
+def test_a_wrong_key_of_a_host_is_refused(machines: Machines, app: Path) -> None:
+    options = "ssh -oUserKnownHostsFile=/dev/null -oStrictHostKeyChecking=yes"
+    result = machines[0].python(*LAUNCH, "--starter", options, "--hosts", "node2,node3", "ends.py", cwd=str(app))
+    assert result.returncode == 1
+    assert "Host key verification failed" in result.stderr
+
+
+def test_interrupt(machines: Machines, app: Path) -> None:
+    job = running(machines[0], app, "ends.py")
+    os.kill(find(machines[0], "--hosts"), signal.SIGINT)
+    _, err = job.communicate(timeout=20)
+    assert job.returncode == 130, err
+
+
+@pytest.mark.parametrize("victim", ["launcher", "agent", "ssh"])
+def test_what_is_killed_leaves_nothing(machines: Machines, app: Path, victim: str) -> None:
+    job = running(machines[0], app, "ends.py")
+    where = machines[1] if victim == "agent" else machines[0]
+    marks = {"launcher": "--hosts", "agent": "--agent ssh", "ssh": "ssh -T"}
+    os.kill(find(where, marks[victim]), signal.SIGKILL)
+    job.communicate(timeout=20)
+    assert job.returncode
+
+
+def test_a_host_that_is_switched_off(doomed: Machines, app: Path) -> None:
+    job = running(doomed[0], app, "ends.py")
+    doomed[1].kill()
+    _, err = job.communicate(timeout=25)
+    assert job.returncode == 137
+    assert "on node2 is lost with its host: " in err
+    for machine in (doomed[0], doomed[2]):
+        machine.settle()
+
+
+def test_a_host_that_is_cut_off(machines: Machines, app: Path) -> None:
+    """Both sides notice it, and end their processes."""
+    job = running(machines[0], app, "ends.py")
+    machines[1].cut()
+    start = time.monotonic()
+    _, err = job.communicate(timeout=25)
+    assert job.returncode == 137
+    assert "on node2 is lost with its host: " in err
+    until(lambda: not machines[1].processes())
+    assert time.monotonic() - start < 20

@@ -1,0 +1,217 @@
+"""Jobs on several hosts: lists of hosts, placement, the tree of agents, and jobs on hosts that are all this machine."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from aiompi.errors import InvalidArgumentError
+from aiompi_launcher.cli import parse
+from aiompi_launcher.hosts import hostlist, starters
+from aiompi_launcher.hosts.branches import divide
+from aiompi_launcher.hosts.hostlist import Host, node_names, parse_hosts, place, read_hostfile, slurm_allocation
+from aiompi_launcher.hosts.messages import Part
+from aiompi_launcher.jobspec import WIDTH, RunSpec
+from aiompi_launcher.spawn.binding import cpus_of
+
+FULL = ("join", "card", "cards", "finalize", "finalized")
+LOCAL = ("--starter", "local", "--hosts")
+
+
+def test_hosts() -> None:
+    assert parse_hosts("a:4,b,me@c.example:2,[::1]:3,fe80::1,a") == [
+        Host("a", 5), Host("b"), Host("me@c.example", 2), Host("::1", 3), Host("fe80::1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["-oProxyCommand=x", "a:0", "a:x", ":3", "a b", "a;b", "$(x)"])
+def test_what_is_no_host(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"cannot be the name of a host|no number of slots"):
+        parse_hosts(text)
+
+
+def test_hostfiles_of_mpich_and_open_mpi(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("# comment\nnode1:2  # MPICH\nnode2 slots=3 max_slots=4\n\nnode3\nnode1:1 binding=x\n")
+    assert read_hostfile(str(path)) == [Host("node1", 3), Host("node2", 3), Host("node3")]
+    path.write_text("node1\nnode2 cores=3\n")
+    with pytest.raises(InvalidArgumentError, match="hosts, line 2: 'cores=3' is neither"):
+        read_hostfile(str(path))
+    path.write_text("\n")
+    with pytest.raises(InvalidArgumentError, match="names no host"):
+        read_hostfile(str(path))
+
+
+def test_allocations_of_slurm() -> None:
+    assert node_names("n[08-10,12],login,r[1-2]b") == ["n08", "n09", "n10", "n12", "login", "r1b", "r2b"]
+    given = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_CPUS_PER_NODE": "4(x2),8"}
+    assert slurm_allocation(given) == [Host("n1", 4), Host("n2", 4), Host("n3", 8)]
+    given |= {"SLURM_NTASKS": "5", "SLURM_TASKS_PER_NODE": "2(x2),1"}
+    assert slurm_allocation(given) == [Host("n1", 2), Host("n2", 2), Host("n3", 1)]
+    assert slurm_allocation(given | {"SLURM_STEP_NUM_TASKS": "5"}) == []
+    assert slurm_allocation({}) == []
+
+
+def test_placement() -> None:
+    hosts = [Host("a", 2), Host("b", 1), Host("c", 3)]
+    assert place(hosts, 6, hostlist.BY_SLOT) == [[0, 1], [2], [3, 4, 5]]
+    assert place(hosts, 6, hostlist.BY_NODE) == [[0, 3], [1], [2, 4, 5]]
+    assert place(hosts, 2, hostlist.BY_SLOT) == [[0, 1], [], []]
+    assert place(hosts, 8, hostlist.BY_SLOT) == [[0, 1, 6, 7], [2], [3, 4, 5]]
+    assert place(hosts, 5, hostlist.BY_SLOT, ppn=2) == [[0, 1], [2, 3], [4]]
+
+
+@pytest.mark.parametrize("width", [2, 8, WIDTH])
+@pytest.mark.parametrize("count", [1, 31, 33, 200, 5000])
+def test_many_hosts_are_reached_in_few_steps_over_few_connections(count: int, width: int) -> None:
+    """A simulation: each process starts at most `width` agents, and all start at once what they have to."""
+    parts = [Part(index=index, name=f"node{index}", ranks=[index], programs=[0]) for index in range(count)]
+    reached, waves = [], [parts]
+    steps = 0
+    while waves:
+        groups = [divide(wave, width) for wave in waves]
+        assert all(len(group) <= width for group in groups)
+        agents = [branch for group in groups for branch in group]
+        reached += [branch[0].index for branch in agents]
+        waves = [branch[1:] for branch in agents if len(branch) > 1]
+        steps += 1
+    assert sorted(reached) == list(range(count))
+    assert steps <= math.ceil(math.log(count + 1, width)) + 1
+
+
+def test_binding(tmp_path: Path) -> None:
+    """Two sockets of two cores with two threads each, of which a cpuset leaves six CPUs."""
+    for cpu in range(8):
+        topology = tmp_path / f"cpu{cpu}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "physical_package_id").write_text(f"{cpu // 2 % 2}\n")
+        (topology / "core_cpus_list").write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
+    allowed = {0, 1, 2, 4, 6, 7}
+    assert [cpus_of(rank, "core", allowed, tmp_path) for rank in range(5)] == [{0, 4}, {1}, {2, 6}, {7}, {0, 4}]
+    assert [cpus_of(rank, "socket", allowed, tmp_path) for rank in range(3)] == [{0, 1, 4}, {2, 6, 7}, {0, 1, 4}]
+    assert [cpus_of(rank, "core", {3, 5}, tmp_path / "none") for rank in range(3)] == [{3}, {5}, {3}]
+
+
+@pytest.mark.parametrize("options", [(), ("--no-prefork",), (*LOCAL, "a,b")])
+def test_ranks_are_bound(launch, options: tuple[str, ...]) -> None:
+    code = "import os, time; time.sleep(0.2); print(*os.sched_getaffinity(0))"
+    result = launch(*options, "-n", "2", "--bind-to", "core", sys.executable, "-c", code)
+    local = [0, 0] if LOCAL[0] in options else [0, 1]
+    expected = [" ".join(map(str, cpus_of(rank, "core", os.sched_getaffinity(0)))) for rank in local]
+    assert sorted(result.stdout.splitlines()) == sorted(expected)
+
+
+def run(line: str) -> RunSpec:
+    spec = parse(line.split(), "aiompi-launch")
+    assert isinstance(spec, RunSpec)
+    return spec
+
+
+def test_command_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hosts = run("--hosts a:2,b:2 x").hosts
+    assert hosts is not None
+    assert (hosts.names, hosts.ranks, hosts.starter) == (("a", "b"), ((0, 1), (2, 3)), ("ssh",))
+    spec = run("--hosts a:2,b:2 --map-by node --ppn 3 -n 3 --starter srun x : -n 2 y")
+    assert spec.hosts is not None
+    assert (spec.hosts.ranks, spec.hosts.starter) == (((0, 2, 4), (1, 3)), ("srun",))
+    assert run("--hosts localhost:3 x") == run("-n 3 x")
+    for name, value in (("JOB_NODELIST", "n[1-2]"), ("JOB_CPUS_PER_NODE", "2(x2)"), ("JOB_ID", "7")):
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    spec = run("x")
+    assert spec.hosts is not None
+    assert (spec.size, spec.hosts.names, spec.hosts.starter) == (4, ("n1", "n2"), ("ssh",))
+    (tmp_path / "srun").touch(0o700)
+    assert run("-n 1 x").hosts is not None
+    assert run("-n 1 x").hosts == run("-n 1 --starter srun x").hosts
+
+
+def test_commands_of_starters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/a b")
+    *ssh, host, words = starters.command(("ssh", "-p", "2222"), "me@node1", 7.0)
+    assert ssh[:3] == ["ssh", "-p", "2222"]
+    assert {"-oBatchMode=yes", "-oConnectTimeout=7"} < set(ssh)
+    assert (host, words) == ("me@node1", f"exec env 'PYTHONPATH=/a b' {sys.executable} -m aiompi_launcher --agent ssh")
+    srun = starters.command(("srun",), "node1", 7.0)
+    assert srun[0] == "srun"
+    assert "-wnode1" in srun
+    assert starters.command(("ssh",), "localhost", 7.0)[0] == sys.executable
+
+
+def test_a_job_of_hosts_that_are_this_machine(launch, rank) -> None:
+    result = launch(*LOCAL, "a:2,b", rank, *FULL, "2:print=done", "1:err=well")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "well\n")
+
+
+def test_many_agents_start_each_other(launch, rank) -> None:
+    names = ",".join(f"h{number}" for number in range(9))
+    result = launch("--width", "2", *LOCAL, names, "--tag-output", rank, *FULL, "8:print=last", "8:err=error")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "[8@h8] last\n", "[8@h8:err] error\n")
+
+
+def test_environment_of_a_host(launch) -> None:
+    script = "echo $AIOMPI_RANK $AIOMPI_SIZE $MPI_LOCALRANKID $MPI_LOCALNRANKS $GIVEN $PASSED"
+    result = launch(*LOCAL, "a:2,b", "--env", "GIVEN=g", "sh", "-c", script, env={"PASSED": "p"})
+    assert sorted(result.stdout.splitlines()) == ["0 3 0 2 g p", "1 3 1 2 g p", "2 3 0 1 g p"]
+
+
+def test_programs_of_several_hosts(launch) -> None:
+    sections = [(":", "-n", "2", "sh", "-c", f"echo {name} $AIOMPI_RANK $AIOMPI_APPNUM") for name in "xy"]
+    result = launch(*LOCAL, "a:2,b:2", *sections[0][1:], *sections[1])
+    assert sorted(result.stdout.splitlines()) == ["x 0 0", "x 1 0", "y 2 1", "y 3 1"]
+
+
+def test_much_output_and_input(launch, tmp_path: Path) -> None:
+    """More than may be on its way: the credit of output and of input comes back."""
+    script = "if [ $AIOMPI_RANK = 1 ]; then wc -c; else head -c 3000000 /dev/zero | tr '\\0' x; echo; fi"
+    result = launch(*LOCAL, "a,b", "--stdin", "1", "sh", "-c", script, input="y" * 1_000_000)
+    assert sorted(map(len, result.stdout.splitlines())) == [7, 3_000_000]
+    assert "1000000" in result.stdout
+    launch(*LOCAL, "a,b", "--output-dir", str(tmp_path / "out"), "sh", "-c", script, input="y" * 1000)
+    assert (tmp_path / "out" / "rank.0.out").stat().st_size == 3_000_001
+    assert (tmp_path / "out" / "rank.1.out").read_text().strip() == "0"
+
+
+@pytest.mark.parametrize(
+    ("steps", "code", "said"),
+    [
+        (("0:join", "2:join", "1:exit=7", "pause"), 7, "rank 1 on b exited with status 7 before it had joined the job"),
+        ((*FULL[:3], "1:kill=9", "pause"), 137, "rank 1 on b was killed by signal 9 (SIGKILL)"),
+        ((*FULL[:3], "1:abort=3,enough", "pause"), 3, "enough"),
+    ],
+)
+def test_failures(launch, rank, steps: tuple[str, ...], code: int, said: str) -> None:
+    result = launch(*LOCAL, "a,b,c", rank, *steps)
+    assert result.returncode == code
+    assert said in result.stderr
+
+
+def test_a_program_that_is_missing(launch) -> None:
+    result = launch(*LOCAL, "a,b", "missing.py")
+    assert result.returncode == 127
+    assert result.stderr.startswith("aiompi-launch: host ")
+    assert "missing.py: No such file or directory" in result.stderr
+
+
+def test_timeout_ends_all_hosts(launch, rank) -> None:
+    start = time.monotonic()
+    result = launch(*LOCAL, "a,b", "--timeout", "1", rank, "pause")
+    assert result.returncode == 124
+    assert time.monotonic() - start < 6
+
+
+def test_a_starter_that_is_missing_or_never_answers(launch, tmp_path: Path) -> None:
+    for name, text in (("ssh", "#!/bin/sh\necho Welcome; exec sleep 60\n"),):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o700)
+    result = launch("--hosts", "a,b", "--starter", str(tmp_path / "ssh"), "--start-timeout", "1", "true")
+    assert result.returncode == 1
+    assert "cannot be used: it did not answer within 1 s; it printed 'Welcome'" in result.stderr
+    result = launch("--hosts", "a,b", "--starter", "/nowhere/ssh", "true")
+    assert result.returncode == 1
+    assert "/nowhere/ssh cannot be started: No such file or directory" in result.stderr
