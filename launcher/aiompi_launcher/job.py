@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
@@ -59,6 +59,7 @@ from aiompi_launcher.jobstate import (
     World,
     describe,
     exit_code,
+    waiting_ranks,
 )
 from aiompi_launcher.watchdog import KILL_GRACE
 
@@ -172,16 +173,6 @@ class Job:
         rank = self._rank(number)
         rank.pid, rank.place = pid, place or rank.place
 
-    def host_lost(self, numbers: Iterable[int], cause: str) -> None:
-        """A host cannot be reached any more: its ranks are as if they had been killed."""
-        for rank in map(self._rank, numbers):
-            if rank.status is None:
-                rank.error = f"is lost with its host: {cause}"
-            if rank.connected:
-                self.received(rank.number, Closed())
-            if rank.status is None:
-                self.exited(rank.number, -signal.SIGKILL)
-
     def start_ended(self) -> None:
         """No further rank will be started."""
         if self._signum and not all(rank.pid for rank in self.ranks):
@@ -266,9 +257,7 @@ class Job:
 
     def start_timed_out(self, seconds: float) -> None:
         """All ranks should have joined by now."""
-        missing = [str(rank.number) for rank in self.ranks if rank.state is RankState.EXPECTED]
-        if missing:
-            names = ", ".join(missing)
+        if names := ", ".join(str(rank.number) for rank in self.ranks if rank.state is RankState.EXPECTED):
             self.failed(f"ranks that have not joined within {seconds:g} s (--start-timeout): {names}", EXIT_TIMEOUT)
 
     def expired(self, key: str) -> None:
@@ -460,7 +449,7 @@ class Job:
             self._end(
                 absent[0],
                 f"rank {absent[0].number} exited with status 0 without ever joining the job, while "
-                f"{_ranks(waiting)} for it in init: either all ranks of a job use MPI or none",
+                f"{waiting_ranks(waiting)} for it in init: either all ranks of a job use MPI or none",
                 EXIT_FAILURE,
             )
 
@@ -601,9 +590,3 @@ TRANSITIONS: Final[dict[tuple[RankState, type], tuple[RankState, Callable[..., N
     },
     **{(state, control.Abort): (state, Job._on_abort) for state in RankState if state is not RankState.EXPECTED},
 }
-
-
-def _ranks(numbers: list[int]) -> str:
-    if len(numbers) == 1:
-        return f"rank {numbers[0]} waits"
-    return f"ranks {', '.join(map(str, numbers[:8]))}{', ...' if len(numbers) > 8 else ''} wait"

@@ -226,3 +226,10 @@ def _signal_name(signum: int) -> str:
         return f" ({signal.Signals(signum).name})"
     except ValueError:  # a real-time signal
         return ""
+
+
+def waiting_ranks(numbers: list[int]) -> str:
+    """Return `ranks 1, 2 wait`, for a message."""
+    if len(numbers) == 1:
+        return f"rank {numbers[0]} waits"
+    return f"ranks {', '.join(map(str, numbers[:8]))}{', ...' if len(numbers) > 8 else ''} wait"

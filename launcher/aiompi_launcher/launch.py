@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _KEY: Final = "key"
 _HEARTBEAT: Final = 10.0  # seconds, in jobs whose processes may be on several machines
+_HEARTBEAT_ON_HOSTS: Final = 20.0  # longer than the launcher needs to know that a host is lost
 
 
 def run(spec: RunSpec, name: str) -> int:
@@ -120,7 +121,9 @@ class _Launch:
             directory=directory,
             spawned=True,
             survives=self._survives,
-            heartbeat=_heartbeat(self._settings, spec.server is not None or spec.hosts is not None),
+            heartbeat=_heartbeat(
+                self._settings, _HEARTBEAT_ON_HOSTS if spec.hosts else _HEARTBEAT if spec.server else 0.0
+            ),
         )
         return Supervisor(self._job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose)
 
@@ -147,7 +150,7 @@ class _Launch:
             directory=self._directory.path,
             key=self._key,
             observer=supervisor,
-            heartbeat=_heartbeat(settings, several_machines=True),
+            heartbeat=_heartbeat(settings, _HEARTBEAT),
         )
         hosts = Hosts(size, endpoint.hosts, endpoint.bind, settings, context)
         return RemoteServer(
@@ -204,7 +207,7 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
         directory="",
         spawned=False,
         survives=(spec.on_failure or settings.on_failure) != "abort",
-        heartbeat=_heartbeat(settings, several_machines=True),
+        heartbeat=_heartbeat(settings, _HEARTBEAT),
     )
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
     supervisor.limit_start(spec.start_timeout)
@@ -213,10 +216,8 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
     return await supervisor.finish()
 
 
-def _heartbeat(settings: Settings, several_machines: bool) -> float:
-    if settings.heartbeat is not None:
-        return settings.heartbeat
-    return _HEARTBEAT if several_machines else 0.0
+def _heartbeat(settings: Settings, default: float) -> float:
+    return default if settings.heartbeat is None else settings.heartbeat
 
 
 async def _host(

@@ -167,9 +167,17 @@ class Supervisor:
         self._inform(self._job.started, rank, process.process.pid, place)
 
     def host_lost(self, ranks: Iterable[int], cause: str) -> None:
-        """A host is lost, and with it these ranks."""
-        self._running.difference_update(ranks)
-        self._inform(self._job.host_lost, ranks, cause)
+        """A host cannot be reached any more: its ranks are as if they had been killed."""
+        for number in ranks:
+            rank = self._job.ranks[number]
+            link = self._links.get(number)
+            if rank.status is None:
+                rank.error = f"is lost with its host: {cause}"
+            if link is not None:
+                self.on_closed(link, "")
+            if number in self._running:
+                self._running.discard(number)
+                self._inform(self._job.exited, number, -signal.SIGKILL)
 
     def start_ended(self) -> None:
         """All ranks run, or no further one will be started."""
