@@ -180,7 +180,7 @@ def test_much_output_and_input(launch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "code", "said"),
     [
-        (("0:join", "2:join", "1:exit=7", "pause"), 7, "rank 1 on b exited with status 7 before it had joined the job"),
+        (("0:join", "2:join", "1:exit=7", "pause"), 7, "rank 1 on b exited with status 7"),
         ((*FULL[:3], "1:kill=9", "pause"), 137, "rank 1 on b was killed by signal 9 (SIGKILL)"),
         ((*FULL[:3], "1:abort=3,enough", "pause"), 3, "enough"),
     ],
