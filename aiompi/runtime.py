@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
+from aiompi import network
 from aiompi import settings as settings_module
 from aiompi.coll import select
 from aiompi.comm import Communicator, Group, make_communicator
@@ -147,8 +148,10 @@ class Runtime:
         kinds = registry.select(self.settings.transports)
         if contact.local and not welcome.address and not self.settings.transports:
             kinds.remove(TCP)
-        bind = await self._address_to_bind(welcome.address or agent.place_host) if TCP in kinds else ""
-        self._wire(_site(contact, welcome, agent.local_host, bind), kinds)
+        bind = await self._address_to_bind() if TCP in kinds else ""
+        hosts = self._hosts(agent.local_host or welcome.address, bind) if TCP in kinds else ()
+        may_return = bool(welcome.heartbeat) and not contact.launched
+        self._wire(Site(welcome.directory, bind, hosts, welcome.heartbeat, may_return), kinds)
         alone = universe is None or len(universe.clients) < 2
         self._departures = departures = Departures(
             self.engine, self._transports, agent.send if alone else None, self._farewell.done
@@ -166,8 +169,8 @@ class Runtime:
         agent.send(control.Card(card))
         return await self._cards
 
-    async def _address_to_bind(self, default: str) -> str:
-        """Return the numeric address on which this rank listens, empty for loopback."""
+    async def _address_to_bind(self) -> str:
+        """Return the numeric address of the setting `bind`, empty if it is not set."""
         found: Request[str] = Request(self.engine)
 
         def resolved(addresses: list[Address], cause: str | None) -> None:
@@ -176,11 +179,24 @@ class Runtime:
             else:
                 found.fail(InvalidArgumentError(f"this rank cannot listen at {name!r} (AIOMPI_BIND): {cause}"))
 
-        name = self.settings.bind or default
+        name = self.settings.bind
         if not name:
             return ""
         self._resolving = resolve(self.engine.driver, name, self.settings.connect_timeout, resolved)
         return await found
+
+    def _hosts(self, seen: str, bind: str) -> tuple[str, ...]:
+        """Return the addresses under which other ranks reach this one.
+
+        Args:
+            seen: address of this host in the connection to the agent or the IMPI server; empty if these are here.
+            bind: numeric address on which this rank listens, or empty.
+        """
+        if self.settings.interface:
+            return network.select(self.settings.interface)
+        if bind in network.LOOPBACK:
+            return tuple(dict.fromkeys((seen, *network.published(bind)))) if seen else (network.LOOPBACK[bind],)
+        return (bind or seen or network.LOOPBACK["0.0.0.0"],)
 
     async def _open_gateway(self, universe: Universe, address: str, key: bytes) -> None:
         """Connect to the ranks of other IMPI clients through the host of this client."""
@@ -524,16 +540,6 @@ def _universe(welcome: control.Welcome) -> Universe | None:
     from aiompi.impi.universe import Universe  # no other job needs it
 
     return Universe.unpack(welcome.universe)
-
-
-def _site(contact: Contact, welcome: control.Welcome, local_host: str, bind: str) -> Site:
-    return Site(
-        welcome.directory,
-        host=local_host or welcome.address,
-        bind=bind,
-        heartbeat=welcome.heartbeat,
-        may_return=bool(welcome.heartbeat) and not contact.launched,
-    )
 
 
 def local_runtimes(size: int, driver: Driver, settings: Settings | None = None) -> list[Runtime]:

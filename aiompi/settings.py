@@ -60,8 +60,11 @@ class Settings:
         spin: seconds for which a waiting rank polls shared memory for messages before it sleeps; 0 for never. The
             default, None, is 500e-6, or never if the host has more ranks than its control group has time for. With more
             ranks than cores, a spinning rank yields the core at once to any other process.
-        bind: address, or name of one, that TCP listeners bind to. Empty means loopback, and in a job of several IMPI
-            clients the address of this machine that the IMPI server sees.
+        bind: address, or name of one, that TCP listeners bind to. Empty means the addresses of `interface`.
+        interface: interfaces whose addresses are published and listened on: names, numeric addresses and networks,
+            comma-separated, as "ib0,10.0.0.0/8". Peers try the addresses in this order. Empty means the address of this
+            host in the connection to the agent; in a job of several IMPI clients, that which the IMPI server sees.
+        port_range: ports of everything that listens for TCP, as "20000-20999". Empty means any free port.
         engine: name of the process manager that has started this process, such as "pmi", or "none" if it is to run
             alone. Empty means the one whose variables are set. It is not used under `aiompi-launch`.
         connect_timeout: seconds to wait for a connection, and for a peer that has connected to prove the key. A rank
@@ -108,6 +111,8 @@ class Settings:
     single_copy: bool = True
     spin: float | None = None
     bind: str = ""
+    interface: str = ""
+    port_range: str = ""
     engine: str = ""
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -169,11 +174,23 @@ class Settings:
             )
         self._check_choices()
 
+    @property
+    def ports(self) -> range:
+        """The ports of `port_range`, only 0 if it is empty; no port if it cannot be read."""
+        low, _, high = self.port_range.partition("-")
+        if not self.port_range:
+            return range(1)
+        if not (low.isdecimal() and high.isdecimal() and 0 < int(low) <= int(high) < 2**16):
+            return range(0)
+        return range(int(low), int(high) + 1)
+
     def _check_choices(self) -> None:
         for name, values in _CHOICES.items():
             value = getattr(self, name)
             if value and value not in values:
                 raise InvalidArgumentError(f"{name} cannot be {value!r}: it is {' or '.join(values)}")
+        if self.port_range and not self.ports:
+            raise InvalidArgumentError(f"port_range cannot be {self.port_range!r}: expected two ports, as 20000-20999")
 
 
 def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:

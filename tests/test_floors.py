@@ -38,6 +38,7 @@ FLOORS: dict[str, float] = {
     "datatype": 1,
     "objects": 1,
     "op": 1.5,
+    "network": 2,
     "wire": 2,
     "impi": 2,
     "bootstrap": 2.5,
@@ -78,7 +79,7 @@ WORLDLY: dict[str, set[str]] = {
     "subprocess": set(),
     "time": {"driver", "bootstrap"},
     # wire asks for options of sockets that others have made
-    "socket": {"driver", "transport", "runtime", "wire", "bootstrap"},
+    "socket": {"network", "driver", "transport", "runtime", "wire", "bootstrap"},
     "ssl": set(),
 }
 
@@ -94,6 +95,7 @@ LAUNCHER_MAY = {
     "settings",
     "hooks",
     "typing",
+    "network",
     "wire",
     "impi",
     "program",

@@ -124,9 +124,7 @@ class Agent:
         self.connected: Request[None] = Request(engine)
         self.closed: Request[None] = Request(engine)
         self._contact = contact
-        self._deadline = self._driver.now() + (_LAUNCHED if contact.launched else engine.settings.connect_timeout)
-        self._addresses: deque[Address] = deque()
-        self._causes: dict[str, None] = {}
+        self._timeout = _LAUNCHED if contact.launched else engine.settings.connect_timeout
         self._starting: Dialling | Resolving | None = None
         if contact.place is not None:
             from aiompi.bootstrap.watcher import Watcher  # a launcher ends its processes itself
@@ -136,8 +134,7 @@ class Agent:
             return
         target = contact.target()
         if isinstance(target, str):
-            self._addresses.append((socket.AF_UNIX, target))
-            self._dial()
+            self._dial([(socket.AF_UNIX, target)])
         else:
             self._starting = (
                 resolve(self._driver, target[0], engine.settings.connect_timeout, self._resolved, target[1])
@@ -149,37 +146,34 @@ class Agent:
         if cause is not None:
             self._failed(cause)
             return
-        self._addresses.extend(addresses)
         try:
-            self._dial()
+            self._dial(addresses)
         except OSError as error:
             self._failed(describe(error))
 
-    def _dial(self) -> None:
-        """Connect to the next address of the host. All addresses that are left share the remaining time."""
-        timeout = max(0.0, self._deadline - self._driver.now()) / len(self._addresses)
-        family, target = self._addresses.popleft()
+    def _dial(self, addresses: list[Address]) -> None:
         contact = self._contact
-        handshake = Connector(contact.key, role=ROLE_CONTROL, rank=contact.rank, target=RANK_AGENT)
-        sock = socket.socket(family, socket.SOCK_STREAM)
         self._starting = Dialling(
-            self._driver, sock, target, handshake, timeout, self._dialled, wait_for_hello=contact.launched
+            self._driver,
+            addresses,
+            lambda: Connector(contact.key, role=ROLE_CONTROL, rank=contact.rank, target=RANK_AGENT),
+            self._timeout,
+            self._dialled,
+            wait_for_hello=contact.launched,
         )
 
     def _dialled(self, dialling: Dialling, cause: str | None) -> None:
         self._starting = None
         if cause is not None:
-            self._causes[cause] = None
-            if self._addresses:
-                self._resolved([], None)
-            else:
-                self._failed("; ".join(self._causes))
+            self._failed(cause)
             return
         self._connected(dialling.socket)
 
     def _connected(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._socket = sock
+        if sock.family != socket.AF_UNIX:
+            liveness.end_if_silent(sock, liveness.LONG_SILENCE)  # until `watch` is called
         self._driver.add_reader(sock.fileno(), self._readable)
         self._writable()
         self.connected.complete()
@@ -195,11 +189,6 @@ class Agent:
             return ""
         host: str = self._socket.getsockname()[0]
         return host
-
-    @property
-    def place_host(self) -> str:
-        """Address of this machine in the connection to the agent of a process manager's job, otherwise empty."""
-        return self.local_host if self._contact.place is not None else ""
 
     def watch(self, heartbeat: float) -> None:
         """Take the job for lost if the machine of the agent does not answer for so many seconds."""

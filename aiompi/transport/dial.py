@@ -8,11 +8,15 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Callable
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
 
+from aiompi import network
 from aiompi.engine import Driver, Timer
 from aiompi.errors import RemoteProtocolError
+from aiompi.transport.resolve import Address
+from aiompi.wire import liveness
 from aiompi.wire.hello import Handshake
 
 #: seconds between attempts when the backlog of a Unix listener is full; there is no readiness to wait for
@@ -133,52 +137,65 @@ class Greeting:
 
 
 class Dialling:
-    """A connection that this side is making: connect, then a greeting.
+    """A connection that this side is making: connect to the first address that can be reached, then a greeting.
 
     Args:
-        target: address to which the socket connects.
-        timeout: seconds to connect, and again for the hello. Later attempts have what is left of the latter.
+        addresses: addresses to try, in this order.
+        new_handshake: returns the handshake for an attempt.
+        timeout: seconds for all connects, and again for the hello. Each address has an equal part of what is left.
         done: called with this object and None, or a description of the failure; never inside this constructor.
-        new_handshake: returns another handshake for a new attempt. That is made if the other side closes the connection
-            before it has sent anything, as it does when too many connections are in their hello. None for no attempt.
+        retries: True to make another attempt if the other side closes the connection before it has sent anything, as it
+            does when too many connections are in their hello.
         wait_for_hello: True to wait for the hello without a limit, because the other side may be computing. Its end is
             reported in another way.
 
     Attributes:
         failed_here: True if the connection failed because of this process, or for an unknown reason: no other process
             can report that.
+
+    Raises:
+        OSError: there are no descriptors left.
     """
 
     def __init__(
         self,
         driver: Driver,
-        sock: socket.socket,
-        target: Any,
-        handshake: Handshake,
+        addresses: Sequence[Address],
+        new_handshake: Callable[[], Handshake],
         timeout: float,
         done: Callable[[Dialling, str | None], object],
-        new_handshake: Callable[[], Handshake] | None = None,
+        *,
+        retries: bool = False,
         wait_for_hello: bool = False,
     ) -> None:
-        self.socket = sock
-        self.failed_here = False
+        self.failed_here = True
         self._driver = driver
-        self._target = target
-        self._handshake = handshake
-        self._timeout = timeout
-        self._done = done
+        self._addresses = deque(addresses)
         self._new_handshake = new_handshake
+        self._hello_timeout = timeout
+        self._done = done
+        self._retries = retries
         self._wait_for_hello = wait_for_hello
-        self._deadline = 0.0  # of the last attempt; set when the first one has connected
-        self._pause, self._longest_pause = _RETRY_PAUSES
+        self._deadline = driver.now() + timeout
+        self._hello_deadline = 0.0  # of the last attempt at an address; set when the first one has connected
+        self._pause = _RETRY_PAUSES[0]
+        self._causes: dict[str, None] = {}
         self._greeting: Greeting | None = None
         self._waiting = False
-        self._start(0.0)
+        self._next()
 
-    def _start(self, delay: float) -> None:
+    def _next(self) -> None:
+        """Begin with the next address. All addresses that are left share the remaining time."""
+        timeout = max(0.0, self._deadline - self._driver.now()) / len(self._addresses)
+        self._family, self._target = self._addresses.popleft()
+        self._hello_deadline, self._pause = 0.0, _RETRY_PAUSES[0]
+        self._start(0.0, timeout)
+
+    def _start(self, delay: float, timeout: float) -> None:
+        self.socket = socket.socket(self._family, socket.SOCK_STREAM)
         self.socket.setblocking(False)
         self._timer: Timer = self._driver.call_later(delay, self._connect)
-        self._limit: Timer = self._driver.call_later(self._timeout, self._timed_out)
+        self._limit: Timer = self._driver.call_later(timeout, self._timed_out)
 
     def _connect(self) -> None:
         code = self.socket.connect_ex(self._target)
@@ -202,7 +219,6 @@ class Dialling:
             self._connected()
 
     def _refused(self, code: int) -> None:
-        self.failed_here = code in _DENIED | EXHAUSTED | _UNREACHABLE
         cause = os.strerror(code)
         if code in _DENIED and self.socket.family == socket.AF_UNIX:
             cause += (
@@ -213,7 +229,7 @@ class Dialling:
             cause += ": a rule of this machine forbids it, such as one of its firewall"
         elif code in _UNREACHABLE:
             cause += ": is the network interface up? `ip route get ADDRESS` shows which one is used"
-        self._failed(cause)
+        self._cannot_connect(cause, code in _DENIED | EXHAUSTED | _UNREACHABLE)
 
     def _is_connected(self) -> bool:
         try:
@@ -225,9 +241,8 @@ class Dialling:
     def _timed_out(self) -> None:
         if self._is_connected():  # while this process computed
             self._connected()
-            return
-        self.failed_here = True
-        self._failed("no answer in time")
+        else:
+            self._cannot_connect("no answer in time", True)
 
     def _unwatch(self) -> None:
         self._timer.cancel()
@@ -238,40 +253,45 @@ class Dialling:
 
     def _connected(self) -> None:
         self._unwatch()
-        self._deadline = self._deadline or self._driver.now() + self._timeout
-        timeout = None if self._wait_for_hello else self._timeout
-        self._greeting = Greeting(self._driver, self.socket, self._handshake, timeout, self._greeted)
+        self._hello_deadline = self._hello_deadline or self._driver.now() + self._hello_timeout
+        timeout = None if self._wait_for_hello else self._hello_timeout
+        self._greeting = Greeting(self._driver, self.socket, self._new_handshake(), timeout, self._greeted)
         self._greeting.begin()
 
     def _greeted(self, greeting: Greeting, cause: str | None) -> None:
         self._greeting = None
-        if (
-            cause is not None
-            and greeting.silent
-            and self._new_handshake is not None
-            and self._driver.now() < self._deadline
-        ):
-            self._retry(self._new_handshake())
-        else:
-            self._done(self, cause)
-
-    def _retry(self, handshake: Handshake) -> None:
-        """Make another connection in place of one that the other side has dropped."""
-        try:
-            self.socket = socket.socket(self.socket.family, self.socket.type)
-        except OSError as error:
-            self.failed_here = error.errno in EXHAUSTED
-            self._done(self, describe(error))
+        if cause is None:
+            self._done(self, None)
             return
-        self._handshake = handshake
-        self._timeout = self._deadline - self._driver.now()
-        self._start(self._pause)
-        self._pause = min(2 * self._pause, self._longest_pause)
+        left = self._hello_deadline - self._driver.now()
+        if not (greeting.silent and self._retries and left > 0):
+            self._failed(cause, False)
+            return
+        try:
+            self._start(self._pause, left)  # in place of the connection that the other side has dropped
+        except OSError as error:
+            self._failed(describe(error), error.errno in EXHAUSTED)
+            return
+        self._pause = min(2 * self._pause, _RETRY_PAUSES[1])
 
-    def _failed(self, cause: str) -> None:
+    def _cannot_connect(self, cause: str, here: bool) -> None:
         self._unwatch()
         self.socket.close()
-        self._done(self, f"cannot connect to it: {cause}")
+        where = "" if self._family == socket.AF_UNIX else f" at {network.join_address(*self._target[:2])}"
+        self._failed(f"cannot connect to it{where}: {cause}", here)
+
+    def _failed(self, cause: str, here: bool) -> None:
+        """Try the next address, or report the failure."""
+        self.failed_here = self.failed_here and here
+        self._causes[cause] = None
+        if self._addresses:
+            try:
+                self._next()
+                return
+            except OSError as error:
+                self.failed_here = True
+                self._causes[describe(error)] = None
+        self._done(self, "; ".join(self._causes))
 
     def close(self) -> None:
         """Give up without a call of `done`."""
@@ -291,4 +311,4 @@ def describe(error: OSError) -> str:
         raise error
     if error.errno in EXHAUSTED:
         return f"this process has no resources left for its connection: {error.strerror}; raise its limits (ulimit -a)"
-    return f"its connection failed: {error.strerror or error}"
+    return f"its connection failed: {liveness.describe(error)}"

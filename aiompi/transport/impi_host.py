@@ -131,12 +131,13 @@ class ImpiHost:
         self._gateway = engine.gateway
         self._on_lost = on_lost
         self._address = address
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        target = address.removeprefix(SCHEME)
-        handshake = Connector(key, role=ROLE_HOST, rank=engine.rank, target=RANK_AGENT)
-        timeout = engine.settings.connect_timeout
         self._dialling: Dialling | None = Dialling(
-            engine.driver, sock, target, handshake, timeout, self._dialled, wait_for_hello=True
+            engine.driver,
+            [(socket.AF_UNIX, address.removeprefix(SCHEME))],
+            lambda: Connector(key, role=ROLE_HOST, rank=engine.rank, target=RANK_AGENT),
+            engine.settings.connect_timeout,
+            self._dialled,
+            wait_for_hello=True,
         )
 
     def _dialled(self, dialling: Dialling, cause: str | None) -> None:

@@ -9,16 +9,14 @@ import pathlib
 import socket
 from typing import Any, ClassVar, Final
 
+from aiompi import network
 from aiompi.engine import Peer, Timer
-from aiompi.transport.resolve import numeric
-from aiompi.transport.stream import Connection, StreamTransport, bind_listener
+from aiompi.transport.resolve import Address, numeric
+from aiompi.transport.stream import Connection, StreamTransport
 from aiompi.wire import liveness
 
 #: bytes of the send buffer; with a larger one a sender waits less often for its receiver
 SEND_BUFFER: Final = 2**20
-# Wildcard addresses: a socket can listen on them, and cannot connect to them.
-_ANY: Final = ("0.0.0.0", "::")
-_LOOPBACK: Final = dict(zip(_ANY, ("127.0.0.1", "::1"), strict=True))
 
 
 class Unix(StreamTransport):
@@ -42,12 +40,20 @@ class Unix(StreamTransport):
         if path:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)  # left by a process that was this rank before
-        listener = bind_listener(socket.AF_UNIX, name)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(name)
+            listener.listen(network.BACKLOG)
+        except BaseException as error:
+            listener.close()
+            if isinstance(error, OSError):
+                error.filename = name
+            raise
         self._path = path
         return listener, [name, _identity(name)]
 
-    def dial(self, address: Any) -> tuple[socket.socket, Any]:
-        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), address[0]
+    def targets(self, address: Any) -> list[Address]:
+        return [(socket.AF_UNIX, address[0])]
 
     def set_options(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
@@ -77,7 +83,7 @@ def _identity(name: str) -> str:
 
 
 class TCP(StreamTransport):
-    """One listener per rank, on loopback unless the setting `bind` says otherwise."""
+    """One listener per rank. Its address is a port with all hosts under which peers try to reach it, in order."""
 
     name: ClassVar[str] = "tcp"
     preference: ClassVar[int] = 10
@@ -85,28 +91,31 @@ class TCP(StreamTransport):
     _watchdog: Timer | None = None
 
     def listen(self) -> tuple[socket.socket, Any]:
+        hosts = self.site.hosts or (self.site.bind or network.LOOPBACK["0.0.0.0"],)
+        several = "::" if any(":" in host for host in hosts) else "0.0.0.0"
+        bind = self.site.bind or (hosts[0] if len(hosts) == 1 else several)
         try:
-            listener = bind_listener(*numeric(self.site.bind or _LOOPBACK["0.0.0.0"], 0))
+            listener = network.listen(*numeric(bind, 0), self.engine.settings.ports)
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                error.strerror = f"{error.strerror}, which AIOMPI_BIND or the launcher asks for: is it of this machine?"
+                error.strerror = f"{error.strerror}, which AIOMPI_BIND or the launcher asks for: is it of this host?"
             raise
-        host, port = listener.getsockname()[:2]
-        if host in _ANY:
-            host = self.site.host or _LOOPBACK[host]
-        return listener, [host, port]
+        return listener, [*hosts, listener.getsockname()[1]]
 
-    def dial(self, address: Any) -> tuple[socket.socket, Any]:
-        host, port = address
-        family, target = numeric(host, port)
-        return socket.socket(family, socket.SOCK_STREAM), target
+    def targets(self, address: Any) -> list[Address]:
+        *hosts, port = address
+        return [numeric(host, port) for host in hosts]
+
+    def admits(self, sock: socket.socket) -> bool:
+        return (
+            bool(self.site.bind) or len(self.site.hosts) < 2 or network.plain(sock.getsockname()[0]) in self.site.hosts
+        )
 
     def set_options(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.site.heartbeat:
-            liveness.keep_alive(sock, self.site.heartbeat)
-            if self._watchdog is None:
-                self._look()
+        liveness.keep_alive(sock, self.site.heartbeat)
+        if self.site.heartbeat and self._watchdog is None:
+            self._look()
 
     def _look(self) -> None:
         """End the links to machines that do not answer, now and from time to time."""

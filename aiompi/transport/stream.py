@@ -21,6 +21,7 @@ from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Timer
 from aiompi.engine.owned import warn_unraisable
 from aiompi.engine.seams import BufferOwner
 from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, describe
+from aiompi.transport.resolve import Address
 from aiompi.transport.template import Site, Transport
 from aiompi.wire import liveness
 from aiompi.wire.frame import EAGER, READ_AHEAD, FrameReader, Payload, beginning
@@ -39,8 +40,6 @@ _TURNS: Final = range(BUDGET)
 _CALL_BYTES: Final = 2**20
 #: maximum of bytes per turn and direction
 _TURN_BYTES: Final = 2**21
-#: maximum of connections that wait to be accepted
-BACKLOG: Final = 4096
 #: maximum of connections that have not proven the key yet, beyond one of each rank; a new one then replaces another
 MAX_GREETINGS: Final = 128
 #: maximum of connections that are accepted per turn
@@ -354,8 +353,12 @@ class StreamTransport(Transport):
         """Return a listening socket and the address to publish."""
 
     @abstractmethod
-    def dial(self, address: Any) -> tuple[socket.socket, Any]:
-        """Return a new socket and the address to give to its `connect`."""
+    def targets(self, address: Any) -> list[Address]:
+        """Return what to connect to, to be tried in this order, for the published address of a peer."""
+
+    def admits(self, sock: socket.socket) -> bool:
+        """Return True if an accepted connection came to an address on which this rank listens."""
+        return True
 
     def link(self, peer: Peer, dialled: bool) -> SocketLink:
         """Return a link that waits for its socket.
@@ -375,10 +378,7 @@ class StreamTransport(Transport):
         return address
 
     def connect(self, peer: Peer, address: Any) -> Link:
-        sock, target = self.dial(address)  # before the link: this may fail for want of descriptors
-        link = self.link(peer, dialled=True)
-        self.links.add(link)
-        peer.adopt(link)
+        targets = self.targets(address)
 
         def handshake() -> Connector:
             namespace, target = self.engine.processes.way(peer.rank)
@@ -393,10 +393,12 @@ class StreamTransport(Transport):
                 link.open(dialling.socket)
 
         timeout = self.engine.settings.connect_timeout
-        dialling = Dialling(
-            self.engine.driver, sock, target, handshake(), timeout, dialled, handshake, wait_for_hello=True
-        )
+        # Before the link, because it may fail for want of descriptors; it calls nothing back yet.
+        dialling = Dialling(self.engine.driver, targets, handshake, timeout, dialled, retries=True, wait_for_hello=True)
         self._diallings.add(dialling)
+        link = self.link(peer, dialled=True)
+        self.links.add(link)
+        peer.adopt(link)
         return link
 
     def cannot_connect(self, link: SocketLink, cause: str, frames_lost: bool, completed_early: bool) -> None:
@@ -432,6 +434,9 @@ class StreamTransport(Transport):
                     self._pause_accepting(error)
                 return
             self._exhausted_since = None
+            if not self.admits(sock):
+                sock.close()
+                continue
             sock.setblocking(False)
             if len(self._greetings) >= MAX_GREETINGS + self.engine.size:
                 self._make_room()
@@ -528,21 +533,3 @@ class StreamTransport(Transport):
                 self.engine.driver.remove_reader(self._listener.fileno())
             self._listener.close()
             self._listener = None
-
-
-def bind_listener(family: int, address: Any) -> socket.socket:
-    """Return a listening socket.
-
-    Raises:
-        OSError: the address cannot be used. The error names it.
-    """
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except BaseException as error:
-        listener.close()
-        if isinstance(error, OSError):
-            error.filename = address if family == socket.AF_UNIX else address[0]
-        raise
-    return listener

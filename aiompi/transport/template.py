@@ -19,15 +19,15 @@ class Site:
 
     Attributes:
         directory: directory for sockets, mode 0700; empty if the job has none.
-        host: address under which others reach this machine, for listeners that are bound to all addresses.
-        bind: numeric address on which TCP listens; empty for loopback.
+        bind: numeric address on which TCP listens; empty for `hosts`.
+        hosts: numeric addresses under which others reach this host; empty for `bind`, or loopback.
         heartbeat: seconds after which a machine that does not answer counts as cut off; 0 for never.
         may_return: True if a rank that is expelled while it is stopped may go on later.
     """
 
     directory: str = ""
-    host: str = ""
     bind: str = ""
+    hosts: tuple[str, ...] = ()
     heartbeat: float = 0.0
     may_return: bool = False
 

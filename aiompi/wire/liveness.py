@@ -7,6 +7,8 @@ machine runs and can be reached, whatever the process does.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import socket
 import struct
@@ -16,10 +18,13 @@ from typing import Final
 LOOKS: Final = 4
 _STOPPED: Final = ("T", "t")  # by a signal, by a tracer
 _PROBES: Final = 100  # the caller gives up before the kernel does
-_MINUTE: Final = (30, 10, 3)
+#: seconds after which `end_if_silent` has a connection ended where no setting says more, and without a heartbeat
+SILENCE, LONG_SILENCE = 14, 60
+#: socket option of Linux 6.15: most milliseconds between probes of a peer that does not read, 120 s without it
+_TCP_RTO_MAX_MS: Final = 44
 _LOST: Final = 3  # probes without an answer
-#: tcpi_last_ack_recv of struct tcp_info: milliseconds
-_LAST_ACK: Final = struct.Struct("=56xI")
+#: of struct tcp_info: unanswered probes, segments in flight, milliseconds since the last acknowledgement
+_TCP_INFO: Final = struct.Struct("=3xB20xI28xI")
 
 
 def namespace() -> str:
@@ -47,14 +52,36 @@ def keep_alive(sock: socket.socket, seconds: float) -> None:
     TCP_USER_TIMEOUT is of no use: it would also end the connection of a peer that computes and does not read.
 
     Args:
-        seconds: LOOKS probes are sent in this time, but at most one per second. If it is 0, the kernel ends the
-            connection within about a minute once the machine at the other end does not answer.
+        seconds: LOOKS probes are sent in this time, but at most one per second. 0 is LONG_SILENCE, after which the
+            kernel ends an idle connection.
     """
-    pause = _pause(seconds)
+    pause = _pause(seconds or LONG_SILENCE)
+    _set(sock, pause, pause, _PROBES if seconds else _LOST, 0)
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, 1000 * pause)
+
+
+def end_if_silent(sock: socket.socket, seconds: int) -> None:
+    """Let the kernel end a TCP connection once the machine at the other end has not answered for so many seconds.
+
+    This is only for connections on which little is sent, so that it fits into the buffers even if nothing is read.
+    """
+    _set(sock, max(1, seconds // 3), max(1, seconds // 5), _LOST, 1000 * seconds)
+
+
+def _set(sock: socket.socket, idle: int, interval: int, probes: int, user_timeout: int) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-    for option, value in zip(options, (pause, pause, _PROBES) if seconds else _MINUTE, strict=True):
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, probes)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, user_timeout)
+
+
+def describe(error: OSError) -> str:
+    """Return why a connection failed."""
+    if error.errno == errno.ETIMEDOUT:
+        return "its machine does not answer: has it gone down, or is the network cut?"
+    return error.strerror or str(error)
 
 
 def is_cut_off(sock: socket.socket, seconds: float) -> bool:
@@ -65,11 +92,13 @@ def is_cut_off(sock: socket.socket, seconds: float) -> bool:
         seconds: at least; with less than three seconds, three probes are waited for.
     """
     try:
-        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_ACK.size)
-        (milliseconds,) = _LAST_ACK.unpack(info)
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        probes, in_flight, milliseconds = _TCP_INFO.unpack(info)
     except (OSError, struct.error):
         return False
-    return bool(milliseconds > 1000 * max(seconds, _LOST * _pause(seconds)))
+    # An older kernel may not have asked for long, if the peer does not read.
+    asked = in_flight or probes > 1
+    return bool(asked and milliseconds > 1000 * max(seconds, _LOST * _pause(seconds)))
 
 
 def _pause(seconds: float) -> int:

@@ -23,7 +23,6 @@ from aiompi_launcher.jobspec import (
     EXIT_FAILURE,
     EXIT_NOT_FOUND,
     EXIT_SIGNAL,
-    LOOPBACK,
     MODULE,
     START_PATIENCE,
     WIDTH,
@@ -189,7 +188,7 @@ def parse(argv: Sequence[str], name: str) -> Spec:
     if options.serve is not None:
         return ServeSpec(
             size=options.serve,
-            bind=options.bind or LOOPBACK,
+            bind=options.bind or "",
             port=options.port or 0,
             timeout=options.timeout,
             start_timeout=options.start_timeout,
@@ -229,7 +228,7 @@ def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -
         parser.error(str(error))
     return ServerSpec(
         count=options.server,
-        bind=options.bind or LOOPBACK,
+        bind=options.bind or "",
         port=options.port or 0,
         auth=preference,
         timeout=options.timeout,
@@ -429,6 +428,10 @@ def _add_roles(parser: argparse.ArgumentParser) -> None:
     )
     roles.add_argument("--bind", metavar="HOST", help="address to listen on; for --client one per host, with commas")
     roles.add_argument(
+        "--interface", action=_SetVariable, metavar="LIST", help="interfaces or networks to use: eth0,10.0.0.0/8"
+    )
+    roles.add_argument("--port-range", action=_SetVariable, metavar="A-B", help="ports for everything that listens")
+    roles.add_argument(
         "--start-timeout",
         type=_seconds,
         metavar="SECONDS",
@@ -461,6 +464,13 @@ def _add_section_options(group: Any) -> None:
         "--mpi4py", action="store_true", help="the program was written for mpi4py, which aiompi takes the place of"
     )
     group.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a Python module")
+
+
+class _SetVariable(argparse.Action):
+    """Sets the variable of the setting with the name of the option, for this launcher and for its ranks."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        os.environ[f"AIOMPI_{self.dest.upper()}"] = values
 
 
 # Types of arguments.

@@ -7,14 +7,16 @@ messages of a rank that has already closed its end.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import time
 from collections.abc import Collection
 from typing import Final, Protocol
 
+from aiompi import network
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control, hello, liveness
-from aiompi_launcher.listen import AcceptLoop, has_unread, join_address
+from aiompi_launcher.listen import AcceptLoop, has_unread
 
 MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 _READ: Final = 64 * 2**10
@@ -49,7 +51,7 @@ class ConnectionObserver(Protocol):
         """A message after the Join."""
 
     def on_closed(self, link: Connection, error: str) -> None:
-        """A connection that had joined was closed by the rank, or, with an `error`, for a protocol violation."""
+        """A connection that had joined was closed by the rank, or for an `error`: what the rank or its host did."""
 
     def on_stranger(self, address: str, error: str) -> None:
         """A connection was dropped before it had joined."""
@@ -143,13 +145,16 @@ class Link:
             data = self._socket.recv(_READ)
         except BlockingIOError:
             return
-        except OSError:  # the rank has closed its end with unread messages
-            data = b""
+        except OSError as error:
+            if error.errno == errno.ETIMEDOUT:
+                self.drop(f"was lost: {liveness.describe(error)}")
+                return
+            data = b""  # the rank has closed its end with unread messages
         self._heard = True
         try:
             self._receive(data)
         except RemoteProtocolError as error:
-            self.drop(str(error))
+            self.drop(f"broke the control protocol: {error}" if self._joined else str(error))
 
     def _receive(self, data: bytes) -> None:
         if not data:
@@ -233,7 +238,10 @@ class ControlServer:
 
     def _admit(self, sock: socket.socket, peer: object) -> None:
         if sock.family != socket.AF_UNIX:
-            liveness.keep_alive(sock, self._heartbeat)
+            if self._heartbeat:
+                liveness.keep_alive(sock, self._heartbeat)
+            else:
+                liveness.end_if_silent(sock, liveness.LONG_SILENCE)
         self._strangers[Link(self, sock, _address(peer))] = None
 
     def _newcomers(self) -> Collection[Link]:
@@ -242,5 +250,5 @@ class ControlServer:
 
 def _address(peer: object) -> str:
     if isinstance(peer, tuple):
-        return join_address(peer[0], peer[1])
+        return network.join_address(peer[0], peer[1])
     return "this machine"

@@ -184,7 +184,7 @@ class Job:
         if isinstance(event, Closed):
             rank.connected = False
             if event.error:
-                rank.error = f"broke the control protocol: {event.error}"
+                rank.error = event.error
         if self.phase in (JobPhase.RUNNING, JobPhase.FAILING) and (isinstance(event, Closed) or not rank.reported):
             self._transit(rank, event)
         self._check_over()

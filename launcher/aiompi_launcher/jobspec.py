@@ -137,8 +137,8 @@ class ServeSpec:
 
     Attributes:
         size: number of ranks.
-        bind: address to listen on.
-        port: to listen on, 0 for any free one.
+        bind: address to listen on; empty for the setting `interface`, or else loopback.
+        port: to listen on, 0 for one that the setting `port_range` allows.
         timeout: seconds after which the job is ended.
         start_timeout: seconds after which all ranks must have joined.
         verbose: True to report progress on stderr.
@@ -146,7 +146,7 @@ class ServeSpec:
     """
 
     size: int
-    bind: str = LOOPBACK
+    bind: str = ""
     port: int = 0
     timeout: float | None = None
     start_timeout: float | None = None
@@ -160,8 +160,8 @@ class ServerSpec:
 
     Attributes:
         count: number of clients.
-        bind: address to listen on.
-        port: to listen on, 0 for any free one.
+        bind: address to listen on; empty for the setting `interface`, or else loopback.
+        port: to listen on, 0 for one that the setting `port_range` allows.
         auth: authentication methods, most preferred first; None for the server's own preference.
         timeout: seconds after which the server ends.
         start_timeout: seconds after which all clients must have come.
@@ -169,7 +169,7 @@ class ServerSpec:
     """
 
     count: int
-    bind: str = LOOPBACK
+    bind: str = ""
     port: int = 0
     auth: tuple[int, ...] | None = None
     timeout: float | None = None

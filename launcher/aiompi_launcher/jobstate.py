@@ -84,7 +84,7 @@ WATCHED: Final = ACTIVE | {RankState.EXPECTED}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Closed:
-    """Event: the connection of a rank has ended, possibly because of a protocol error."""
+    """Event: the connection of a rank has ended, for an `error` if it says what the rank or its host did."""
 
     error: str = ""
 

@@ -17,7 +17,7 @@ from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import control, hello
 from aiompi_launcher.jobspec import HostsSpec, RunSpec, ServeSpec
-from aiompi_launcher.listen import address_of, announce, listen_tcp, listen_unix
+from aiompi_launcher.listen import address_of, announce, listen_for, listen_unix
 from aiompi_launcher.rundir import RunDirectory
 from aiompi_launcher.spawn.ranks import RankProcess, Starting
 from aiompi_launcher.watchdog import CONTROL, Watchdog, contact, job_directory
@@ -185,7 +185,7 @@ def serve(spec: ServeSpec, name: str) -> int:
     text = os.environ.get(control.ENV_KEY)
     key = hello.new_key() if text is None else hello.parse_key(text)
     with job_directory() as (directory, _):
-        listener = listen_tcp(spec.bind, spec.port)
+        listener = listen_for(spec, settings)
         if text is None:
             path = directory.join(_KEY)
             _write_secret(path, key.hex())

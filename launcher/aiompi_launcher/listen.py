@@ -9,15 +9,16 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from aiompi_launcher.jobspec import LOOPBACK
+from aiompi import network
+from aiompi.settings import Settings
+from aiompi_launcher.jobspec import LOOPBACK, ServerSpec, ServeSpec
 
 if TYPE_CHECKING:
     import asyncio
 
-BACKLOG: Final = 4096  # connections that wait to be accepted
 BREATHER: Final = 1.0  # seconds without accepting after descriptors have run out
 _PAUSE: Final = 0.05  # seconds without accepting while there are too many newcomers
 _SILENT: Final = 0.1  # seconds that a newcomer has to send something, even if there are too many
@@ -185,36 +186,39 @@ def listen_unix(path: str) -> socket.socket:
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
-    listener.listen(BACKLOG)
+    listener.listen(network.BACKLOG)
     return listener
 
 
-def listen_tcp(host: str, port: int) -> socket.socket:
+def listen_tcp(host: str, ports: Sequence[int] = (0,)) -> socket.socket:
     """Return a listening TCP socket on one address.
 
     Args:
         host: name or number of an address of this machine.
-        port: 0 for any free one.
+        ports: the first free one is used; 0 is any free port.
 
     Raises:
-        OSError: the port is taken or not permitted, or the address does not belong to this machine.
+        OSError: no port is free or permitted, or the address does not belong to this machine.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        listener = socket.socket(family, kind, protocol)
+        found = socket.getaddrinfo(host, ports[0], type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except UnicodeError as error:  # a part of the name is too long, for example
-        raise OSError(errno.EINVAL, f"cannot listen on {host}:{port}: {error}") from None
+        raise OSError(errno.EINVAL, f"cannot listen on {host}:{ports[0]}: {error}") from None
     except OSError as error:
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from None
-    return listener
+        raise OSError(error.errno, f"cannot listen on {host}:{ports[0]}: {error.strerror}") from None
+    family, _, _, _, address = found[0]
+    return network.listen(family, address, ports)
+
+
+def listen_for(spec: ServeSpec | ServerSpec, settings: Settings) -> socket.socket:
+    """Return the listening TCP socket of a job or a server.
+
+    Raises:
+        OSError: no port is free or permitted, or the address does not belong to this machine.
+        InvalidArgumentError: the machine has no such interface.
+    """
+    interface = network.select(settings.interface)[0] if settings.interface else LOOPBACK
+    return listen_tcp(spec.bind or interface, (spec.port,) if spec.port else settings.ports)
 
 
 async def resolve(host: str) -> list[str]:
@@ -272,14 +276,9 @@ async def connect_tcp(host: str, port: int) -> tuple[asyncio.StreamReader, async
 def address_of(listener: socket.socket) -> str:
     """Return the numeric `HOST:PORT` by which others reach a listening socket."""
     host, port = listener.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
-        host = _own_address(listener.family)
-    return join_address(host, port)
-
-
-def join_address(host: str, port: int) -> str:
-    """Return `HOST:PORT`, or `[HOST]:PORT` for IPv6."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if host in network.LOOPBACK:
+        host = network.published(host)[0]
+    return network.join_address(host, port)
 
 
 def announce(address: str) -> None:
@@ -293,15 +292,3 @@ def announce(address: str) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
-
-
-def _own_address(family: int) -> str:
-    """Return the address that this machine uses for connections to others."""
-    target = "192.0.2.1" if family == socket.AF_INET else "2001:db8::1"
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((target, 9))  # sends nothing
-        except OSError:  # no network
-            return LOOPBACK if family == socket.AF_INET else "::1"
-        host: str = probe.getsockname()[0]
-        return host

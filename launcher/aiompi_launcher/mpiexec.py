@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from aiompi import network
 from aiompi_launcher import cli
 
 _EXIT_USAGE: Final = 2
@@ -106,7 +107,8 @@ class _Parser:
 
 
 def _check_hosts(option: str, names: Sequence[str]) -> None:
-    here = {"localhost", "127.0.0.1", "::1", socket.gethostname(), socket.getfqdn()}
+    name = socket.gethostname()
+    here = {"localhost", name, name.partition(".")[0], *(address for _, address in network.own_addresses())}
     for name in names:
         if name not in here and name.rpartition(":")[0] not in here:
             raise UsageError(f"{option}: {name} is not this machine; aiompi starts ranks on this one only")

@@ -92,7 +92,7 @@ def observer() -> Observer:
 
 @pytest.fixture
 def listener() -> socket.socket:
-    return listen_tcp("127.0.0.1", 0)
+    return listen_tcp("127.0.0.1")
 
 
 @pytest.fixture

@@ -214,10 +214,10 @@ def test_what_is_not_in_the_table_breaks_the_protocol(events: list[control.Messa
     assert "broke the control protocol" in fixture.verdict
 
 
-def test_a_protocol_error_of_the_connection_is_named():
+def test_the_cause_of_the_end_of_a_connection_is_named():
     fixture = JobTable(1, spawned=False).run_up()
-    fixture.receive(0, Closed("control message cannot be read"))
-    assert fixture.verdict == "rank 0 broke the control protocol: control message cannot be read"
+    fixture.receive(0, Closed("was lost: its host has not answered"))
+    assert fixture.verdict == "rank 0 was lost: its host has not answered"
     assert fixture.code == 1
 
 

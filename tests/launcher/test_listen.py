@@ -20,14 +20,14 @@ from aiompi_launcher.listen import AcceptLoop
 
 @pytest.mark.spec("I2.2.1-3")
 def test_address_is_numeric():
-    with listen.listen_tcp("localhost", 0) as listener:
+    with listen.listen_tcp("localhost") as listener:
         host, _, port = listen.address_of(listener).rpartition(":")
         assert host == "127.0.0.1"
         socket.create_connection((host, int(port))).close()
 
 
 def test_address_of_all_interfaces_can_be_connected_to():
-    with listen.listen_tcp("0.0.0.0", 0) as listener:
+    with listen.listen_tcp("0.0.0.0") as listener:
         host, _, port = listen.address_of(listener).rpartition(":")
         assert host != "0.0.0.0"
         socket.create_connection((host, int(port))).close()
@@ -35,7 +35,7 @@ def test_address_of_all_interfaces_can_be_connected_to():
 
 def test_ipv6():
     try:
-        listener = listen.listen_tcp("::1", 0)
+        listener = listen.listen_tcp("::1")
     except OSError:
         pytest.skip("no IPv6 here")
     with listener:
@@ -44,17 +44,17 @@ def test_ipv6():
 
 @pytest.mark.spec("I2.2.1-4")
 def test_a_taken_port_is_an_error():
-    with listen.listen_tcp("127.0.0.1", 0) as first:
+    with listen.listen_tcp("127.0.0.1") as first:
         port = first.getsockname()[1]
         with pytest.raises(OSError, match=f"127.0.0.1:{port}: Address already in use") as caught:
-            listen.listen_tcp("127.0.0.1", port)
+            listen.listen_tcp("127.0.0.1", [port])
         assert caught.value.strerror is not None
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
 def test_an_address_of_somebody_else(host: str):
     with pytest.raises(OSError, match=f"cannot listen on {host}:0"):
-        listen.listen_tcp(host, 0)
+        listen.listen_tcp(host)
 
 
 def test_after_the_announcement_standard_output_is_at_its_end():
@@ -158,4 +158,4 @@ def test_a_name_without_an_address(name: str, cause: str) -> None:
     with pytest.raises(OSError, match=cause):
         asyncio.run(listen.connect_tcp(name, 1))
     with pytest.raises(OSError, match=f"cannot listen on {name}:0"):
-        listen.listen_tcp(name, 0)
+        listen.listen_tcp(name)

@@ -132,8 +132,8 @@ def tcp() -> Iterator[Callable[..., TCP]]:
     """Return a function that makes the transport of a rank."""
     made: list[TCP] = []
 
-    def make(bind: str = "") -> TCP:
-        made.append(TCP(Engine(0, 2, Settings(), BlockingDriver()), Site(bind=bind)))
+    def make(bind: str = "", hosts: tuple[str, ...] = (), **settings: Any) -> TCP:
+        made.append(TCP(Engine(0, 2, Settings(**settings), BlockingDriver()), Site(bind=bind, hosts=hosts)))
         return made[-1]
 
     yield make
@@ -162,23 +162,66 @@ def test_listens_on_ipv6(tcp: Callable[..., TCP]) -> None:
     except OSError as error:
         pytest.skip(f"no IPv6: {error}")
     assert address[0] == "::1"
-    sock, target = tcp().dial(address)
-    with sock:
+    ((family, target),) = tcp().targets(address)
+    with socket.socket(family) as sock:
         sock.connect(target)
 
 
 def test_bad_address_leaves_nothing_open(tcp: Callable[..., TCP]) -> None:
-    with pytest.raises(OSError, match=r"assign requested address, .* AIOMPI_BIND .* '192\.0\.2\.1'"):
-        tcp("192.0.2.1").address()
+    with pytest.raises(OSError, match=r"listen on 192\.0\.2\.7:0: .*assign requested address, .* AIOMPI_BIND"):
+        tcp("192.0.2.7").address()
+
+
+def test_several_addresses_are_published_and_no_other_is_listened_at(tcp: Callable[..., TCP]) -> None:
+    transport = tcp(hosts=("127.0.0.2", "127.0.0.3"))
+    *hosts, port = transport.address()
+    assert hosts == ["127.0.0.2", "127.0.0.3"]
+    assert [target for _, target in transport.targets([*hosts, port])] == [(host, port) for host in hosts]
+    for host, waiting in (("127.0.0.2", 1), ("127.0.0.3", 2), ("127.0.0.1", 2)):
+        with socket.create_connection((host, port)) as sock:
+            transport.accept()
+            assert len(transport._greetings) == waiting
+            sock.settimeout(5)
+            assert host != "127.0.0.1" or sock.recv(1) == b""
+
+
+def test_ranks_share_a_range_of_ports(tcp: Callable[..., TCP]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        first = taken.getsockname()[1]
+        ports = f"{first}-{first + 1}"
+        assert tcp(port_range=ports).address() == ["127.0.0.1", first + 1]
+        with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1:{ports}: Address already in use"):
+            tcp(port_range=ports).address()
+
+
+def test_a_peer_is_tried_at_each_of_its_addresses(tcp: Callable[..., TCP]) -> None:
+    one, other = tcp(), tcp()
+    port = other.address()[-1]
+    link = one.connect(one.engine.peer(1), ["127.0.0.9", "127.0.0.1", port])
+    while not other._greetings:
+        one.engine.driver.poll()  # type: ignore[attr-defined]
+        other.engine.driver.poll()  # type: ignore[attr-defined]
+    assert link in one.links
+
+
+def test_every_address_that_failed_is_named(tcp: Callable[..., TCP]) -> None:
+    transport, lost = tcp(), []
+    transport.engine.peer_lost = lambda peer, cause: lost.append(cause)
+    transport.connect(transport.engine.peer(1), ["127.0.0.8", "127.0.0.9", 1])
+    while not lost:
+        transport.engine.driver.poll()  # type: ignore[attr-defined]
+    assert "at 127.0.0.8:1: Connection refused" in lost[0]
+    assert "at 127.0.0.9:1: Connection refused" in lost[0]
 
 
 def test_connections_send_at_once(tcp: Callable[..., TCP]) -> None:
     transport = tcp()
-    sock, target = transport.dial(transport.address())
-    with sock:
+    ((family, target),) = transport.targets(transport.address())
+    with socket.socket(family) as sock:
         transport.set_options(sock)
         sock.connect(target)
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 def test_any_peer_is_in_reach(tcp: Callable[..., TCP]) -> None:
@@ -192,4 +235,4 @@ def test_any_peer_is_in_reach(tcp: Callable[..., TCP]) -> None:
 def test_only_numeric_addresses_of_peers_are_dialled(tcp: Callable[..., TCP], address: list[Any]) -> None:
     """To resolve a name could take long."""
     with pytest.raises(OSError, match="is no numeric address"):
-        tcp().dial(address)
+        tcp().targets(address)

@@ -10,18 +10,19 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar, cast
 
+from aiompi import network
 from aiompi.errors import Exception as MPIError
 from aiompi.impi import native
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState, Described, Event, PrivateLabel, Started
 from aiompi.impi.universe import Universe
+from aiompi.wire import liveness
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.hello import NAMESPACE_BYTES
-from aiompi.wire.liveness import keep_alive
 from aiompi_launcher.impi.hosts import Hosts
 from aiompi_launcher.jobspec import Endpoint
 from aiompi_launcher.jobstate import World
-from aiompi_launcher.listen import connect_tcp, join_address, rethrow
+from aiompi_launcher.listen import connect_tcp, rethrow
 from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 
 _PRIVATE: Final = 10.0  # seconds after which a server is taken for one that keeps private labels to itself
@@ -56,7 +57,7 @@ class RemoteServer(Rendezvous):
         say: Callable[[str], None],
     ) -> None:
         self._endpoint = endpoint
-        self._address = join_address(endpoint.host, endpoint.port)
+        self._address = network.join_address(endpoint.host, endpoint.port)
         self._hosts = hosts
         self._credentials = credentials
         self._timeout = timeout
@@ -247,7 +248,7 @@ class RemoteServer(Rendezvous):
         except OSError as error:
             cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise self._error(f"{cause}; is the server running, and is this the address that it has printed?") from None
-        keep_alive(self._writer.get_extra_info("socket"), 0.0)
+        liveness.end_if_silent(self._writer.get_extra_info("socket"), liveness.SILENCE)
 
     async def _listen(self) -> None:
         try:
@@ -265,7 +266,9 @@ class RemoteServer(Rendezvous):
         try:
             async with asyncio.timeout(self._timeout if choosing else self._patience if self._client.midway else None):
                 data = await self._reader.read(_READ)
-        except TimeoutError:
+        except TimeoutError as error:
+            if error.errno is not None:  # ETIMEDOUT: the kernel has given the host of the server up
+                raise
             if not choosing:
                 raise self._silence() from None
             raise TimeoutError(f"no answer within {self._timeout:g} s; is this the port of an IMPI server?") from None
@@ -324,4 +327,4 @@ def _absent(parts: dict[int, bytes], count: int) -> list[int]:
 
 
 def _in_words(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return liveness.describe(error) if isinstance(error, OSError) else str(error)

@@ -375,7 +375,7 @@ class HostAgent:
         if isinstance(error, RemoteProtocolError):
             self._fail(f"{name} broke the protocol: {error}")
         elif not in_order:
-            cause = error.strerror if isinstance(error, OSError) else "it closed the connection without FINI"
+            cause = liveness.describe(error) if isinstance(error, OSError) else "it closed the connection without FINI"
             self._fail(f"{name} has died: {cause}")
         self._changed.set()
 

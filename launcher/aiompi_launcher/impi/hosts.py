@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Sequence
 
+from aiompi import network
 from aiompi.impi.label import NATIVE_VERSION, ClientPart
 from aiompi.impi.universe import Universe, host_identifier
 from aiompi.settings import Settings
@@ -73,11 +74,13 @@ class Hosts:
             address: of this machine, as the server sees it.
 
         Raises:
-            OSError: an address does not belong to this machine.
+            OSError: an address does not belong to this machine, or no port is free.
+            InvalidArgumentError: the machine has no such interface.
         """
         ports = []
-        for bind, _ in zip(itertools.cycle(self._bind or [address]), self._sizes, strict=False):
-            self._listeners.append(listen_tcp(bind, 0))
+        own = network.select(self._settings.interface) if self._settings.interface else ()
+        for bind, _ in zip(itertools.cycle(self._bind or own or [address]), self._sizes, strict=False):
+            self._listeners.append(listen_tcp(bind, self._settings.ports))
             host, _, port = address_of(self._listeners[-1]).rpartition(":")
             ports.append((host_identifier(host.strip("[]")), int(port)))
         return describe(ports, self._sizes, self._settings)

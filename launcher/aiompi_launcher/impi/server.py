@@ -11,19 +11,19 @@ import sys
 import time
 from typing import Any, Final
 
+from aiompi import network
 from aiompi.impi import auth, server
 from aiompi.impi.auth import Credentials
 from aiompi.impi.server import ConnectionState, Server, ServerConnection
 from aiompi.settings import load as load_settings
-from aiompi.wire.liveness import keep_alive
+from aiompi.wire import liveness
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT, ServerSpec
 from aiompi_launcher.listen import (
     AcceptLoop,
     StrangerReports,
     address_of,
     announce,
-    join_address,
-    listen_tcp,
+    listen_for,
     rethrow,
 )
 
@@ -52,7 +52,7 @@ def run(spec: ServerSpec, name: str) -> int:
         auth_timeout=settings.connect_timeout,
         start_timeout=settings.impi_start_timeout,
     )
-    listener = listen_tcp(spec.bind, spec.port)
+    listener = listen_for(spec, settings)
     announce(address_of(listener))
     return asyncio.run(_serve(core, listener, name, spec))
 
@@ -89,7 +89,7 @@ class ClientTransport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        keep_alive(transport.get_extra_info("socket"), 0.0)
+        liveness.end_if_silent(transport.get_extra_info("socket"), liveness.SILENCE)
         self.core = self._driver.admit(self, self._peer)
 
     def is_silent(self) -> bool:
@@ -105,6 +105,8 @@ class ClientTransport(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._driver.forget(self)
+        if isinstance(exc, TimeoutError):
+            self.core.drop(liveness.describe(exc))
         self.core.receive_eof()
         self._driver.work()
 
@@ -136,7 +138,7 @@ class ServerDriver:
     def accept(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         """Make a connection of an accepted socket."""
         loop = asyncio.get_running_loop()
-        client = ClientTransport(self, join_address(*peer[:2]))
+        client = ClientTransport(self, network.join_address(*peer[:2]))
         task: asyncio.Task[object] = loop.create_task(loop.connect_accepted_socket(lambda: client, sock))
         self._accepting.add(task)
         task.add_done_callback(self._accepting.discard)

@@ -96,7 +96,7 @@ class Place:
         self.said: list[str] = []
         self.failures: list[str] = []
         self.channels: list[Channel] = []
-        self.listeners = [listen_tcp(address(host), 0) for host in range(4)]
+        self.listeners = [listen_tcp(address(host)) for host in range(4)]
         rows = [
             (host_identifier(address(h)), listener.getsockname()[1], 1) for h, listener in enumerate(self.listeners)
         ]

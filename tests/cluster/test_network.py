@@ -1,0 +1,141 @@
+"""Jobs over a real network: which addresses are published and tried, and what is noticed of a host that is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+import pytest
+from machines import Machine, Machines
+
+KEY = {"AIOMPI_KEY": "ab" * 32}
+IMPI = {"IMPI_AUTH_KEY": "77"}
+LAUNCHER = (sys.executable, "-m", "aiompi_launcher")
+
+#: joins, and says at which ports processes of this machine listen
+JOIN = """
+import asyncio, sys
+import aiompi
+async def main():
+    async with aiompi.join(sys.argv[1]) as world:
+        print(*await world.allgather(world.rank))
+        sockets = [line.split() for name in ("tcp", "tcp6") for line in open("/proc/net/" + name)]
+        print(*(int(words[1].rpartition(":")[2], 16) for words in sockets if words[3] == "0A"))
+        await world.barrier()
+asyncio.run(main())
+"""
+#: waits for a message that does not come; the others wait for it
+WAIT = """
+import asyncio, sys
+import aiompi
+async def main():
+    async with aiompi.join(sys.argv[1]) as world:
+        await world.barrier()
+        print("up", flush=True)
+        await world.recv(source=1 - world.rank)
+asyncio.run(main())
+"""
+
+
+def start(machine: Machine, *options: str, env: Mapping[str, str]) -> tuple[subprocess.Popen[str], str]:
+    """Start a launcher that prints its address; return both."""
+    process = machine.popen(*LAUNCHER, *options, env=env)
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+def serve(machine: Machine, size: int, *options: str, **env: str) -> tuple[subprocess.Popen[str], str]:
+    return start(machine, "--serve", str(size), *options, env=KEY | env)
+
+
+def join(machines: Sequence[Machine], address: str, program: str, **env: str) -> list[subprocess.Popen[str]]:
+    return [machine.popen(sys.executable, "-c", program, address, env=KEY | env) for machine in machines]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--bind", "0.0.0.0"],
+        ["--bind", "::"],
+        ["--interface", "eth0", "--port-range", "30000-30009"],
+        ["--interface", "nosuch0,10.0.0.0/8"],
+    ],
+    ids=" ".join,
+)
+def test_ranks_join_at_the_address_that_is_printed(machines: Machines, options: list[str]) -> None:
+    """They publish the address that they use towards the agent, without any setting."""
+    served, address = serve(machines[0], 3, *options)
+    assert address.startswith(f"{machines[0].address}:")
+    ranks = join(machines, address, JOIN)
+    for rank in ranks:
+        out, err = rank.communicate(timeout=20)
+        assert (out.splitlines()[0], err) == ("0 1 2", "")
+    assert served.communicate(timeout=20) == ("", "")
+
+
+def test_all_that_listens_takes_a_port_of_the_range(machines: Machines) -> None:
+    variables = {"AIOMPI_PORT_RANGE": "30000-30019", "AIOMPI_INTERFACE": "lo,eth0"}
+    served, address = serve(machines[0], 2, "--bind", machines[0].address, **variables)
+    assert address == f"{machines[0].address}:30000"
+    for rank in join(machines[:2], address, JOIN, **variables):
+        out, err = rank.communicate(timeout=20)
+        assert (out.splitlines()[0], err) == ("0 1", "")  # although 127.0.0.1, which comes first, leads nowhere
+        assert {*out.splitlines()[1].split()} - {"22"} <= {str(port) for port in range(30000, 30020)}
+    served.communicate(timeout=20)
+
+
+def test_clients_meet_at_a_server_on_all_interfaces(machines: Machines) -> None:
+    server, address = start(machines[0], "--server", "3", "--bind", "0.0.0.0", env=IMPI)
+    assert address.startswith(f"{machines[0].address}:")
+    program = "from aiompi import MPI; print(*MPI.COMM_WORLD.allgather(MPI.COMM_WORLD.rank))"
+    clients = [
+        machine.popen(
+            *LAUNCHER,
+            "--client",
+            str(number),
+            address,
+            "-n",
+            "2",
+            "--interface",
+            "eth0",
+            sys.executable,
+            "-c",
+            program,
+            env=IMPI,
+        )
+        for number, machine in enumerate(machines)
+    ]
+    for client in clients:
+        assert client.communicate(timeout=30) == ("0 1 2 3 4 5\n" * 2, "")
+    assert server.communicate(timeout=20) == ("", "")
+
+
+def test_a_cut_cable_is_reported_at_both_ends(machines: Machines) -> None:
+    """Within 20 s: by agent, ranks, IMPI server and its clients, also while ranks report what they wait for."""
+    program = (
+        "from aiompi import MPI; w = MPI.COMM_WORLD; w.Barrier(); print('up', flush=True); w.recv(source=1 - w.rank)"
+    )
+    server, address = start(machines[0], "--server", "2", "--bind", "0.0.0.0", env=IMPI)
+    ends = {"server": server}
+    up = []
+    for number, machine in enumerate(machines[:2]):
+        words = ("--client", str(number), address, sys.executable, "-c", program)
+        ends[f"client {number}"] = machine.popen(*LAUNCHER, *words, env=IMPI)
+        up.append(ends[f"client {number}"])
+    for debug in ("0", "1"):
+        ends[f"agent {debug}"], address = serve(machines[0], 2, "--bind", "0.0.0.0", AIOMPI_DEBUG=debug)
+        ranks = join(machines[:2], address, WAIT, AIOMPI_DEBUG=debug)
+        ends.update((f"rank {number} {debug}", rank) for number, rank in enumerate(ranks))
+        up += ranks
+    for process in up:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+    machines[1].cut()
+    cut = time.monotonic()
+    errors = {name: process.communicate(timeout=40)[1] for name, process in ends.items()}
+    assert time.monotonic() - cut < 20, errors
+    assert {name: process.returncode for name, process in ends.items()} == dict.fromkeys(ends, 1)
+    for name, error in errors.items():
+        assert "answer" in error or (name == "server" and "the connection ended before FINI" in error), (name, error)
