@@ -7,6 +7,7 @@ import errno
 import os
 import pathlib
 import socket
+import stat
 from typing import Any, ClassVar, Final
 
 from aiompi import network
@@ -39,7 +40,8 @@ class Unix(StreamTransport):
         name = path or f"\0aiompi-{os.urandom(16).hex()}"
         if path:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)  # left by a process that was this rank before
+                if stat.S_ISSOCK(os.lstat(path).st_mode):
+                    os.unlink(path)  # left by a process that was this rank before
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listener.bind(name)
