@@ -134,6 +134,7 @@ def tcp() -> Iterator[Callable[..., TCP]]:
 
     def make(bind: str = "", hosts: tuple[str, ...] = (), **settings: Any) -> TCP:
         made.append(TCP(Engine(0, 2, Settings(**settings), BlockingDriver()), Site(bind=bind, hosts=hosts)))
+        made[-1].engine.processes.enrol(NO_NAMESPACE, KEY, 0)
         return made[-1]
 
     yield make
