@@ -20,6 +20,7 @@ from aiompi.bench.targets import COMPARISONS, FAMILIES
 #: name -> its module
 COMMANDS: Final = {
     "targets": "aiompi.bench.targets.command",
+    "faults": "aiompi.bench.faults",
     "simulate": "aiompi.bench.simulate.command",
     "steps": "aiompi.bench.steps",
     "tune": "aiompi.bench.tune",

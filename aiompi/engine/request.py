@@ -246,13 +246,13 @@ class Request(Generic[T_co]):
             raise
 
     def __await__(self) -> Generator[Any, None, T_co]:
-        if not self._done:
+        if self._done and self._engine.turn_due():
+            yield
+        while not self._done:  # again if a receive was interrupted, and has been resumed before this continued
             if self._engine.stepping:
                 yield self  # as `suspend` does, in one step
             else:
                 yield from self.suspend()
-        elif self._engine.turn_due():
-            yield
         return self.result()
 
     @property

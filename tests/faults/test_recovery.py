@@ -89,6 +89,22 @@ async def test_nonblocking_receives_from_any_source_stay(job: Job) -> None:
     assert await asyncio.gather(world.recv(), job.worlds[3].send("four", 0)) == ["four", None]
 
 
+async def test_receive_that_goes_on_before_its_await_has_seen_the_failure(job: Job) -> None:
+    world = job.worlds[0]
+    request = world.irecv()
+
+    async def receive() -> Any:
+        return await request
+
+    waiting = asyncio.ensure_future(receive())
+    await asyncio.sleep(0)
+    job.kill(2)
+    world.Ack_failed()
+    await asyncio.sleep(0)
+    await job.worlds[1].send("after all", 0)
+    assert await waiting == "after all"
+
+
 async def test_stopped_receive_can_be_cancelled_and_fails_once_more(job: Job) -> None:
     world = job.worlds[0]
     cancelled, lost = world.irecv(), world.irecv()

@@ -78,13 +78,13 @@ class Export:
 class Importer:
     """A reader of an export, which counts in a word of its own what it has read."""
 
-    __slots__ = ("_announced", "_gone", "_index", "_process", "_words")
+    __slots__ = ("_announced", "_gone", "_index", "_process", "_silent", "_words")
 
     def __init__(self, words: memoryview, index: int) -> None:
         self._words = words
         self._index = index
         self._announced = 0
-        self._gone = False
+        self._gone = self._silent = False
         self._process = 0
 
     @property
@@ -102,18 +102,26 @@ class Importer:
         self._announced -= 1
 
     def returned(self, number: int) -> bool:
-        """Return True if the reader has read the first `number` blocks that were announced to it, or is gone."""
-        return self._gone or self._words[self._index] >= number
+        """Return True if the reader has read the first `number` blocks that were announced to it, or never will."""
+        return self._words[self._index] >= number or (
+            self._gone and (self._silent or self._process <= 0 or has_ended(self._process))
+        )
 
     @property
     def ended(self) -> bool:
         """Return True if the reader is gone and its process is known to have ended."""
         return self._gone and has_ended(self._process)
 
-    def leave(self, process: int) -> None:
-        """Note that the reader is gone, and the id of its process (0 if it is in another pid namespace)."""
+    def leave(self, process: int, silent: bool) -> None:
+        """Note that the connection to the reader has ended.
+
+        Args:
+            process: id of the reader, 0 if it is in another pid namespace. It may be alive, and may be reading.
+            silent: True if the reader has finalized, so that it reads nothing any more.
+        """
         self._gone = True
         self._process = process
+        self._silent = silent
 
 
 class Import:

@@ -10,6 +10,7 @@ from aiompi.engine import Driver, Peer
 from aiompi.engine.seams import BufferOwner
 from aiompi.errors import RemoteProtocolError
 from aiompi.transport.dial import EXHAUSTED, describe
+from aiompi.transport.shared_memory.cma import has_ended, process_of
 from aiompi.transport.shared_memory.export import Export
 from aiompi.transport.shared_memory.inbound import FRAME_COST
 from aiompi.transport.shared_memory.ring import CHUNK, TAIL, Outgoing
@@ -55,6 +56,7 @@ class RingLink:
         self._lingering = False
         self._seen = 0  # the position up to which had been read when `stale` was last called
         self._closed = False
+        self._process = 0  # of the peer, if it is in the same pid namespace
 
     @property
     def idle(self) -> bool:
@@ -63,6 +65,10 @@ class RingLink:
     @property
     def closed(self) -> bool:
         return self._closed
+
+    def reads_no_more(self) -> bool:
+        """Return True if the peer reads no memory of this rank any more: it has finalized, or its process has ended."""
+        return self._closed and (self.peer.finalize_error is not None or self._process <= 0 or has_ended(self._process))
 
     def open(self, sock: socket.socket) -> None:
         """Use a socket whose peer has proven the key. The rank that has dialled makes the segment."""
@@ -104,6 +110,7 @@ class RingLink:
     def _use(self, segment: Segment) -> None:
         assert self._socket is not None
         self._segment = segment
+        self._process = process_of(self._socket)
         self.sharing = Sharing(self, self._transport, self._socket, segment)
         segment.inbound.yield_core_until = self._driver.yield_core_until
         segment.outbound.uncrowded = self._transport.engine.core_per_rank

@@ -5,9 +5,10 @@ frame goes first, so that a reader that sleeps wakes up meanwhile, and one that 
 front of the message is the number of its bytes that are there. A long message in the first half of the pool may stay
 there (see `zero_copy_recv`); the other half is for messages that do not.
 
-A reader counts the blocks that it has read, in a word of its own, in the order in which they were announced. A block is
-free when its reader has read it or is gone. The writer never waits for that: when there is no room, a message goes in
-chunks, once the receiver asks for it.
+A reader counts the blocks that it has read, in a word of its own, in the order in which they were announced. A block
+is free when its reader has read it, has finalized, or has ended. A reader whose link has broken may be alive, and would
+take what follows in the block for the message. The writer never waits for that: when there is no room, a message goes
+in chunks, once the receiver asks for it.
 
 Memory ordering. A block is written before the frame that announces it, and the words of a ring put both into that order
 (see `ring`). A reader's loads from a block come before the store of its count, like those from a ring. The bytes of a

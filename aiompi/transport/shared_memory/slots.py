@@ -124,8 +124,8 @@ class SlotPeer:
         self.memory, self.words = _NOTHING, _NOTHING
 
     def returned(self, number: int) -> bool:
-        """Return True if the peer has read what was exposed in a round, or is gone."""
-        return self.words[self._first + _READ] >= number or self.link.closed
+        """Return True if the peer has read what was exposed in a round, or never will."""
+        return self.words[self._first + _READ] >= number or self.link.reads_no_more()
 
     def read(self, place: int, nbytes: int) -> memoryview:
         """Return what the peer has exposed."""

@@ -1,0 +1,317 @@
+"""A rank of `aiompi.bench.faults`: communication with known results that goes on through failures.
+
+Each step is an operation that all members choose alike. After it they agree whether it counts; if not, they go on
+without the ranks that have failed. The coroutines serve both faces: in the blocking face they are never suspended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import faulthandler
+import inspect
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from aiompi.constants import ANY_SOURCE
+from aiompi.errors import JobAbortedError, ProcessFailedError, RevokedError
+from aiompi.runtime import Runtime
+
+SIZES: Final = (1, 400, 12_000, 40_000, 300_000)  # items of 8 bytes
+_LOST: Final = (ProcessFailedError, RevokedError)
+_SETTLED: Final = 0.3  # seconds after which nothing is left of a rank whose failure is known
+
+
+class WrongResult(Exception):
+    """An operation has completed with a wrong result."""
+
+
+class Disagreement(Exception):
+    """Some members could not make a communicator, so that no member uses it."""
+
+
+def check(found: object, expected: object) -> None:
+    """Raise WrongResult if a result is wrong."""
+    if found != expected:
+        raise WrongResult(f"{str(found)[:200]} in place of {str(expected)[:200]}")
+
+
+async def result(value: Any) -> Any:
+    """Return the result of a call or of a request, in either face."""
+    if inspect.isawaitable(value):
+        return await value
+    return value.wait() if hasattr(value, "wait") else value
+
+
+# The operations: they take a communicator and the random numbers of the step, the same at all members.
+
+
+async def messages(comm: Any, numbers: random.Random) -> None:
+    """Exchange a message with each member, in an order and with sources that differ."""
+    count, anybody = numbers.choice(SIZES), numbers.random() < 0.5
+    others = [rank for rank in range(comm.size) if rank != comm.rank]
+    buffers = [array("q", bytes(8 * count)) for _ in others]
+    sources = [ANY_SOURCE] * len(others) if anybody else others
+    receives = [comm.Irecv(buffer, source, 3) for buffer, source in zip(buffers, sources, strict=True)]
+    random.shuffle(others)
+    sends = [comm.Isend(array("q", [comm.rank + 1]) * count, other, 3) for other in others]
+    for request in receives + sends:
+        await result(request)
+    check(sorted((buffer[0], buffer[-1]) for buffer in buffers), sorted((rank + 1, rank + 1) for rank in others))
+
+
+async def objects(comm: Any, numbers: random.Random) -> None:
+    """Pass an object around the ring."""
+    item = {"from": comm.rank, "data": bytes(numbers.choice(SIZES))}
+    sending = comm.isend(item, (comm.rank + 1) % comm.size)
+    found = await result(comm.recv(source=(comm.rank - 1) % comm.size))
+    await result(sending)
+    check(found["from"], (comm.rank - 1) % comm.size)
+
+
+async def sums(comm: Any, numbers: random.Random) -> None:
+    """Add a number of each member, and an array of each."""
+    total = comm.size * (comm.size + 1) // 2
+    check(await result(comm.allreduce(comm.rank + 1)), total)
+    count = numbers.choice(SIZES)
+    mine, everyones = array("q", [comm.rank + 1]) * count, array("q", bytes(8 * count))
+    await result(comm.Allreduce(mine, everyones))
+    check(everyones, array("q", [total]) * count)
+
+
+async def broadcasts(comm: Any, numbers: random.Random) -> None:
+    """Broadcast an object and an array."""
+    root, count = numbers.randrange(comm.size), numbers.choice(SIZES)
+    check(await result(comm.bcast([root, count] if comm.rank == root else None, root)), [root, count])
+    buffer = array("q", [root + 1 if comm.rank == root else 0]) * count
+    await result(comm.Bcast(buffer, root))
+    check((buffer[0], buffer[-1]), (root + 1, root + 1))
+
+
+async def gathering(comm: Any, numbers: random.Random) -> None:
+    """Gather at one member and at all, and transpose."""
+    root = numbers.randrange(comm.size)
+    ranks = [*range(comm.size)]
+    check(await result(comm.gather(comm.rank, root)), ranks if comm.rank == root else None)
+    check(await result(comm.allgather(comm.rank)), ranks)
+    check(await result(comm.alltoall([(comm.rank, other) for other in ranks])), [(other, comm.rank) for other in ranks])
+    await result(comm.barrier())
+
+
+async def agreement(comm: Any, _: random.Random) -> None:
+    """Agree on a number, in the presence of failures as well."""
+    try:
+        check(await result(comm.Agree(-1 ^ 1 << comm.rank)), -1 << comm.size)
+    except ProcessFailedError:
+        comm.Ack_failed()
+        raise
+
+
+async def duplicate(comm: Any, numbers: random.Random) -> None:
+    """Make a communicator of all members, use and free it."""
+    await _used(comm, await result(comm.Dup()), numbers)
+
+
+async def halves(comm: Any, numbers: random.Random) -> None:
+    """Split the communicator; each half computes on its own once all know that it was made everywhere."""
+    half, made = None, 1
+    try:
+        half = await result(comm.Split(comm.rank % 2))
+    except _LOST:
+        made = 0
+    if not await result(comm.Agree(made)):
+        raise Disagreement
+    await _used(comm, half, numbers)
+
+
+async def shrinking(comm: Any, numbers: random.Random) -> None:
+    """Shrink, although nobody has failed, or while members fail."""
+    await _used(comm, await result(comm.Shrink()), numbers)
+
+
+async def _used(_: Any, made: Any, numbers: random.Random) -> None:
+    await sums(made, numbers)
+    await result(made.Free())
+
+
+OPERATIONS: Final[tuple[Callable[[Any, random.Random], Awaitable[None]], ...]] = (
+    messages, messages, objects, sums, sums, broadcasts, gathering, agreement, duplicate, halves, shrinking,
+)  # fmt: skip
+
+
+class Storm:
+    """The steps of one rank.
+
+    Args:
+        comm: of all ranks.
+        runtime: of this rank.
+        seed: of the steps.
+        seconds: after which the ranks agree to end.
+    """
+
+    def __init__(self, comm: Any, runtime: Runtime, seed: int, seconds: float) -> None:
+        self.runtime = runtime
+        self.world = self.comm = comm
+        self.seed = seed
+        self.seconds = seconds
+        self.steps = self.recovered = 0
+        self.first_after = 0.0  # when the first step has counted after the latest recovery
+
+    async def run(self, ready: Callable[[], object]) -> dict[str, Any]:
+        """Run to the end; return what the campaign checks."""
+        for number, operation in enumerate(OPERATIONS):  # so that all links and all memory are there
+            await operation(self.comm, random.Random(number))
+        before = _descriptors()
+        ready()
+        deadline = time.monotonic() + self.seconds
+        while not await self._step(deadline):
+            pass
+        await self._settle()
+        members = self.comm.group if hasattr(self.comm, "group") else self.comm.Get_group()
+        everybody = self.world.group if hasattr(self.world, "group") else self.world.Get_group()
+        ranks = [*members.Translate_ranks([*range(members.size)], everybody)]
+        return {
+            "members": ranks,
+            "stale": sorted({link.peer.rank for link in links(self.runtime)} - {*ranks}),
+            "steps": self.steps,
+            "first_after": self.first_after,
+            "descriptors": [before, _descriptors()],
+        }
+
+    async def _settle(self) -> None:
+        """Communicate until nothing is left of the ranks that have failed."""
+        end = time.monotonic() + (_SETTLED if self.recovered else 0.0)
+        while time.monotonic() < end:
+            with contextlib.suppress(*_LOST):
+                self.comm.iprobe()
+            await asyncio.sleep(0.01) if hasattr(self.comm, "_runtime") else time.sleep(0.01)
+
+    async def _step(self, deadline: float) -> bool:
+        """Perform a step, again without the ranks that have failed until it counts; return True after the last one."""
+        numbers = random.Random(f"{self.seed} {self.steps}")
+        done = 1
+        try:
+            await numbers.choice(OPERATIONS)(self.comm, numbers)
+        except (*_LOST, Disagreement):
+            done = 0
+            self.comm.Revoke()
+        late = int(time.monotonic() > deadline)
+        try:
+            agreed = await result(self.comm.Agree(done | late << 1))
+        except ProcessFailedError:
+            agreed = 0
+        if not agreed & 1:
+            self.comm = await result(self.comm.Shrink())
+            self.recovered += 1
+            self.first_after = 0.0
+            return False
+        if self.recovered and not self.first_after:
+            self.first_after = time.monotonic()
+        self.steps += 1
+        return bool(agreed & 2)
+
+
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def links(runtime: Runtime) -> list[Any]:
+    """Return the links to other ranks."""
+    return [link for transport in runtime._transports for link in list(getattr(transport, "links", ()))]
+
+
+def cut(runtime: Runtime, other: int, reset: bool) -> None:
+    """Cut the link to another rank: shut it down, or reset it if it is one of TCP."""
+    for link in links(runtime):
+        sock = link._socket
+        if link.peer.rank == other and sock is not None:
+            with contextlib.suppress(OSError):
+                if reset and sock.family == socket.AF_INET:
+                    nowhere = ctypes.create_string_buffer(16)  # AF_UNSPEC: disconnect
+                    ctypes.CDLL(None).connect(sock.fileno(), nowhere, 16)
+                else:
+                    sock.shutdown(socket.SHUT_RDWR)
+
+
+def _cut_later(runtime: Runtime, delay: float, other: int, reset: bool) -> None:
+    def run() -> None:
+        time.sleep(delay)
+        cut(runtime, other, reset)
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def _immediate(coroutine: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    """Run a coroutine that is never suspended."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        value: dict[str, Any] = end.value
+        return value
+    raise AssertionError("a call of the blocking face was awaited")
+
+
+def _say(**fields: Any) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
+    sys.stdout.flush()
+
+
+def _begin(runtime: Runtime, rank: int, cuts: list[list[Any]]) -> None:
+    _say(rank=rank, pid=os.getpid())
+    for delay, first, second, reset in cuts:
+        if first == rank:
+            _cut_later(runtime, delay, second, reset)
+
+
+def main(seed: int, seconds: float, face: str, address: str, cuts: list[list[Any]]) -> None:
+    """Run a rank.
+
+    Args:
+        seed: of the steps.
+        seconds: for which to go on.
+        face: "blocking" or "native".
+        address: of the job to join; empty if a launcher has started this process.
+        cuts: delay, first and second rank of a link to cut, and whether to reset it.
+    """
+    if face == "blocking":
+        from aiompi import MPI
+        from aiompi.face.blocking.process import process
+
+        world, runtime = MPI.COMM_WORLD, process.runtime
+        storm = Storm(world, runtime, seed, seconds)
+        found = _immediate(storm.run(lambda: _begin(runtime, world.rank, cuts)))
+        _say(rank=world.rank, **found)
+        return
+    import aiompi
+
+    async def run(world: Any) -> None:
+        storm = Storm(world, world._runtime, seed, seconds)
+        _say(rank=world.rank, **await storm.run(lambda: _begin(world._runtime, world.rank, cuts)))
+
+    async def join() -> None:
+        async with aiompi.join(address) as world:
+            await run(world)
+
+    try:
+        if address:
+            asyncio.run(join())
+        else:
+            aiompi.run(run)
+    except JobAbortedError as error:
+        _say(expelled=str(error))
+
+
+if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    main(**json.loads(Path(sys.argv[1]).read_text() if sys.argv[1].startswith("/") else sys.argv[1]))

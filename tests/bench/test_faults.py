@@ -1,0 +1,89 @@
+"""`python -m aiompi.bench faults`: a short campaign, and what it would find."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs import Site
+
+import aiompi
+from aiompi.bench import faults
+from aiompi.bench.__main__ import main
+from aiompi.bench.measure import storm
+
+
+@pytest.mark.parametrize(("transport", "way"), [*zip(faults.TRANSPORTS, faults.WAYS[::-1], strict=True)])
+def test_a_short_campaign(transport: str, way: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["faults", "--count", "4", "--seed", "17", "--transports", transport, "--ways", way]) == 0
+    out = capsys.readouterr().out
+    assert f"{transport:14}{way:10}" in out
+
+
+def test_a_seed_decides_everything() -> None:
+    everything = faults.TRANSPORTS, faults.WAYS, faults.KINDS
+    plans = [faults.Plan.of(seed, *everything) for seed in range(200)]
+    assert plans == [faults.Plan.of(seed, *everything) for seed in range(200)]
+    assert {(plan.transport, plan.way) for plan in plans} == {(t, w) for t in faults.TRANSPORTS for w in faults.WAYS}
+    for plan in plans:
+        assert len({injection.rank for injection in plan.injections}) < plan.size, "somebody survives"
+
+
+def end(rank: int, **more: Any) -> dict[str, Any]:
+    return {"rank": rank, "members": [0, 1], "stale": [], "descriptors": [9, 9], "first_after": 0.0, **more}
+
+
+@pytest.mark.parametrize(
+    ("said", "errors", "wrong"),
+    [
+        ([end(0), end(1)], "", []),
+        ([end(0), end(1, members=[1])], "", ["survivors disagree"]),
+        ([end(0)], "", ["ranks [1] are missing, which were not hit"]),
+        ([end(0, stale=[2]), end(1)], "", ["rank 0 has kept links to [2]"]),
+        ([end(0, descriptors=[9, 11]), end(1)], "", ["rank 0 has kept links to [], descriptors 9 -> 11"]),
+        ([end(0), end(1)], "aiompi-launch: rank 1 was stopped\n", ["the launcher reports ranks ['1']"]),
+        ([end(0), end(1)], "Traceback", ["unexpected output"]),
+    ],
+)
+def test_what_is_wrong_is_found(said: list[dict[str, Any]], errors: str, wrong: list[str], tmp_path: Path) -> None:
+    injection = faults.Injection(0.1, "kill", 2)
+    trial = faults.Trial(faults.Plan(1, "tcp", "native", 3, 0.5, (injection,)), tmp_path)
+    trial._popen(("true",)).wait()
+    trial.outcome.said, trial.outcome.errors = said, errors
+    trial._check()
+    found = trial.outcome.wrong
+    assert all(any(text.startswith(start) for text in found) for start in wrong)
+    assert bool(found) == bool(wrong)
+    trial._clean_up()
+
+
+def test_a_hang_is_found(site: Site) -> None:
+    """Here no rank comes."""
+    result = site.start(sys.executable, "-c", HANGS, str(site.directory)).finish()
+    assert result.out == "['the ranks did not start']\n"
+
+
+HANGS = """
+import pathlib, sys
+from aiompi.bench import faults
+faults._START = 0.2
+faults.LAUNCHER = (sys.executable, "-c", "import time; time.sleep(60)")
+directory = pathlib.Path(sys.argv[1], "trial")
+directory.mkdir()
+print(faults.Trial(faults.Plan.of(1, ["tcp"], ["native"], ["kill"]), directory).run().wrong)
+"""
+
+
+@pytest.mark.parametrize("operation", storm.OPERATIONS)
+def test_each_operation_checks_its_results(operation: Any) -> None:
+    async def run() -> None:
+        worlds = aiompi.local_world(3)
+        await asyncio.gather(*(operation(world, random.Random(1)) for world in worlds))
+
+    asyncio.run(run())
+    with pytest.raises(storm.WrongResult, match="3 in place of 4"):
+        storm.check(3, 4)
