@@ -348,10 +348,11 @@ class Runtime:
             aiompi.Exception: a callback for the attributes of COMM_SELF failed; communication has not ended.
         """
         self._before_end()
+        if not self.sessions.open:
+            self._meet()
         schedules = [schedule for schedule in self.engine.schedules if schedule.owner is not self.sessions]
         if self.sessions.open:
             return self.engine.spawn(self.sessions.end_world(schedules))
-        self._meet()
         finalizing = self.engine.spawn(self._finalize(schedules))
         if timeout is None or finalizing.done():
             return finalizing

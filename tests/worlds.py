@@ -125,6 +125,7 @@ class NoDriver:
     """
 
     background = True
+    sliced = False
     in_own_thread = True
 
     def __init__(self) -> None:

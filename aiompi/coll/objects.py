@@ -3,7 +3,8 @@
 Each function checks its arguments, serialises what is to be sent, starts the collective and returns its request. The
 methods of the same names in `aiompi.face.native.collective` describe the arguments. Objects are passed on in serialised
 form, and no two ranks share what they get. They must not be changed before the request is complete. Arguments that
-matter only at the root are ignored elsewhere.
+matter only at the root are ignored elsewhere. In an event loop large objects are encoded and decoded in slices, but not
+those of reductions, because their operations take as long.
 
 On an intercommunicator results are those of what the remote group contributes (MPI-2, section 5.2.2 of MPI-3.1). Roots
 are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result; of bcast and
@@ -13,13 +14,14 @@ settings and tuning data decide.
 They raise, at the call, InvalidRootError, InvalidCommError where a collective is not defined on an intercommunicator,
 InvalidArgumentError for a wrong number of objects or an unknown algorithm, InvalidOpError for an operation that is null
 or cannot be called, and what serialising raises. For partial results of reductions, and for all that `reduce`
-serialises, the await raises that.
+serialises, the await raises that, and for objects that are encoded in slices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeAlias, TypeVar
+import functools
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
 
 from aiompi import errors
 from aiompi.coll import registry
@@ -28,12 +30,16 @@ from aiompi.coll.block import Block
 from aiompi.coll.intercomm import remote_root
 from aiompi.coll.neighborhood import Neighborhood, exchange
 from aiompi.coll.select import select
+from aiompi.coll.shm_sync import hold_turn
 from aiompi.coll.signature import Signature
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import ROOT
 from aiompi.engine import Request
+from aiompi.engine.seams import StepwiseCodec
+from aiompi.engine.slices import Sliced
 from aiompi.errors import InvalidArgumentError, InvalidOpError
 from aiompi.op import Op
+from aiompi.wire.frame import Payload
 
 T = TypeVar("T")
 Operation: TypeAlias = Op | Callable[[Any, Any], Any]
@@ -42,14 +48,15 @@ Operation: TypeAlias = Op | Callable[[Any, Any], Any]
 def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None) -> Request[Any]:
     """Send the root's object to every rank (section 4.4)."""
     rank, is_root = _root(comm, root, "bcast")
-    block = Block.holding(*codec.dumps(obj)) if is_root else Block()
+    call = _Call(comm, codec)
+    block = call.block(obj) if is_root else Block()
     spread = select(comm, registry.BCAST, algorithm=algorithm)
 
     async def run(channel: Channel) -> Any:
-        await spread(channel, block, root)
+        await call.move(channel, lambda: spread(channel, block, root))
         if root < 0:
             return None
-        return obj if is_root else codec.loads(block.data)
+        return obj if is_root else await call.object(block)
 
     return _start(comm, run, Signature.of("bcast", rank))
 
@@ -60,12 +67,13 @@ def scatter(
     """Send item i of the root's sequence to rank i (section 4.6)."""
     rank, is_root = _root(comm, root, "scatter")
     distribute = select(comm, registry.SCATTER, algorithm=algorithm)
-    blocks = _filled(comm, codec, sequence, "scatter") if is_root else None
+    call = _Call(comm, codec)
+    blocks = call.blocks(sequence, "scatter") if is_root else None
     own = Block()
 
     async def run(channel: Channel) -> Any:
-        await distribute(channel, blocks, own, root)
-        return codec.loads(own.data) if root >= 0 else None
+        await call.move(channel, lambda: distribute(channel, blocks, own, root))
+        return await call.object(own) if root >= 0 else None
 
     return _start(comm, run, Signature.of("scatter", rank))
 
@@ -75,31 +83,33 @@ def gather(
 ) -> Request[list[Any] | None]:
     """Collect the objects of all ranks at the root, in rank order; the result is None elsewhere (section 4.5)."""
     rank, is_root = _root(comm, root, "gather")
-    own = Block.holding(*codec.dumps(obj)) if root >= 0 else Block()
+    call = _Call(comm, codec)
+    own = call.block(obj) if root >= 0 else Block()
     blocks = _empty(comm) if is_root else None
     collect = select(comm, registry.GATHER, algorithm=algorithm)
 
     async def run(channel: Channel) -> list[Any] | None:
-        await collect(channel, own, blocks, root)
-        return None if blocks is None else [codec.loads(block.data) for block in blocks]
+        await call.move(channel, lambda: collect(channel, own, blocks, root))
+        return None if blocks is None else await call.objects(blocks)
 
     return _start(comm, run, Signature.of("gather", rank))
 
 
 def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None = None) -> Request[list[Any]]:
     """Collect the objects of all ranks on every rank, in rank order (section 4.7)."""
-    own = Block.holding(*codec.dumps(obj))
+    call = _Call(comm, codec)
+    own = call.block(obj)
     if comm.remote is not None:
-        return _exchange(comm, codec, [own] * len(comm.targets), "allgather")
+        return _exchange(call, [own] * len(comm.targets), "allgather")
     blocks = _empty(comm)
     blocks[comm.rank] = own
     collect = select(comm, registry.ALLGATHER, algorithm=algorithm)
 
     async def run(channel: Channel) -> list[Any]:
-        await collect(channel, blocks)
+        await call.move(channel, lambda: collect(channel, blocks))
         blocks[channel.rank] = copy = Block()
         copy.copy(own)
-        return [codec.loads(block.data) for block in blocks]
+        return await call.objects(blocks)
 
     return _start(comm, run, Signature.of("allgather"))
 
@@ -108,19 +118,21 @@ def alltoall(
     comm: Communicator, codec: Codec, sequence: Sequence[Any], algorithm: str | None = None
 ) -> Request[list[Any]]:
     """Send item r of every rank's sequence to rank r (section 4.8)."""
-    return _exchange(comm, codec, _filled(comm, codec, sequence, "alltoall"), "alltoall", algorithm)
+    call = _Call(comm, codec)
+    return _exchange(call, call.blocks(sequence, "alltoall"), "alltoall", algorithm)
 
 
 def _exchange(
-    comm: Communicator, codec: Codec, outgoing: Sequence[Block], operation: str, algorithm: str | None = None
+    call: _Call, outgoing: Sequence[Block], operation: str, algorithm: str | None = None
 ) -> Request[list[Any]]:
     """Start an exchange between all ranks: an alltoall, or an allgather on an intercommunicator."""
+    comm = call.comm
     swap = select(comm, registry.ALLTOALL, algorithm=algorithm)
     incoming = _empty(comm)
 
     async def run(channel: Channel) -> list[Any]:
-        await swap(channel, outgoing, incoming)
-        return [codec.loads(block.data) for block in incoming]
+        await call.move(channel, lambda: swap(channel, outgoing, incoming))
+        return await call.objects(incoming)
 
     return _start(comm, run, Signature.of(operation))
 
@@ -189,9 +201,8 @@ def neighbor_allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[li
         InvalidTopologyError: the communicator has no topology, or a graph with more edges one way than back.
     """
     near = Neighborhood.of(comm, "neighbor_allgather")
-    return _exchange_with_neighbors(
-        comm, codec, near, [Block.holding(*codec.dumps(obj))] * near.outdegree, "neighbor_allgather"
-    )
+    call = _Call(comm, codec)
+    return _exchange_with_neighbors(call, near, [call.block(obj)] * near.outdegree, "neighbor_allgather")
 
 
 def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any]) -> Request[list[Any]]:
@@ -211,21 +222,91 @@ def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any])
             f"{comm.where('neighbor_alltoall')}: expected {near.outdegree} objects, one for each neighbour that edges "
             f"lead to, got {len(items)}"
         )
+    call = _Call(comm, codec)
     outgoing = [Block() for _ in items]
     for block, _ in near.departures:
-        outgoing[block] = Block.holding(*codec.dumps(items[block]))
-    return _exchange_with_neighbors(comm, codec, near, outgoing, "neighbor_alltoall")
+        outgoing[block] = call.block(items[block])
+    return _exchange_with_neighbors(call, near, outgoing, "neighbor_alltoall")
 
 
 def _exchange_with_neighbors(
-    comm: Communicator, codec: Codec, near: Neighborhood, outgoing: Sequence[Block], operation: str
+    call: _Call, near: Neighborhood, outgoing: Sequence[Block], operation: str
 ) -> Request[list[Any]]:
     async def run(channel: Channel) -> list[Any]:
         incoming = {block: Block() for block, _ in near.arrivals}
-        await exchange(channel, near, outgoing, incoming)
-        return [codec.loads(incoming[block].data) if block in incoming else None for block in range(near.indegree)]
+        await call.move(channel, lambda: exchange(channel, near, outgoing, incoming))
+        objects = dict(zip(incoming, await call.objects(list(incoming.values())), strict=True))
+        return [objects.get(block) for block in range(near.indegree)]
 
-    return _start(comm, run, Signature.of(operation))
+    return _start(call.comm, run, Signature.of(operation))
+
+
+class _Call:
+    """Encodes and decodes the objects of a call; in an event loop, large ones in slices after the call has started.
+
+    Args:
+        comm: communicator of the call.
+        codec: makes messages of objects.
+    """
+
+    __slots__ = ("_codec", "_encodings", "_stepwise", "comm")
+
+    def __init__(self, comm: Communicator, codec: Codec) -> None:
+        self.comm = comm
+        self._codec = codec
+        self._stepwise = cast(StepwiseCodec, codec) if comm.engine.driver.sliced and _has_steps(type(codec)) else None
+        self._encodings: list[tuple[Block, Generator[None, None, tuple[Payload, int]]]] = []
+
+    def block(self, obj: Any) -> Block:
+        """Return the block of an object; if the object is large, the block is empty before `move`."""
+        stepwise = self._stepwise
+        if stepwise is not None and stepwise.is_large(obj):
+            block = Block()
+            self._encodings.append((block, stepwise.dumps_in_steps(obj)))
+            return block
+        return Block.holding(*self._codec.dumps(obj))
+
+    def blocks(self, sequence: Sequence[Any] | None, operation: str) -> list[Block]:
+        """Return a block with the object for each rank: of the communicator, or of the remote group.
+
+        Raises:
+            InvalidArgumentError: the number of objects is not the number of these ranks.
+        """
+        comm = self.comm
+        items, size = [] if sequence is None else list(sequence), len(comm.targets)
+        if len(items) != size:
+            given = "None" if sequence is None else f"{len(items)} objects"
+            raise InvalidArgumentError(f"{comm.where(operation)}: expected {size} objects, one per rank, got {given}")
+        return [self.block(item) for item in items]
+
+    def move(self, channel: Channel, algorithm: Callable[[], Coroutine[Any, None, None]]) -> Coroutine[Any, None, None]:
+        """Run the algorithm. If it waits for large objects first, later calls of this rank share slots after it."""
+        if not self._encodings:
+            return algorithm()
+
+        async def encode_and_move() -> None:
+            for block, steps in self._encodings:
+                block.payload, block.nbytes = await Sliced(self.comm.engine, steps)
+            await algorithm()
+
+        return hold_turn(channel, encode_and_move)
+
+    async def object(self, block: Block) -> Any:
+        """Return the object of a block."""
+        data, stepwise = block.data, self._stepwise
+        if stepwise is not None and stepwise.is_large_message(data):
+            return await Sliced(self.comm.engine, stepwise.loads_in_steps(data))
+        return self._codec.loads(data)
+
+    async def objects(self, blocks: Sequence[Block]) -> list[Any]:
+        """Return the objects of blocks."""
+        return [await self.object(block) for block in blocks]
+
+
+@functools.cache
+def _has_steps(codec: type) -> bool:
+    """Return True for a class of codecs that encode and decode in steps."""
+    return issubclass(codec, StepwiseCodec)
 
 
 def _start(comm: Communicator, run: Callable[[Channel], Coroutine[Any, None, T]], signature: Signature) -> Request[T]:
@@ -245,19 +326,6 @@ def _root(comm: Communicator, root: int, operation: str) -> tuple[int | None, bo
 def _empty(comm: Communicator) -> list[Block]:
     """Return an empty block for each rank: of the communicator, or of the remote group."""
     return [Block() for _ in comm.targets]
-
-
-def _filled(comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, operation: str) -> list[Block]:
-    """Return a block with the object for each rank: of the communicator, or of the remote group.
-
-    Raises:
-        InvalidArgumentError: the number of objects is not the number of these ranks.
-    """
-    items, size = [] if sequence is None else list(sequence), len(comm.targets)
-    if len(items) != size:
-        given = "None" if sequence is None else f"{len(items)} objects"
-        raise InvalidArgumentError(f"{comm.where(operation)}: expected {size} objects, one per rank, got {given}")
-    return [Block.holding(*codec.dumps(item)) for item in items]
 
 
 def _commutes(comm: Communicator, op: object, operation: str) -> bool:

@@ -39,7 +39,7 @@ from aiompi.engine import (
     Schedule,
     room,
 )  # fmt: skip
-from aiompi.engine.bsend import Attachment, BufferedSend
+from aiompi.engine.bsend import AttachedBuffer, Attachment, BufferedSend, send_in_steps
 from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.matching import Matcher
 from aiompi.engine.probe import MatchedProbe, Probe
@@ -152,11 +152,7 @@ class Communicator:
         return NATIVE_FORM
 
     def wake(self, dest: int) -> None:
-        """Wake up a rank that sleeps, because a message to it is about to be made.
-
-        Args:
-            dest: rank; it need not be valid.
-        """
+        """Wake up a rank that sleeps, because a message to it is about to be made; it need not be valid."""
         callbacks = self.engine.wake_callbacks
         if callbacks and isinstance(dest, int) and 0 <= dest < self._reach:
             callbacks.get(self.targets[dest], _nothing)()
@@ -208,8 +204,10 @@ class Communicator:
 
         Args:
             steps: makes the memory of the message in pieces, and returns it with the total length.
-            dest, tag, mode: see `send`; not buffered mode.
+            dest, tag, mode: see `send`. In buffered mode the send is complete when the message is in the buffer.
         """
+        if mode is _BUFFERED:
+            return send_in_steps(self.engine, self._buffer(), steps, lambda steps: self.isend_encoded(steps, dest, tag))
         peer = self.reached(dest)
         if peer is None:
             return self.isend((), 0, dest, tag, mode)
@@ -223,14 +221,8 @@ class Communicator:
             queue.expect(None)
 
     def _ibsend(self, peer: Endpoint | SendQueue, payload: Payload, nbytes: int, tag: int) -> BufferedSend:
-        """Send a copy, made in the buffer attached to the communicator or else to the process."""
-        session = self.session
-        buffer = self.attachment.buffer or (self.engine if session is None else session).attachment.buffer
-        if buffer is None:
-            raise InvalidBufferError(
-                f"{self.label}, rank {self.rank}: a buffered send needs an attached buffer; attach one that has room "
-                "for the messages under way, and BSEND_OVERHEAD more for each"
-            )
+        """Send a copy, made in the attached buffer."""
+        buffer = self._buffer()
         copy, start = buffer.copy(payload, nbytes)
         send = peer.send((copy,), nbytes, self.context_id, self.rank, tag)
         buffer.hold(send, start)
@@ -238,6 +230,15 @@ class Communicator:
             raise error
         self.engine.disown(send)
         return BufferedSend(self.engine, send)
+
+    def _buffer(self) -> AttachedBuffer:
+        """Return the buffer attached to the communicator, or else to its session or the process."""
+        session = self.session
+        buffer = self.attachment.buffer or (self.engine if session is None else session).attachment.buffer
+        if buffer is None:
+            needs = "needs an attached buffer with room for each message and BSEND_OVERHEAD more"
+            raise InvalidBufferError(f"{self.label}, rank {self.rank}: a buffered send {needs}")
+        return buffer
 
     def send_init(
         self, message: Callable[[], tuple[Payload, int]], dest: int, tag: int, mode: Mode

@@ -39,6 +39,7 @@ class AsyncioDriver:
     """
 
     background = True
+    sliced = True
     single = False
 
     def __init__(self) -> None:

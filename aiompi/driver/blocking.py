@@ -49,6 +49,7 @@ class BlockingDriver:
 
     level: ClassVar[int] = THREAD_FUNNELED
     background = False
+    sliced = False
 
     def __init__(self) -> None:
         self._epoll: select.epoll | SharedEpoll = select.epoll()

@@ -7,12 +7,13 @@ standard send. Its place is free again once the message has left this process, o
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from aiompi.constants import BSEND_OVERHEAD
 from aiompi.engine.request import Request
 from aiompi.engine.schedule import Schedule, settled
-from aiompi.errors import InvalidBufferError
+from aiompi.errors import InvalidBufferError, OtherError
 
 if TYPE_CHECKING:
     from aiompi.engine.progress import Progress
@@ -182,3 +183,39 @@ class BufferedSend(Request[None]):
     def _decided(self, send: Request[Any]) -> None:
         self._cancelled = send.cancelled()
         self._finish()
+
+
+def send_in_steps(
+    engine: Progress,
+    buffer: AttachedBuffer,
+    steps: Generator[None, None, tuple[Payload, int]],
+    start: Callable[[Generator[None, None, tuple[Payload, int]]], Request[None]],
+) -> Request[None]:
+    """Start a buffered send of a large object, which is complete when the message is in the buffer.
+
+    Args:
+        steps: makes the message.
+        start: starts a standard send of the message that steps make.
+    """
+    buffered: Request[None] = Request(engine)
+
+    def copied() -> Generator[None, None, tuple[Payload, int]]:
+        payload, nbytes = yield from steps
+        copy, place = buffer.copy(payload, nbytes)
+        buffer.hold(send, place)
+        buffered.complete()
+        engine.disown(send)
+        return (copy,), nbytes
+
+    send = start(copied())
+    if send.done():  # to PROC_NULL
+        return send
+    buffer.pending.add(send)
+    send.when_done(lambda _: buffer.pending.discard(send))
+    send.when_done(lambda _: None if buffered.done() else _pass_on(send, buffered))
+    return buffered
+
+
+def _pass_on(send: Request[None], buffered: Request[None]) -> None:
+    """Fail a buffered send whose message has not come into the buffer."""
+    buffered.fail(send.exception() or OtherError("the buffered send was cancelled"))

@@ -64,6 +64,17 @@ class StepwiseDecode(Protocol):
         """Decode in steps."""
 
 
+@runtime_checkable
+class StepwiseCodec(StepwiseDecode, Protocol):
+    """A codec that can also encode and decode large objects in steps."""
+
+    def is_large(self, obj: Any, /) -> bool:
+        """Return True if an object is to be encoded in steps."""
+
+    def dumps_in_steps(self, obj: Any, /) -> Generator[None, None, tuple[Payload, int]]:
+        """Encode in steps."""
+
+
 class Recovery(Protocol):
     """What a rank asks of the agent of its job about communicators with failed members."""
 
@@ -104,11 +115,13 @@ class Driver(Protocol):
 
     Attributes:
         background: True if progress is made while nothing waits.
+        sliced: True if other callbacks wait while this rank computes, so that it does long computations in slices.
         single: True as a hint that a call blocks for a single request, so that other events may wait.
         owner: identifies the only thread that may make calls; another number as long as that is not known.
     """
 
     background: bool
+    sliced: bool
     single: bool
     owner: int
 

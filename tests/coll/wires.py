@@ -17,6 +17,8 @@ from aiompi.wire.frame import DATA, EAGER, HEADER, Payload
 class NoDriver:
     """A driver without function."""
 
+    sliced = False
+
     def set_deadlock_check(self, deserted: Callable[[], bool] | None) -> None:
         """Do nothing when a rank is gone, because nothing waits for it here."""
 

@@ -64,6 +64,7 @@ WAYS: dict[str, Callable[[Intracomm], Any]] = {
     "ssend": lambda comm: comm.ssend(ROWS, 1),
     "rsend": lambda comm: comm.rsend(ROWS, 1),
     "isend": lambda comm: comm.isend(ROWS, 1),
+    "bsend": lambda comm: comm.bsend(ROWS, 1),
     "sendrecv": lambda comm: comm.sendrecv(ROWS, 1, source=aiompi.PROC_NULL),
 }
 
@@ -71,6 +72,7 @@ WAYS: dict[str, Callable[[Intracomm], Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 async def test_each_way_gives_turns(pair: tuple[Intracomm, Intracomm], way: str) -> None:
     one, other = pair
+    one.Attach_buffer(bytearray(2**20))
     turns = Turns()
     receive = other.irecv()
     await WAYS[way](one)
@@ -97,6 +99,68 @@ async def test_several_objects_take_turns(pair: tuple[Intracomm, Intracomm]) -> 
     assert turns.count >= 3 * STEPS
     for receive in receives:
         assert await receive == ROWS
+
+
+async def test_a_buffered_send_is_complete_in_the_buffer(pair: tuple[Intracomm, Intracomm]) -> None:
+    """Without a receive; the object may then change. Detaching waits for it from the start."""
+    one, other = pair
+    memory = bytearray(2**20)
+    one.Attach_buffer(memory)
+    rows = [*ROWS]
+    send = one.ibsend(rows, 1)
+    assert not send.done()
+    detached = one.Detach_buffer()
+    assert not detached.done()
+    await send
+    rows.clear()
+    assert await other.recv() == ROWS
+    assert await detached is memory
+    one.Attach_buffer(memory)
+    await one.bsend(ROWS, aiompi.PROC_NULL)
+
+
+async def test_a_buffer_without_room_for_a_large_object(pair: tuple[Intracomm, Intracomm]) -> None:
+    one, other = pair
+    with pytest.raises(errors.InvalidBufferError, match="needs an attached buffer"):
+        one.ibsend(ROWS, 1)
+    one.Attach_buffer(bytearray(1000))
+    send = one.ibsend(ROWS, 1)
+    with pytest.raises(errors.InvalidBufferError, match="has no such room"):
+        await send
+    await one.bsend("next", 1)
+    assert await other.recv() == "next"
+    await one.Detach_buffer()
+
+
+COLLECTIVES: dict[str, Callable[[Intracomm], Any]] = {
+    "bcast": lambda comm: comm.bcast(ROWS if comm.rank == 1 else None, 1),
+    "scatter": lambda comm: comm.scatter([ROWS, ROWS] if comm.rank == 0 else None, 0),
+    "gather": lambda comm: comm.gather(ROWS, 1),
+    "allgather": lambda comm: comm.allgather(ROWS),
+    "alltoall": lambda comm: comm.alltoall([ROWS, ROWS]),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+async def test_collectives_give_turns(pair: tuple[Intracomm, Intracomm], name: str) -> None:
+    """They are encoded and decoded in slices. Other collectives go on, in the order of the calls."""
+    turns = Turns()
+    small = [await asyncio.gather(*(comm.allgather(comm.rank) for comm in pair)) for _ in range(10)][-1]
+    assert small == [[0, 1]] * 2
+    turns.count = 0
+    large = [COLLECTIVES[name](comm) for comm in pair]
+    beside = [comm.allgather(comm.rank) for comm in pair]
+    expected = {"gather": [None, [ROWS, ROWS]], "allgather": [[ROWS] * 2] * 2, "alltoall": [[ROWS] * 2] * 2}.get(
+        name, [ROWS, ROWS]
+    )
+    assert [await request for request in large] == expected
+    assert turns.count >= STEPS + 3
+    assert [await request for request in beside] == [[0, 1]] * 2
+
+
+async def test_an_object_that_no_collective_can_send(pair: tuple[Intracomm, Intracomm]) -> None:
+    with pytest.raises(errors.InvalidTypeError, match="cannot be pickled"):
+        await pair[0].bcast([*ROWS, lambda: None], 0)
 
 
 SENDS: dict[str, Callable[[Intracomm], Any]] = {

@@ -50,6 +50,8 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
     def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, buffered mode: complete at once (sections 3.4 and 3.6); see `isend`.
 
+        An object of many items is encoded in slices; then the send is complete when its message is in the buffer.
+
         Raises:
             InvalidBufferError: the attached buffer has not enough room, or there is none.
         """
@@ -69,7 +71,7 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
     def _isend_object(self, obj: object, dest: int, tag: int, mode: Mode) -> Request[None]:
         self._admitted.wake(dest)
         codec = self._codec
-        if mode is not Mode.BUFFERED and codec.is_large(obj):
+        if codec.is_large(obj):
             return self._core.isend_encoded(codec.dumps_in_steps(obj), dest, tag, mode)
         payload, nbytes = codec.dumps(obj)
         return self._core.isend(payload, nbytes, dest, tag, mode)
