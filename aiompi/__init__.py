@@ -58,18 +58,19 @@ __all__ = [
     "TYPECLASS_LOGICAL", "TYPECLASS_REAL", "UB", "UINT16_T", "UINT32_T", "UINT64_T", "UINT8_T", "UNDEFINED", "UNEQUAL",
     "UNIVERSE_SIZE", "UNSIGNED", "UNSIGNED_CHAR", "UNSIGNED_INT", "UNSIGNED_LONG", "UNSIGNED_LONG_LONG",
     "UNSIGNED_SHORT", "UNWEIGHTED", "WCHAR", "WEIGHTS_EMPTY", "WTIME_IS_GLOBAL", "Add_error_class", "Add_error_code",
-    "Add_error_string", "Address", "Aint_add", "Aint_diff", "AuthenticationError", "BlockingCallError", "Cartcomm",
-    "Comm", "Compute_dims", "Datatype", "Distgraphcomm", "Errhandler", "Exception", "Free_address", "Get_address",
-    "Get_error_class", "Get_error_string", "Graphcomm", "Group", "InStatusError", "Info", "InfoNoKeyError", "Intercomm",
-    "InternalError", "Intracomm", "InvalidArgumentError", "InvalidBufferError", "InvalidCommError", "InvalidCountError",
-    "InvalidDimsError", "InvalidErrhandlerError", "InvalidGroupError", "InvalidInfoError", "InvalidInfoKeyError",
-    "InvalidInfoValueError", "InvalidKeyvalError", "InvalidOpError", "InvalidRankError", "InvalidRequestError",
-    "InvalidRootError", "InvalidSessionError", "InvalidTagError", "InvalidTopologyError", "InvalidTypeError",
-    "JobAbortedError", "Joining", "LocalProtocolError", "Message", "Op", "OtherError", "PendingError",
-    "PersistentRequest", "ProcessFailedError", "ProcessFailedPendingError", "RemoteProtocolError", "Remove_error_class",
-    "Remove_error_code", "Remove_error_string", "Request", "RevokedError", "Session", "Settings", "Status",
-    "TruncationError", "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub",
-    "UnknownError", "World", "error_string", "init", "join", "local_world", "rc", "run",
+    "Add_error_string", "Address", "Aint_add", "Aint_diff", "AssembledWorld", "AuthenticationError",
+    "BlockingCallError", "Cartcomm", "Comm", "Compute_dims", "Datatype", "Distgraphcomm", "Errhandler", "Exception",
+    "Free_address", "Get_address", "Get_error_class", "Get_error_string", "Graphcomm", "Group", "InStatusError", "Info",
+    "InfoNoKeyError", "Intercomm", "InternalError", "Intracomm", "InvalidArgumentError", "InvalidBufferError",
+    "InvalidCommError", "InvalidCountError", "InvalidDimsError", "InvalidErrhandlerError", "InvalidGroupError",
+    "InvalidInfoError", "InvalidInfoKeyError", "InvalidInfoValueError", "InvalidKeyvalError", "InvalidOpError",
+    "InvalidRankError", "InvalidRequestError", "InvalidRootError", "InvalidSessionError", "InvalidTagError",
+    "InvalidTopologyError", "InvalidTypeError", "Job", "JobAbortedError", "Joining", "LocalProtocolError", "Member",
+    "MemberChange", "Membership", "Message", "Op", "OtherError", "PendingError", "PersistentRequest",
+    "ProcessFailedError", "ProcessFailedPendingError", "RemoteProtocolError", "Remove_error_class", "Remove_error_code",
+    "Remove_error_string", "Request", "RevokedError", "ServedJob", "Session", "Settings", "Status", "TruncationError",
+    "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub", "UnknownError", "World",
+    "error_string", "init", "join", "local_world", "rc", "run", "serve",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -85,9 +86,10 @@ if TYPE_CHECKING:
     from aiompi.engine import PersistentRequest, Request
     from aiompi.errors import *
     from aiompi.face.native import *
-    from aiompi.face.native.job import Joining, World, init, join, local_world, run
+    from aiompi.face.native.job import Joining, World, init, local_world, run
     from aiompi.face.native.session import Session
     from aiompi.info import *
+    from aiompi.membership import AssembledWorld, Job, Member, MemberChange, Membership, ServedJob, join, serve
     from aiompi.op import Op
     from aiompi.op.predefined import *
     from aiompi.settings import Settings, rc
@@ -104,8 +106,11 @@ _MODULES = {
     "aiompi.face.native": (
         "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message",
     ),
-    "aiompi.face.native.job": ("Joining", "World", "init", "join", "local_world", "run"),
+    "aiompi.face.native.job": ("Joining", "World", "init", "local_world", "run"),
     "aiompi.face.native.session": ("Session",),
+    "aiompi.membership": (
+        "AssembledWorld", "Job", "Member", "MemberChange", "Membership", "ServedJob", "join", "serve",
+    ),
     "aiompi.op": ("Op",),
     "aiompi.settings": ("Settings", "rc"),
     "aiompi.status": ("Status",),

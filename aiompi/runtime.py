@@ -68,6 +68,7 @@ class Runtime:
         on_finalize: called first when communication ends, while all calls are still possible.
         joined: True if the job has accepted this process as a rank. From then on its agent knows why the job ends.
         finalized: True if communication has ended.
+        end_error: error of operations after the end of communication, None for one that says so.
     """
 
     def __init__(self, driver: Driver, contact: Contact | None = None, settings: Settings | None = None) -> None:
@@ -78,6 +79,7 @@ class Runtime:
         self.engine.fatal = self._on_fatal
         self.codec = Codec(pickle=self.settings.pickle)
         self.joined = self.finalized = False
+        self.end_error: Exception | None = None
         self.on_end: Callable[[int], object] = lambda code: None
         self.on_finalize: Callable[[], object] = lambda: None
         self.world: Communicator
@@ -134,7 +136,7 @@ class Runtime:
     async def _join(self, contact: Contact) -> list[control.BusinessCard]:
         self._agent = agent = Agent(self.engine, contact, self._on_message, self._on_agent_lost)
         await agent.connected
-        agent.send(control.Join(os.getpid(), liveness.namespace()))
+        agent.send(control.Join(os.getpid(), liveness.namespace(), contact.world))
         welcome = await self._welcome
         self.joined = True
         universe = _universe(welcome)
@@ -293,10 +295,11 @@ class Runtime:
 
     def _end(self, code: int, reason: str) -> None:
         """Handle an end of the job that this rank has not caused."""
-        self._give_up(JobAbortedError(reason))
+        self.give_up(JobAbortedError(reason))
         self.on_end(code)
 
-    def _give_up(self, error: Exception) -> None:
+    def give_up(self, error: Exception) -> None:
+        """End communication at once: every operation fails with the error, now and later."""
         self.engine.failure.abort(error)
         if self._recovery is not None:
             self._recovery.close(error)
@@ -370,7 +373,7 @@ class Runtime:
         if self._agent is not None:
             self._agent.send(control.Leave())
             await self._agent.finish()
-        self._give_up(self._finalized_error())
+        self.give_up(self._finalized_error())
         return False
 
     async def _finalize(self, schedules: list[Schedule[Any]]) -> bool:
@@ -435,8 +438,10 @@ class Runtime:
         self.close()
         self.engine.failure.abort(self._finalized_error())
 
-    def _finalized_error(self) -> LocalProtocolError:
-        return LocalProtocolError(f"rank {self.engine.rank} has finalized: no communication is possible")
+    def _finalized_error(self) -> Exception:
+        return self.end_error or LocalProtocolError(
+            f"rank {self.engine.rank} has finalized: no communication is possible"
+        )
 
     async def _flush(self) -> None:
         """Wait until all data has left this process, with the message to the IMPI host that nothing follows."""
@@ -462,7 +467,7 @@ class Runtime:
         if self.engine.survives and self._agent is not None and self.engine.error is None:
             self._agent.send(control.Failed(self.engine.processes.own.process, cause))
             self.finalized = True
-            self._give_up(JobAbortedError(reason))
+            self.give_up(JobAbortedError(reason))
         else:
             self.abort(code, reason)
 
@@ -476,7 +481,7 @@ class Runtime:
         if self._agent is not None and self.engine.error is None:
             self._agent.abort(code, reason)
         self.finalized = True
-        self._give_up(JobAbortedError(reason))
+        self.give_up(JobAbortedError(reason))
 
     def disown(self) -> None:
         """Reset the copy of a rank in a forked process: operations fail, and nothing of the parent is touched."""

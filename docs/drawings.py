@@ -84,7 +84,7 @@ def ways_in() -> Drawing:
             points = ((x + 50 + i * 75, 90), (x + 50 + i * 75, 150))
             d.arrow(*(points if title == "launched" else points[::-1]))
     d.label(140, 125, "starts")
-    d.label(410, 125, "aiompi.join(address)")
+    d.label(410, 125, "aiompi.init(address)")
     d.label(140, 217, "each one a process")
     d.label(410, 217, "services that something else has started")
     d.box(555, 15, 250, 220, "in one process", "outer", top=True)
@@ -94,6 +94,30 @@ def ways_in() -> Drawing:
         d.arrow((605 + i * 75, 90), (605 + i * 75, 150))
     d.label(680, 125, "makes")
     d.label(680, 217, "tests and notebooks, one event loop")
+    return d
+
+
+def members() -> Drawing:
+    """Draw the worlds of a job whose members come and go."""
+    d = Drawing(820, 330)
+    d.box(15, 15, 790, 46, "job\naiompi-launch --serve: one address, one key; it knows its members", "launcher")
+    worlds = (("generation 1", (1, 2)), ("generation 2", (1, 2, 3)), ("generation 3", (1, 3)))
+    for column, (title, there) in enumerate(worlds):
+        left = 135 + column * 230
+        d.box(left, 95, 190, 185, title, "outer", top=True)
+        for number in (1, 2, 3):
+            y = 130 + (number - 1) * 50
+            if number in there:
+                d.box(left + 45, y, 100, 36, f"rank {there.index(number)}")
+    for number in (1, 2, 3):
+        y = 148 + (number - 1) * 50
+        d.label(110, y + 4, f"member {number}", "end")
+        first, last = (1 if number == 3 else 0), (1 if number == 2 else 2)
+        for column in range(first, last):
+            d.arrow((280 + column * 230, y), (410 + column * 230, y))
+    d.label(345, 300, "3 joins: world 1\nis outdated")
+    d.label(575, 300, "2 is killed: world 2\nis outdated")
+    d.label(115, 300, "each awaits\nmember.assemble()", "end")
     return d
 
 
@@ -215,6 +239,7 @@ def main() -> None:
 
 DRAWINGS: Final = {
     "ways-in": ways_in,
+    "members": members,
     "machines": machines,
     "impi": impi,
     "layers": layers,

@@ -138,7 +138,7 @@ def test_start_that_fails(run: Run, stage: Stage, last_words: list[Any], cause: 
 
 
 async def _join_world(address: str, **settings: Any) -> aiompi.World:
-    return await aiompi.join(address, KEY, settings=Settings(**settings))
+    return await aiompi.init(address, KEY, settings=Settings(**settings))
 
 
 def test_whole_conversation(run: Run) -> None:

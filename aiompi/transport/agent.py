@@ -41,6 +41,7 @@ class Contact:
         launched: True if a launcher or another process manager has started this process, and will end it.
         place: place in the job of a process manager; None if `aiompi-launch` has started this process, or nothing has.
         appnum: number of the section of the launcher's command line that has started it, None if there is none.
+        world: generation of the world of a job that is open, 0 for the world of any other job.
     """
 
     address: str
@@ -49,6 +50,7 @@ class Contact:
     launched: bool
     place: Place | None = None
     appnum: int | None = None
+    world: int = 0
 
     @classmethod
     def from_environ(cls, settings: Settings, environ: Mapping[str, str] = os.environ) -> Contact | None:

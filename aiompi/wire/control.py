@@ -18,6 +18,18 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
                                           <--   Finalized()         when every rank has finalized or left
     Leave()                               -->                       instead: the rank does not wait for others
 
+In a job that is open (`aiompi-launch --serve` without a number) a process is a member before it is a rank:
+
+    member                                      agent
+    Enter(pid, host, attributes, ...)     -->
+                                          <--   Entered(member, members), and then MemberChange(...) at any time
+    Assemble(number, at_least, within)    -->
+                                          <--   Assembled(number, generation, rank, members)   to each member of a world
+      ... which connect once more, as ranks of that world: Join(pid, generation) ...
+                                          <--   Outdated(generation, cause)     when the world should be assembled again
+    Withdraw(number)                      -->                       instead: the member asks no longer
+    Leave(), Failed(member, cause)        -->
+
 The agent leaves it to the rank to close the connection. End of file before Finalize or Leave means that the rank died.
 """
 
@@ -70,10 +82,12 @@ class Join:
     Attributes:
         pid: of its process.
         namespace: in which `pid` counts (`aiompi.wire.liveness.namespace`).
+        world: generation of its world in a job that is open, 0 in another job.
     """
 
     pid: int
     namespace: str = ""
+    world: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -236,15 +250,112 @@ class Agreed:
     acknowledged: bool
 
 
+class MemberCard(TypedDict):
+    """A member of a job that is open.
+
+    Attributes:
+        id: its number, which no other member ever has.
+        host: name of its machine.
+        since: when it joined, in seconds since the epoch, by the clock of the agent.
+        attributes: what it has said of itself.
+    """
+
+    id: int
+    host: str
+    since: float
+    attributes: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Enter:
+    """A process becomes a member: as in `Join`, with the name of its machine, and what it says of itself."""
+
+    pid: int
+    namespace: str
+    host: str
+    attributes: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entered:
+    """The process is member number `member`; `members` are all of them, itself included.
+
+    `heartbeat` is as in `Welcome`.
+    """
+
+    member: int
+    members: list[MemberCard]
+    heartbeat: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemberChange:
+    """A member has joined, left or failed: `kind` is one of these words, `cause` why it has failed."""
+
+    kind: str
+    member: MemberCard
+    cause: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Assemble:
+    """The member leaves its world and asks for a new one.
+
+    Attributes:
+        number: of the call, from 1 on.
+        at_least: size of the world that it wants.
+        within: seconds that it waits, infinite for no limit.
+    """
+
+    number: int
+    at_least: int
+    within: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Withdraw:
+    """The member does not ask for a world any more, or does not join the one that was assembled."""
+
+    number: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Assembled:
+    """The answer to Assemble.
+
+    Attributes:
+        number: as there.
+        generation: of the world, from 1 on; 0 if there is none.
+        rank: of the member in the world.
+        members: the ids of all members of the world, by rank.
+        cause: why there is no world.
+    """
+
+    number: int
+    generation: int
+    rank: int
+    members: list[int]
+    cause: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outdated:
+    """A world should be assembled again: a member of it is gone, or another one asks for a world."""
+
+    generation: int
+    cause: str
+
+
 Message: TypeAlias = (
     Join | Welcome | Card | Cards | Abort | Left | Finalize | Finalized | Leave | ReportRequest | Report
     | Failed | Revoke | Agree | Agreed | Suspect
+    | Enter | Entered | MemberChange | Assemble | Withdraw | Assembled | Outdated
 )  # fmt: skip
 
 # Code on the wire -> message and the types of its fields.
 Table: TypeAlias = Mapping[int, tuple[type[Any], tuple[Any, ...]]]
 MESSAGES: Final[Table] = {
-    1: (Join, (int, str)),
+    1: (Join, (int, str, int)),
     2: (Welcome, (int, int, str, bytes, str, str, dict, bool, float, bytes, int)),
     3: (Card, (dict,)),
     4: (Cards, (GenericAlias(list, dict),)),
@@ -260,6 +371,13 @@ MESSAGES: Final[Table] = {
     14: (Agree, (int, int, list[int], int, int, list[int])),
     15: (Agreed, (int, int, int, int, list[int], bool)),
     16: (Suspect, (int, str)),
+    17: (Enter, (int, str, str, dict)),
+    18: (Entered, (int, GenericAlias(list, dict), float)),
+    19: (MemberChange, (str, dict, str)),
+    20: (Assemble, (int, int, float)),
+    21: (Withdraw, (int,)),
+    22: (Assembled, (int, int, int, list[int], str)),
+    23: (Outdated, (int, str)),
 }
 _SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold bytes that are not UTF-8
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}

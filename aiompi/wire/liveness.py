@@ -16,6 +16,8 @@ from typing import Final
 
 #: how often a process is looked at in the time after which it counts as stuck
 LOOKS: Final = 4
+#: seconds of the heartbeat in jobs whose processes may be on several machines
+SEVERAL_MACHINES: Final = 10.0
 _STOPPED: Final = ("T", "t")  # by a signal, by a tracer
 _PROBES: Final = 100  # the caller gives up before the kernel does
 #: seconds after which `end_if_silent` has a connection ended where no setting says more, and without a heartbeat
@@ -25,6 +27,11 @@ _TCP_RTO_MAX_MS: Final = 44
 _LOST: Final = 3  # probes without an answer
 #: of struct tcp_info: unanswered probes, segments in flight, milliseconds since the last acknowledgement
 _TCP_INFO: Final = struct.Struct("=3xB20xI28xI")
+
+
+def interval(setting: float | None, default: float = SEVERAL_MACHINES) -> float:
+    """Return the heartbeat of a job in seconds, 0 for none: the setting, or else the default."""
+    return default if setting is None else setting
 
 
 def namespace() -> str:

@@ -3,6 +3,8 @@
     cli          command line          -> jobspec: the job to run
     supervisor   one job: processes, connections, signals and clocks around ...
     job          ... the state table of the job
+    openjob      a job whose members come and go, around ...
+    members      ... the table of its members
     control      connections from ranks        stdio    their output and input        spawn/    their processes
     impi/        the job's IMPI client and hosts, and the rendezvous server
     rundir       directory of a job            watchdog       cleans up if the launcher is killed

@@ -72,7 +72,7 @@ examples:
   aiompi-launch --hosts node1:4,node2:4 app.py        on other machines, by ssh
   aiompi-launch -n 1 master.py : -n 3 --env OMP_NUM_THREADS=1 worker.py
   aiompi-launch --mpi4py --as-mpiexec pytest          tests that run mpiexec
-  aiompi-launch --serve 3                 nothing is started; ranks join with aiompi.join("host:port")
+  aiompi-launch --serve                   nothing is started; members come and go with aiompi.join("host:port")
   aiompi-launch --server 1                in one terminal: an IMPI server, prints host:port
   aiompi-launch --client 0 HOST:PORT -n 4 app.py      in another
 """
@@ -186,8 +186,13 @@ def parse(argv: Sequence[str], name: str) -> Spec:
     options = parser.parse_args(first)
     _check(parser, options, others)
     if options.serve is not None:
+        size, at_least, at_most = options.serve
+        if size is None and options.on_failure == "abort":
+            parser.error("--serve without a number goes on when a member fails: it takes no --on-failure=abort")
         return ServeSpec(
-            size=options.serve,
+            size=size,
+            at_least=at_least,
+            at_most=at_most,
             bind=options.bind or "",
             port=options.port or 0,
             timeout=options.timeout,
@@ -414,7 +419,10 @@ def _add_roles(parser: argparse.ArgumentParser) -> None:
         "--as-mpiexec", action="store_true",
         help="as first option, with a COMMAND: run it with an mpiexec and an mpirun on PATH that take MPICH's options",
     )  # fmt: skip
-    roles.add_argument("--serve", type=_count, metavar="N", help="let N ranks join that others start")
+    roles.add_argument(
+        "--serve", nargs="?", type=_members, const=(None, 1, None), metavar="N|MIN:MAX",
+        help="let N ranks join that others start; without N, or with limits, let members come and go",
+    )  # fmt: skip
     roles.add_argument("--server", "-server", type=_count, metavar="N", help="be the IMPI server of N clients")
     roles.add_argument(
         "--client", "-client", nargs=2, metavar=("RANK", "HOST:PORT"), help="be an IMPI client of that server"
@@ -500,6 +508,17 @@ def _count(text: str) -> int:
     if count < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return count
+
+
+def _members(text: str) -> tuple[int | None, int, int | None]:
+    """Return the size of a job, None for one that is open, and its least and largest number of members."""
+    least, colon, most = text.partition(":")
+    if not colon:
+        return _count(text), 1, None
+    at_least, at_most = _count(least or "1"), _count(most) if most else None
+    if at_most is not None and at_most < at_least:
+        raise argparse.ArgumentTypeError(f"{text}: {at_most} is less than {at_least}")
+    return None, at_least, at_most
 
 
 def _seconds(text: str) -> float:

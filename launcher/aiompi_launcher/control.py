@@ -44,11 +44,11 @@ class Connection(Protocol):
 class ConnectionObserver(Protocol):
     """Receives events of connections."""
 
-    def on_join(self, link: Connection, wanted: int, join: control.Join) -> None:
-        """A connection has proven the key and wants to be a rank."""
+    def on_join(self, link: Connection, wanted: int, join: control.Join | control.Enter) -> None:
+        """A connection has proven the key and wants to be a rank, or a member of a job that is open."""
 
     def on_message(self, link: Connection, message: control.Message) -> None:
-        """A message after the Join."""
+        """A message after the first."""
 
     def on_closed(self, link: Connection, error: str) -> None:
         """A connection that had joined was closed by the rank, or for an `error`: what the rank or its host did."""
@@ -173,7 +173,7 @@ class Link:
             return
         if self._joined:
             self._server.observer.on_message(self, message)
-        elif isinstance(message, control.Join):
+        elif isinstance(message, control.Join | control.Enter):
             self._joined = True
             self._stop_timer()
             self._server.forget(self)
@@ -242,6 +242,7 @@ class ControlServer:
                 liveness.keep_alive(sock, self._heartbeat)
             else:
                 liveness.end_if_silent(sock, liveness.LONG_SILENCE)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._strangers[Link(self, sock, _address(peer))] = None
 
     def _newcomers(self) -> Collection[Link]:

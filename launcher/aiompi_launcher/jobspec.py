@@ -136,7 +136,9 @@ class ServeSpec:
     """A job whose ranks are started elsewhere and join over TCP.
 
     Attributes:
-        size: number of ranks.
+        size: number of ranks, None if the job is open: its members come and go.
+        at_least: smallest size of a world of an open job.
+        at_most: largest number of members of an open job, None for no limit.
         bind: address to listen on; empty for the setting `interface`, or else loopback.
         port: to listen on, 0 for one that the setting `port_range` allows.
         timeout: seconds after which the job is ended.
@@ -145,7 +147,9 @@ class ServeSpec:
         on_failure: "abort", "continue", or "" for the setting.
     """
 
-    size: int
+    size: int | None
+    at_least: int = 1
+    at_most: int | None = None
     bind: str = ""
     port: int = 0
     timeout: float | None = None

@@ -158,6 +158,10 @@ class Note:
 Action: TypeAlias = Send | Hangup | Signal | StartTimer | Publish | Fence | Report | Note | End
 
 
+#: why a process cannot become a member
+NOT_OPEN: Final = "the number of its ranks is fixed: be one of them by aiompi.init(address, key)"
+
+
 class Refused(Exception):
     """A connection cannot become a rank of the job; the message says why."""
 

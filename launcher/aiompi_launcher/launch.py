@@ -8,6 +8,7 @@ joined.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
@@ -15,23 +16,24 @@ from typing import TYPE_CHECKING, Final
 from aiompi.errors import InvalidArgumentError
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
-from aiompi.wire import control, hello
-from aiompi_launcher.jobspec import HostsSpec, RunSpec, ServeSpec
+from aiompi.wire import control, hello, liveness
+from aiompi_launcher.jobspec import EXIT_SIGNAL, EXIT_TIMEOUT, HostsSpec, RunSpec, ServeSpec
 from aiompi_launcher.listen import address_of, announce, listen_for, listen_unix
 from aiompi_launcher.rundir import RunDirectory
 from aiompi_launcher.spawn.ranks import RankProcess, Starting
 from aiompi_launcher.watchdog import CONTROL, Watchdog, contact, job_directory
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
 
     from aiompi.impi.auth import Credentials
     from aiompi_launcher.job import Job
+    from aiompi_launcher.openjob import OpenJob
     from aiompi_launcher.rendezvous import Rendezvous
     from aiompi_launcher.supervisor import Supervisor
 
 _KEY: Final = "key"
-_HEARTBEAT: Final = 10.0  # seconds, in jobs whose processes may be on several machines
 _HEARTBEAT_ON_HOSTS: Final = 20.0  # longer than the launcher needs to know that a host is lost
 
 
@@ -121,8 +123,9 @@ class _Launch:
             directory=directory,
             spawned=True,
             survives=self._survives,
-            heartbeat=_heartbeat(
-                self._settings, _HEARTBEAT_ON_HOSTS if spec.hosts else _HEARTBEAT if spec.server else 0.0
+            heartbeat=liveness.interval(
+                self._settings.heartbeat,
+                _HEARTBEAT_ON_HOSTS if spec.hosts else liveness.SEVERAL_MACHINES if spec.server else 0.0,
             ),
         )
         return Supervisor(self._job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose)
@@ -150,7 +153,7 @@ class _Launch:
             directory=self._directory.path,
             key=self._key,
             observer=supervisor,
-            heartbeat=_heartbeat(settings, _HEARTBEAT),
+            heartbeat=liveness.interval(settings.heartbeat),
         )
         hosts = Hosts(size, endpoint.hosts, endpoint.bind, settings, context)
         return RemoteServer(
@@ -194,7 +197,61 @@ def serve(spec: ServeSpec, name: str) -> int:
         announce(address_of(listener))
         import asyncio
 
-        return asyncio.run(_serve(spec, name, key, listener, settings))
+        serving = _serve if spec.size is not None else _serve_members
+        return asyncio.run(serving(spec, name, key, listener, settings))
+
+
+async def _serve_members(spec: ServeSpec, name: str, key: bytes, listener: socket.socket, settings: Settings) -> int:
+    """Serve a job that is open until a signal or a time limit ends it."""
+    import asyncio
+
+    from aiompi_launcher.openjob import OpenJob
+    from aiompi_launcher.output import Outputs
+
+    outputs = Outputs(name, tag=False, on_broken=lambda reason: None)
+    job = OpenJob(
+        listener,
+        key,
+        at_least=spec.at_least,
+        at_most=spec.at_most,
+        hello_timeout=settings.connect_timeout,
+        heartbeat=liveness.interval(settings.heartbeat),
+        say=outputs.say,
+        chat=outputs.say if spec.verbose else lambda text: None,
+    )
+    end: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
+    _watch_end(end, spec, job)
+    code, reason = await end
+    if code == EXIT_TIMEOUT:
+        outputs.say(reason)
+    job.close(reason)
+    await outputs.drain()
+    outputs.stop()
+    return code
+
+
+def _watch_end(end: asyncio.Future[tuple[int, str]], spec: ServeSpec, job: OpenJob) -> None:
+    """Complete the future with an exit code and a reason, at a signal or when a time is over."""
+    from aiompi_launcher.supervisor import END_SIGNALS
+
+    loop = end.get_loop()
+
+    def stop(code: int, reason: str) -> None:
+        if not end.done():
+            end.set_result((code, reason))
+
+    def start_timed_out(seconds: float) -> None:
+        count = len(job.members.cards())
+        if count < spec.at_least:
+            stop(EXIT_TIMEOUT, f"{count} of at least {spec.at_least} members have joined within {seconds:g} s")
+
+    for signum in END_SIGNALS:
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            loop.add_signal_handler(signum, stop, EXIT_SIGNAL + signum, f"the launcher got {signum.name}")
+    if spec.timeout is not None:
+        loop.call_later(spec.timeout, stop, EXIT_TIMEOUT, f"the job has run for {spec.timeout:g} s (--timeout)")
+    if spec.start_timeout is not None:
+        loop.call_later(spec.start_timeout, start_timed_out, spec.start_timeout)
 
 
 async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket, settings: Settings) -> int:
@@ -202,22 +259,19 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
     from aiompi_launcher.rendezvous import ServerInMemory
     from aiompi_launcher.supervisor import Supervisor
 
+    assert spec.size is not None
     job = Job(
         spec.size,
         directory="",
         spawned=False,
         survives=(spec.on_failure or settings.on_failure) != "abort",
-        heartbeat=_heartbeat(settings, _HEARTBEAT),
+        heartbeat=liveness.interval(settings.heartbeat),
     )
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
     supervisor.limit_start(spec.start_timeout)
     if await supervisor.meet(ServerInMemory(spec.size)):
         return await _host(supervisor, key, listener, settings.connect_timeout, heartbeat=job.heartbeat)
     return await supervisor.finish()
-
-
-def _heartbeat(settings: Settings, default: float) -> float:
-    return default if settings.heartbeat is None else settings.heartbeat
 
 
 async def _host(

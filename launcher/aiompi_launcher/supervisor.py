@@ -26,7 +26,7 @@ from aiompi_launcher.watchdog import KILL_GRACE, living, signal_group
 EXIT_BROKEN_PIPE: Final = EXIT_SIGNAL + signal.SIGPIPE
 _POLL: Final = 0.02  # seconds
 _HASTE: Final = 1.0  # seconds for the last output if the user ends the job
-_END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class RemoteHosts(Protocol):
@@ -265,8 +265,10 @@ class Supervisor:
 
     # Events of connections (control.ConnectionObserver).
 
-    def on_join(self, link: Connection, wanted: int, join: control.Join) -> None:
+    def on_join(self, link: Connection, wanted: int, join: control.Join | control.Enter) -> None:
         try:
+            if isinstance(join, control.Enter):
+                raise table.Refused(table.NOT_OPEN)
             rank = self._job.place(wanted, join.pid)
         except table.Refused as refusal:
             link.send(control.encode(control.Abort(EXIT_FAILURE, str(refusal))))
@@ -308,7 +310,7 @@ class Supervisor:
     def _watch_signals(self) -> None:
         self._loop.add_signal_handler(signal.SIGCHLD, self.reap)
         self._loop.add_signal_handler(signal.SIGCONT, self._on_continue)
-        for signum in _END_SIGNALS:
+        for signum in END_SIGNALS:
             if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup and background jobs of a shell
                 self._loop.add_signal_handler(signum, self._on_signal, signum)
 

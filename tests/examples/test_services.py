@@ -33,10 +33,6 @@ class Client:
         async with self._session.get(self._url + path, raise_for_status=True) as response:
             return await response.json()
 
-    async def post(self, path: str, text: str) -> int:
-        async with self._session.post(self._url + path, data=text) as response:
-            return response.status
-
 
 def asked(*services: Running, by: Callable[..., Awaitable[None]]) -> None:
     """Run a coroutine with one client for each service."""
@@ -114,52 +110,43 @@ def test_webservice_alone(site: Site) -> None:
     assert "at least two ranks" in result.err
 
 
-def replicas(site: Site, size: int) -> tuple[Running, list[Running]]:
-    """A launcher that starts nothing, and services that join its job."""
-    launcher = site.launch("--serve", str(size))
+def replicas(site: Site) -> tuple[Running, Callable[[], Running]]:
+    """A launcher that starts nothing, and a function that starts a service which joins its job."""
+    launcher = site.launch("--serve")
     launcher.expect("\n", 2)  # the address, and on standard error the key file
     key_file = re.search("AIOMPI_KEY_FILE=(.+)", launcher.err)
     assert key_file is not None
-    command = [sys.executable, "-u", str(EXAMPLES / "join_service.py"), launcher.out.strip(), "--port", "0"]
-    return launcher, [site.start(*command, env={"AIOMPI_KEY_FILE": key_file[1]}) for _ in range(size)]
+    environ = {"AIOMPI_KEY_FILE": key_file[1]}
+    command = [sys.executable, "-u", str(EXAMPLES / "replicas.py"), launcher.out.strip(), "--port", "0"]
+    return launcher, lambda: site.start(*command, env=environ)
 
 
 def test_replicas(site: Site) -> None:
-    """Each replica knows what the other has received; the job ends well when both are stopped."""
+    """They answer each request, whichever is killed or joins meanwhile, and in the end by all that are there."""
+    expected = sum(primes_below(30_000))
 
-    async def ask(one: Client, other: Client) -> None:
-        assert await one.post("/notes", "Grüße") == 201
-        assert await other.post("/notes", "hello") == 201
-        for client in (one, other):
-            while len(notes := await client.json("/notes")) < 2:
-                pass
-            assert {note["replica"] for note in notes} == {0, 1}
-            assert {note["text"] for note in notes} == {"Grüße", "hello"}
+    async def until(client: Client, size: int) -> None:
+        """Ask until the answer comes from so many replicas; each answer is right."""
+        answer = {"replicas": 0}
+        while answer["replicas"] != size:
+            answer = await client.json("/sum?n=30000")
+            assert answer["sum"] == expected
 
-    launcher, services = replicas(site, 2)
+    async def ask(*clients: Client) -> None:
+        await asyncio.gather(*(until(client, 3) for client in clients))
+        asking = [asyncio.create_task(until(client, 2)) for client in clients[1:] for _ in range(4)]
+        services[0].signal(signal.SIGKILL)
+        await asyncio.gather(*asking)
+        services[0] = start()
+        await asyncio.gather(*(until(client, 3) for client in clients[1:]))
+
+    launcher, start = replicas(site)
+    services = [start() for _ in range(3)]
     asked(*services, by=ask)
     for service in services:
         service.signal(signal.SIGTERM)
-    for process in (*services, launcher):
-        assert process.finish().code == 0
-
-
-def test_replica_that_is_killed(site: Site) -> None:
-    """The others go on to serve, and to tell each other."""
-
-    async def ask(one: Client, other: Client) -> None:
-        assert await one.post("/notes", "still here") == 201
-        while not (notes := await other.json("/notes")):
-            pass
-        assert [note["text"] for note in notes] == ["still here"]
-
-    launcher, (killed, one, other) = replicas(site, 3)
-    for service in (killed, one, other):
-        service.expect("Running on")
-    killed.signal(signal.SIGKILL)
-    launcher.expect("goes on without it")
-    asked(one, other, by=ask)
-    for service in (one, other):
-        service.signal(signal.SIGTERM)
-    for process in (one, other, launcher):
-        assert process.finish().code == 0
+        assert service.finish().code == 0
+    launcher.signal(signal.SIGTERM)
+    result = launcher.finish()
+    assert (result.code, result.err.count("has failed")) == (128 + signal.SIGTERM, 1)
+    site.settle()

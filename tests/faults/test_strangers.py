@@ -119,7 +119,7 @@ import asyncio, sys
 import aiompi
 
 async def rank(number, gate):
-    async with aiompi.join(sys.argv[1], rank=number) as world:
+    async with aiompi.init(sys.argv[1], rank=number) as world:
         if number == 1:
             print("ready", flush=True)
             await gate

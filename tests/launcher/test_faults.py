@@ -256,7 +256,7 @@ def odd(home: Path) -> Iterator[str]:
 JOIN = """
 import asyncio, os, aiompi
 async def main():
-    async with aiompi.join(os.environ["ADDRESS"]) as comm:
+    async with aiompi.init(os.environ["ADDRESS"]) as comm:
         print(comm.size)
 asyncio.run(main())
 """

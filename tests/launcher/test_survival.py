@@ -290,7 +290,7 @@ def test_members_of_a_served_job_survive_by_default(site: Site, tmp_path: Path) 
 import asyncio, os, sys, aiompi
 
 async def main():
-    async with aiompi.join(sys.argv[1]) as world:
+    async with aiompi.init(sys.argv[1]) as world:
         if world.rank == 1:
             await world.recv(0)
             os._exit(1)

@@ -1,4 +1,4 @@
-"""The ways in which a program of the native face gets COMM_WORLD: `run`, `init`, `join`, `local_world`."""
+"""The ways in which a program of the native face gets COMM_WORLD: `run`, `init`, `local_world`."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def rank_of_loop() -> Runtime:
             f"Session.Init: {len(found)} ranks use this event loop; make communicators of the groups of their own"
         )
     if not found:
-        found.append(_rank(_contact(load_settings()), None))
+        found.append(rank_for(_contact(load_settings()), None))
         _of_sessions.add(found[0])
     runtime = found[0]
     await _begun(runtime)
@@ -123,7 +123,7 @@ def _contact(settings: Settings) -> Contact | None:
     return next(known, None) or Contact.from_environ(settings)
 
 
-def _rank(contact: Contact | None, settings: Settings | None) -> Runtime:
+def rank_for(contact: Contact | None, settings: Settings | None) -> Runtime:
     """Return the rank for a contact: one that sessions have started, if it has no World yet, or else a new one."""
     for runtime in _of_sessions:
         over = runtime.finalized or runtime.sessions.world_begun or _is_lost(runtime)
@@ -137,12 +137,17 @@ def _rank(contact: Contact | None, settings: Settings | None) -> Runtime:
     return runtime
 
 
-async def _begun(runtime: Runtime) -> None:
+async def begin(runtime: Runtime) -> None:
     """Wait until a rank has started."""
     runtime.engine.driver.check_thread()
     _ranks.add(runtime)
+    await runtime.start()
+
+
+async def _begun(runtime: Runtime) -> None:
+    """Wait until a rank has started. If it does not, end the job."""
     try:
-        await runtime.start()
+        await begin(runtime)
     except BaseException:
         runtime.abort(1, f"{runtime.label} gave up while the job was starting")
         raise
@@ -163,7 +168,7 @@ class Joining:
     """
 
     def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
-        self._runtime = _rank(contact, settings)
+        self._runtime = rank_for(contact, settings)
         self._cause: BaseException | None = None
 
     def cancelled_by(self, error: BaseException) -> None:
@@ -178,7 +183,7 @@ class Joining:
     async def _start(self) -> World:
         self._runtime.sessions.world_begun = True
         await _begun(self._runtime)
-        return _world(World, self._runtime)
+        return world_of(World, self._runtime)
 
     def __await__(self) -> Generator[Any, None, World]:
         return self._start().__await__()
@@ -228,46 +233,48 @@ def _show_now(error: Exception) -> None:
     sys.excepthook = excepthook
 
 
-def init(*, settings: Settings | None = None) -> Joining:
-    """Be the rank that the launcher started this process for; without a launcher, the only rank of a job.
+def init(
+    address: str | None = None,
+    key: str | bytes | None = None,
+    *,
+    rank: int | None = None,
+    settings: Settings | None = None,
+) -> Joining:
+    """Be a rank of a job with a fixed number of ranks, from inside a running event loop.
 
         async with aiompi.init() as world:
             ...
 
-    Args:
-        settings: instead of those of the environment and `rc`.
-
-    Raises:
-        JobAbortedError: the job cannot be joined.
-    """
-    return Joining(_contact(settings or load_settings()), settings)
-
-
-def join(
-    address: str, key: str | bytes | None = None, *, rank: int | None = None, settings: Settings | None = None
-) -> Joining:
-    """Become a rank of a job that waits for it (`aiompi-launch --serve N`), from inside a running event loop.
-
-        world = await aiompi.join("host:port", key=...)
+    Without an address the process is the rank for which the launcher has started it; without a launcher it is the only
+    rank of a job.
 
     Args:
-        address: "HOST:PORT", as the launcher printed it, or with a name. The loop goes on while the name is resolved;
-            each of its addresses is tried, and all of that takes at most `connect_timeout`.
-        key: of the job, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
-        rank: wanted; by default ranks are given in the order of arrival.
+        address: "HOST:PORT" of a job that waits for its ranks (`aiompi-launch --serve N`), as the launcher printed it,
+            or with a name. The loop goes on while the name is resolved; each of its addresses is tried, and all of
+            that takes at most `connect_timeout`.
+        key: of the job at the address, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that
+            AIOMPI_KEY_FILE names.
+        rank: wanted in the job at the address; by default ranks are given in the order of arrival.
         settings: instead of those of the environment and `rc`.
 
     Raises:
         AuthenticationError: there is no key, or it is too short.
         JobAbortedError: the job cannot be joined.
     """
+    if address is None:
+        return Joining(_contact(settings or load_settings()), settings)
     if rank is not None and rank < 0:
         raise InvalidArgumentError(f"rank {rank} cannot be joined as: ranks count from 0")
     wanted = RANK_ANY if rank is None else rank
-    return Joining(Contact(f"tcp:{address}", _key(key), wanted, launched=False), settings)
+    return Joining(Contact(f"tcp:{address}", key_of(key), wanted, launched=False), settings)
 
 
-def _key(key: str | bytes | None) -> bytes:
+def key_of(key: str | bytes | None) -> bytes:
+    """Return the key of a job that the caller has given, or that the environment has.
+
+    Raises:
+        AuthenticationError: there is none, or it is too short.
+    """
     if isinstance(key, bytes):
         if len(key) < MIN_KEY_BYTES:
             raise AuthenticationError(f"the key of the job must be at least {MIN_KEY_BYTES} bytes long")
@@ -282,7 +289,7 @@ def _key(key: str | bytes | None) -> bytes:
             reason = error.strerror if isinstance(error, OSError) else "it is no text"
             raise AuthenticationError(f"{ENV_KEY_FILE}={path} has no key that can be read: {reason}") from None
     if key is None:
-        raise AuthenticationError(f"no key: pass it to join(), or set {ENV_KEY} or {ENV_KEY_FILE}")
+        raise AuthenticationError(f"no key: pass it, or set {ENV_KEY} or {ENV_KEY_FILE}")
     return parse_key(key)
 
 
@@ -332,13 +339,13 @@ def local_world(size: int, *, settings: Settings | None = None) -> list[Intracom
     driver = aio.AsyncioDriver()
     runtimes = local_runtimes(size, driver, settings)
     driver.at_rest = lambda: all(runtime.at_rest() for runtime in runtimes)
-    return [_world(Intracomm, runtime) for runtime in runtimes]
+    return [world_of(Intracomm, runtime) for runtime in runtimes]
 
 
 C = TypeVar("C", bound=Intracomm)
 
 
-def _world(kind: type[C], runtime: Runtime) -> C:
+def world_of(kind: type[C], runtime: Runtime) -> C:
     """COMM_WORLD of a rank that has started."""
     world = kind(runtime, runtime.world)
     runtime.on_finalize = lambda: clear_attributes(world.COMM_SELF)

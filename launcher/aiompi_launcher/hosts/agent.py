@@ -18,6 +18,7 @@ from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
 from aiompi_launcher.hosts.starters import SRUN, SSH
 from aiompi_launcher.jobspec import EXIT_FAILURE, Program, RunSpec
+from aiompi_launcher.jobstate import NOT_OPEN
 from aiompi_launcher.listen import listen_unix
 from aiompi_launcher.rundir import RunDirectory
 from aiompi_launcher.spawn.ranks import RankProcess, StartError, Starting
@@ -242,7 +243,11 @@ class Agent:
 
     # Events of ranks (control.ConnectionObserver).
 
-    def on_join(self, link: Connection, wanted: int, join: control.Join) -> None:
+    def on_join(self, link: Connection, wanted: int, join: control.Join | control.Enter) -> None:
+        if isinstance(join, control.Enter):
+            link.send(control.encode(control.Abort(EXIT_FAILURE, NOT_OPEN)))
+            link.close()
+            return
         self._numbers += 1
         link.rank = self._part.index << HOST_SHIFT | self._numbers
         self._connections[link.rank] = link

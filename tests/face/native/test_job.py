@@ -301,7 +301,7 @@ def test_ranks_in_the_order_of_arrival_or_as_wanted(run: Run, site: Site) -> Non
     before = open_descriptors()
 
     async def rank(wanted: int | None) -> tuple[int, list[int | None]]:
-        async with aiompi.join(address, bytes.fromhex(KEY), rank=wanted) as world:
+        async with aiompi.init(address, bytes.fromhex(KEY), rank=wanted) as world:
             return world.rank, await world.allgather(wanted)
 
     async def main() -> list[Any]:
@@ -323,10 +323,10 @@ def test_key_from_the_environment_or_a_file(site: Site, tmp_path: Path, monkeypa
 
     async def main() -> list[int]:
         monkeypatch.setenv("AIOMPI_KEY_FILE", str(path))
-        first = aiompi.join(address)
+        first = aiompi.init(address)
         monkeypatch.setenv("AIOMPI_KEY_FILE", "/nonexistent")
         monkeypatch.setenv("AIOMPI_KEY", KEY)
-        worlds = await asyncio.gather(first, aiompi.join(address))
+        worlds = await asyncio.gather(first, aiompi.init(address))
         await asyncio.gather(*(world.finalize() for world in worlds))
         return [world.size for world in worlds]
 
@@ -338,10 +338,10 @@ def test_a_key_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "key"
     monkeypatch.setenv("AIOMPI_KEY_FILE", str(path))
     with pytest.raises(AuthenticationError, match=f"AIOMPI_KEY_FILE={path} has no key .*: No such file or directory"):
-        aiompi.join("127.0.0.1:1")
+        aiompi.init("127.0.0.1:1")
     path.write_bytes(b"\xff")
     with pytest.raises(AuthenticationError, match="it is no text"):
-        aiompi.join("127.0.0.1:1")
+        aiompi.init("127.0.0.1:1")
 
 
 def test_what_is_no_async_function() -> None:
@@ -352,7 +352,7 @@ def test_what_is_no_async_function() -> None:
 @pytest.mark.parametrize("key", [None, "12", "not hexadecimal, although long enough", b"short"])
 def test_key_that_is_none(key: str | bytes | None) -> None:
     with pytest.raises(AuthenticationError, match="key") as caught:
-        aiompi.join("127.0.0.1:1", key)
+        aiompi.init("127.0.0.1:1", key)
     assert "hexadecimal, although" not in str(caught.value)
 
 
@@ -360,7 +360,7 @@ def test_key_that_is_none(key: str | bytes | None) -> None:
 def test_address_that_is_none(address: str) -> None:
     async def main() -> None:
         with pytest.raises(InvalidArgumentError, match="expected HOST:PORT"):
-            await aiompi.join(address, KEY)
+            await aiompi.init(address, KEY)
 
     asyncio.run(main())
 
@@ -389,7 +389,7 @@ def test_join_by_name(run: Run, site: Site) -> None:
     job, address = site.serve(1)
 
     async def main() -> list[str]:
-        async with aiompi.join(address.replace("127.0.0.1", "localhost"), KEY) as world:
+        async with aiompi.init(address.replace("127.0.0.1", "localhost"), KEY) as world:
             return await world.allgather("x")
 
     assert run(main()) == ["x"]
@@ -404,7 +404,7 @@ def test_every_address_of_a_name_is_tried(
     resolver([*refusing, (socket.AF_INET, "127.0.0.1")]).set()
 
     async def main() -> list[str]:
-        async with aiompi.join(address.replace("127.0.0.1", "name"), KEY) as world:
+        async with aiompi.init(address.replace("127.0.0.1", "name"), KEY) as world:
             return await world.allgather("x")
 
     assert run(main()) == ["x"]
@@ -418,7 +418,7 @@ def test_every_address_of_a_name_is_tried(
 
 async def _joined(address: str, **settings: Any) -> None:
     async with asyncio.timeout(20):
-        await aiompi.join(address, KEY, settings=Settings(**settings))
+        await aiompi.init(address, KEY, settings=Settings(**settings))
 
 
 @pytest.mark.parametrize(
@@ -452,7 +452,7 @@ def test_a_resolver_that_does_not_answer(run: Run, resolver: Callable[[list[Any]
             await joining
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await aiompi.join("name:1", KEY)
+                await aiompi.init("name:1", KEY)
 
     run(main())
     assert not answer.is_set()
@@ -479,7 +479,7 @@ def test_ranks_listen_at_the_address_of_a_name(site: Site, face: str) -> None:
 
 def test_negative_rank() -> None:
     with pytest.raises(InvalidArgumentError, match="rank -1"):
-        aiompi.join("127.0.0.1:1", KEY, rank=-1)
+        aiompi.init("127.0.0.1:1", KEY, rank=-1)
 
 
 def test_nobody_serves(run: Run) -> None:
@@ -489,7 +489,7 @@ def test_nobody_serves(run: Run) -> None:
             JobAbortedError,
             match=r"127\.0\.0\.1:1 cannot be joined: cannot connect to it at 127\.0\.0\.1:1: .* refused",
         ):
-            await aiompi.join("127.0.0.1:1", KEY)
+            await aiompi.init("127.0.0.1:1", KEY)
         assert open_descriptors() == before
 
     run(main())
@@ -557,7 +557,7 @@ import aiompi, uvloop
 
 async def main(address, directory):
     loop = asyncio.get_running_loop()
-    async with aiompi.join(address) as world:
+    async with aiompi.init(address) as world:
         pending = world.irecv(source=1 - world.rank, tag=1)
         await world.sendrecv(bytes(300_000), 1 - world.rank, source=1 - world.rank)
         if world.rank:
@@ -669,8 +669,8 @@ def test_wrong_key(run: Run, site: Site) -> None:
 
     async def main() -> None:
         with pytest.raises(JobAbortedError, match="key"):
-            await aiompi.join(address, OTHER_KEY)
-        async with aiompi.join(address, KEY) as world:
+            await aiompi.init(address, OTHER_KEY)
+        async with aiompi.init(address, KEY) as world:
             assert await world.allreduce(5) == 5
 
     run(main())
@@ -687,9 +687,9 @@ def test_no_place_left(site: Site, rank: int | None, complaint: str) -> None:
     job, address = site.serve(1)
 
     async def main() -> None:
-        async with aiompi.join(address, KEY) as world:
+        async with aiompi.init(address, KEY) as world:
             with pytest.raises(JobAbortedError, match=complaint):
-                await aiompi.join(address, KEY, rank=rank)
+                await aiompi.init(address, KEY, rank=rank)
             assert await world.allreduce(5) == 5
 
     asyncio.run(main())
@@ -703,7 +703,7 @@ def test_impatient_joiner(run: Run, site: Site) -> None:
     async def main() -> None:
         before = open_descriptors()
         other = asyncio.ensure_future(_join(address, 0))
-        impatient = aiompi.join(address, KEY, rank=1)
+        impatient = aiompi.init(address, KEY, rank=1)
         joining = asyncio.ensure_future(impatient.__aenter__())
         while impatient._runtime.label != "rank 1":
             await asyncio.sleep(0)
@@ -726,7 +726,7 @@ def test_impatient_joiner_without_a_rank(run: Run, site: Site) -> None:
 
     async def main() -> None:
         before = open_descriptors()
-        impatient = aiompi.join(address, KEY)
+        impatient = aiompi.init(address, KEY)
         joining = asyncio.ensure_future(impatient.__aenter__())
         await asyncio.sleep(0)
         assert impatient._runtime.label == "a process that was about to become a rank"
@@ -734,7 +734,7 @@ def test_impatient_joiner_without_a_rank(run: Run, site: Site) -> None:
         with pytest.raises(asyncio.CancelledError):
             await joining
         assert open_descriptors() == before
-        async with aiompi.join(address, KEY) as world:
+        async with aiompi.init(address, KEY) as world:
             assert await world.allgather("x") == ["x"]
 
     run(main())
@@ -742,7 +742,7 @@ def test_impatient_joiner_without_a_rank(run: Run, site: Site) -> None:
 
 
 async def _join(address: str, rank: int) -> aiompi.World:
-    return await aiompi.join(address, KEY, rank=rank)
+    return await aiompi.init(address, KEY, rank=rank)
 
 
 def test_failure_in_one_service_ends_the_others(run: Run, site: Site) -> None:
@@ -750,7 +750,7 @@ def test_failure_in_one_service_ends_the_others(run: Run, site: Site) -> None:
     job, address = site.serve(3, "--on-failure=abort")
 
     async def rank(number: int) -> None:
-        async with aiompi.join(address, KEY, rank=number) as world:
+        async with aiompi.init(address, KEY, rank=number) as world:
             if number == 1:
                 await world.recv(source=0)
                 raise KeyError("lost")
@@ -778,7 +778,7 @@ def test_abort_of_a_service(run: Run, site: Site) -> None:
     job, address = site.serve(2)
 
     async def rank(number: int) -> None:
-        async with aiompi.join(address, KEY, rank=number) as world:
+        async with aiompi.init(address, KEY, rank=number) as world:
             if number == 1:
                 world.Abort(9)
             await world.recv(source=1)
@@ -794,7 +794,7 @@ JOINER = """
 import asyncio, sys, aiompi
 
 async def main():
-    async with aiompi.join(sys.argv[1], rank=1) as world:
+    async with aiompi.init(sys.argv[1], rank=1) as world:
         await world.barrier()
         print("ready", flush=True)
         await world.recv()
@@ -810,7 +810,7 @@ def test_killed_joiner(run: Run, site: Site) -> None:
 
     async def main() -> None:
         with pytest.raises(JobAbortedError, match="rank 1 closed its connection to the launcher"):
-            async with aiompi.join(address, KEY, rank=0) as world:
+            async with aiompi.init(address, KEY, rank=0) as world:
                 await world.barrier()
                 await asyncio.to_thread(joiner.expect, "ready")  # the loop must go on: own messages may not have left
                 joiner.signal(signal.SIGKILL)
@@ -827,7 +827,7 @@ def test_killed_server(run: Run, site: Site) -> None:
     job, address = site.serve(2)
 
     async def rank(number: int) -> None:
-        async with aiompi.join(address, KEY, rank=number) as world:
+        async with aiompi.init(address, KEY, rank=number) as world:
             await world.barrier()
             if number == 0:
                 job.signal(signal.SIGKILL)
@@ -848,7 +848,7 @@ DEAF_JOINER = """
 import asyncio, signal, sys, aiompi
 
 async def main():
-    world = await aiompi.join(sys.argv[1], rank=1, settings=aiompi.Settings(eager_window=2**30))
+    world = await aiompi.init(sys.argv[1], rank=1, settings=aiompi.Settings(eager_window=2**30))
     await world.probe()
     print("ready", flush=True)
     signal.pause()
@@ -864,7 +864,7 @@ def test_end_of_the_job_while_finalize_delivers(run: Run, site: Site) -> None:
     settings = Settings(eager_limit=2**20)
 
     async def main() -> None:
-        world = await aiompi.join(address, KEY, rank=0, settings=settings)
+        world = await aiompi.init(address, KEY, rank=0, settings=settings)
         for _ in range(64):
             world.Isend(bytes(2**20 - 1), dest=1)
         finalizing = asyncio.ensure_future(_finalize(world))

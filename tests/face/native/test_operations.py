@@ -65,7 +65,7 @@ def test_joined_world(run: Run, site: Site, transport: str) -> None:
 
     async def main() -> None:
         async with contextlib.AsyncExitStack() as stack:
-            sessions = [aiompi.join(address, KEY, rank=rank, settings=settings) for rank in range(SIZE)]
+            sessions = [aiompi.init(address, KEY, rank=rank, settings=settings) for rank in range(SIZE)]
             world = await asyncio.gather(*map(stack.enter_async_context, sessions))
             for name, check in CHECKS.items():
                 async with asyncio.timeout(10):

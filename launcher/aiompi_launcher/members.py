@@ -1,0 +1,251 @@
+"""The members of a job that is open, as a state table: events in, actions out, no I/O, no clock.
+
+A member is in a world, or waits for one (it has sent Assemble), or neither. A member that is in a world is expected to
+ask for the next one. A world is formed
+
+- as soon as all members that are expected wait, if there are enough of them;
+- otherwise, when the time of a member is over, of those that wait, if there are enough. If there are not, the call of
+  that member fails.
+
+A world is outdated when a member of it is gone, or when another member asks for a world; its members are told once.
+Each world is a job of its own for `aiompi_launcher.job`, which knows what its ranks do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Final, TypeAlias
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire import control
+from aiompi_launcher.jobspec import EXIT_FAILURE
+from aiompi_launcher.jobstate import Hangup, Note, Rank, Refused, Send, StartTimer
+
+#: most seconds until all members of a new world have connected to each other's addresses
+START_LIMIT: Final = 10.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Form:
+    """Action: make a world of these members, in the order of their ranks."""
+
+    generation: int
+    members: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lose:
+    """Action: a world loses a member. A world that has not started is given up; its members ask for another one.
+
+    Attributes:
+        generation: of the world.
+        member: its number, 0 if only the start takes too long.
+        cause: as the rest of a sentence, "" if the member itself says to the world that it leaves.
+    """
+
+    generation: int
+    member: int
+    cause: str
+
+
+MemberAction: TypeAlias = Send | Hangup | Note | StartTimer | Form | Lose | control.MemberChange
+
+
+class _Member:
+    """A member.
+
+    Attributes:
+        card: what the others know of it.
+        process: its process, for the heartbeat.
+        world: generation of the world that it is in, 0 if it is in none.
+        outdated: True if it knows that its world is outdated.
+        wants: what it waits for, None if it does not wait.
+        asked: number of its last call of `assemble`.
+    """
+
+    def __init__(self, card: control.MemberCard, enter: control.Enter) -> None:
+        self.card = card
+        self.process = Rank(card["id"])
+        self.process.joiner, self.process.namespace = enter.pid, enter.namespace
+        self.world = self.asked = 0
+        self.outdated = False
+        self.wants: control.Assemble | None = None
+
+    @property
+    def label(self) -> str:
+        return f"member {self.card['id']} ({self.card['host']})"
+
+
+class Members:
+    """The members of a job.
+
+    Args:
+        at_least: smallest size of a world.
+        at_most: largest number of members, None for no limit.
+        heartbeat: seconds after which a member that is stuck is expelled, 0 for never.
+
+    Events are method calls; after each, perform the actions that `actions()` returns.
+    """
+
+    def __init__(self, at_least: int = 1, at_most: int | None = None, heartbeat: float = 0.0) -> None:
+        self._at_least, self._at_most, self._heartbeat = at_least, at_most, heartbeat
+        self._members: dict[int, _Member] = {}
+        self._joined = self._generation = 0
+        self._actions: list[MemberAction] = []
+
+    def actions(self) -> list[MemberAction]:
+        """Return the actions to perform now, in this order."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    def cards(self) -> list[control.MemberCard]:
+        """Return the members, the oldest first."""
+        return [member.card for member in self._members.values()]
+
+    def processes(self) -> list[Rank]:
+        """Return the processes of the members."""
+        return [member.process for member in self._members.values()]
+
+    # Events.
+
+    def enter(self, enter: control.Enter, now: float) -> int:
+        """A process wants to become a member. Return its number.
+
+        Raises:
+            Refused: there is no place for it.
+        """
+        if self._at_most is not None and len(self._members) >= self._at_most:
+            raise Refused(f"the job has {self._at_most} members already, and takes no more")
+        self._joined += 1
+        card = control.MemberCard(id=self._joined, host=enter.host, since=now, attributes=enter.attributes)
+        member = _Member(card, enter)
+        self._tell_change("joined", member)
+        self._members[self._joined] = member
+        self._actions.append(Send(self._joined, control.Entered(self._joined, self.cards(), self._heartbeat)))
+        return self._joined
+
+    def received(self, number: int, message: control.Message) -> None:
+        """A message of a member.
+
+        Raises:
+            RemoteProtocolError: members do not send this, or not now.
+        """
+        member = self._members[number]
+        match message:
+            case control.Assemble() if member.wants is None and message.number > member.asked:
+                self._assemble(member, message)
+            case control.Withdraw():
+                self._withdraw(member, message.number)
+            case control.Leave():
+                self._remove(member, "left", "")
+            case control.Failed():
+                self._remove(member, "failed", message.cause)
+            case _:
+                raise RemoteProtocolError(f"a member has sent {type(message).__name__}, which it may not send now")
+
+    def lost(self, number: int, cause: str) -> None:
+        """The connection of a member has ended."""
+        member = self._members.get(number)
+        if member is not None:
+            self._remove(member, "failed", cause or "closed its connection to the job without leaving it")
+
+    def stuck(self, number: int, cause: str) -> None:
+        """The process of a member is stopped, or its machine cut off: expel it."""
+        self._actions.append(Send(number, control.Abort(EXIT_FAILURE, f"this member was expelled because it {cause}")))
+        self.lost(number, cause)
+
+    def left_world(self, number: int, generation: int, cause: str) -> None:
+        """A member has left its world without asking for another one, or the world has lost it for this cause."""
+        member = self._members.get(number)
+        if member is not None and member.world == generation:
+            member.world = 0
+            if cause:
+                self._outdate(generation, f"{member.label} {cause}")
+            self._form_if_complete()
+
+    def expired(self, key: str) -> None:
+        """A timer has run out."""
+        kind, number, call = key.split()
+        if kind == "start":
+            self._actions.append(Lose(int(number), 0, f"it has not started within {START_LIMIT:g} s"))
+            return
+        member = self._members.get(int(number))
+        if member is None or member.wants is None or member.wants.number != int(call):
+            return
+        waiting = self._waiting()
+        if len(waiting) >= self._needed(waiting):
+            self._form(waiting)
+            return
+        cause = f"{len(waiting)} of at least {self._needed(waiting)} members have asked for one"
+        member.wants = None
+        self._actions.append(Send(int(number), control.Assembled(int(call), 0, 0, [], cause)))
+        self._form_if_complete()
+
+    # Reactions.
+
+    def _assemble(self, member: _Member, message: control.Assemble) -> None:
+        member.world, member.wants, member.asked = 0, message, message.number
+        number = member.card["id"]
+        if math.isfinite(message.within):
+            self._actions.append(StartTimer(f"assemble {number} {message.number}", max(0.0, message.within)))
+        self._outdate(None, f"{member.label} asks for a new world")
+        self._form_if_complete()
+
+    def _withdraw(self, member: _Member, number: int) -> None:
+        """Handle the end of a wait; the member may have been given a world at the same time."""
+        if number != member.asked:
+            return
+        generation, member.world, member.wants = member.world, 0, None
+        if generation:
+            self._actions.append(Lose(generation, member.card["id"], ""))
+        self._form_if_complete()
+
+    def _remove(self, member: _Member, kind: str, cause: str) -> None:
+        number = member.card["id"]
+        del self._members[number]
+        self._actions.append(Hangup(number))
+        if kind == "failed":
+            self._actions.append(Note(f"{member.label} has failed: it {cause}"))
+        self._tell_change(kind, member, cause)
+        if member.world:
+            self._outdate(member.world, f"{member.label} has {kind}")
+            self._actions.append(Lose(member.world, number, cause))
+        self._form_if_complete()
+
+    def _tell_change(self, kind: str, member: _Member, cause: str = "") -> None:
+        change = control.MemberChange(kind, member.card, cause)
+        self._actions += [change, *(Send(number, change) for number in self._members)]
+
+    def _outdate(self, generation: int | None, cause: str) -> None:
+        """Tell the members of a world, or of all worlds, that it is outdated."""
+        for number, member in self._members.items():
+            if member.world and not member.outdated and generation in (None, member.world):
+                member.outdated = True
+                self._actions.append(Send(number, control.Outdated(member.world, cause)))
+
+    def _waiting(self) -> list[_Member]:
+        return [member for member in self._members.values() if member.wants is not None]
+
+    def _needed(self, waiting: list[_Member]) -> int:
+        return max(self._at_least, *(member.wants.at_least for member in waiting if member.wants is not None), 1)
+
+    def _form_if_complete(self) -> None:
+        waiting = self._waiting()
+        expected = any(member.world for member in self._members.values())
+        if waiting and not expected and len(waiting) >= self._needed(waiting):
+            self._form(waiting)
+
+    def _form(self, members: list[_Member]) -> None:
+        self._generation += 1
+        for member in self._members.values():
+            member.world = 0  # those that do not wait now are in no world that anyone expects them to leave
+        numbers = [member.card["id"] for member in members]
+        self._actions += [
+            Form(self._generation, tuple(numbers)),
+            StartTimer(f"start {self._generation} 0", START_LIMIT),
+        ]
+        for rank, member in enumerate(members):
+            member.world, member.outdated, member.wants = self._generation, False, None
+            answer = control.Assembled(member.asked, self._generation, rank, numbers, "")
+            self._actions.append(Send(numbers[rank], answer))

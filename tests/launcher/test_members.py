@@ -1,0 +1,176 @@
+"""The table of the members of a job that is open: which members are a world, and when."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire import control
+from aiompi_launcher.jobstate import Hangup, Refused, Send, StartTimer
+from aiompi_launcher.members import Form, Lose, MemberAction, Members
+
+
+class Table:
+    """A table that remembers what it wanted done."""
+
+    def __init__(self, count: int = 0, at_least: int = 1, at_most: int | None = None) -> None:
+        self.members = Members(at_least, at_most)
+        self.calls: dict[int, int] = {}
+        self.done: list[MemberAction] = []
+        for _ in range(count):
+            self.enter()
+
+    def collect(self) -> list[MemberAction]:
+        new = self.members.actions()
+        self.done += new
+        return new
+
+    def enter(self) -> int:
+        number = self.members.enter(control.Enter(7, "", "host", {"a": 1}), 12.5)
+        self.collect()
+        return number
+
+    def send(self, number: int, message: control.Message) -> list[MemberAction]:
+        self.members.received(number, message)
+        return self.collect()
+
+    def assemble(self, number: int, at_least: int = 1, within: float = math.inf) -> list[MemberAction]:
+        self.calls[number] = self.calls.get(number, 0) + 1
+        return self.send(number, control.Assemble(self.calls[number], at_least, within))
+
+    def expire(self, key: str) -> list[MemberAction]:
+        self.members.expired(key)
+        return self.collect()
+
+    def worlds(self) -> list[tuple[int, ...]]:
+        return [action.members for action in self.done if isinstance(action, Form)]
+
+    def told(self, kind: type) -> list[tuple[int, object]]:
+        return [(a.rank, a.message) for a in self.done if isinstance(a, Send) and isinstance(a.message, kind)]
+
+
+def test_members_are_told_of_each_other() -> None:
+    table = Table(2)
+    card = [control.MemberCard(id=n, host="host", since=12.5, attributes={"a": 1}) for n in (1, 2)]
+    assert table.told(control.Entered) == [(1, control.Entered(1, card[:1])), (2, control.Entered(2, card))]
+    assert table.told(control.MemberChange) == [(1, control.MemberChange("joined", card[1], ""))]
+    table.send(2, control.Leave())
+    assert table.told(control.MemberChange)[1:] == [(1, control.MemberChange("left", card[1], ""))]
+    assert Hangup(2) in table.done
+    assert table.enter() == 3, "no number is given twice"
+    table.members.lost(3, "")
+    table.collect()
+    ((_, change),) = table.told(control.MemberChange)[3:]
+    assert isinstance(change, control.MemberChange)
+    assert (change.kind, change.cause) == ("failed", "closed its connection to the job without leaving it")
+
+
+def test_the_job_is_full() -> None:
+    table = Table(2, at_most=2)
+    with pytest.raises(Refused, match="has 2 members already"):
+        table.enter()
+    table.send(1, control.Leave())
+    assert table.enter() == 3
+
+
+def test_a_world_is_formed_once_all_who_are_expected_ask() -> None:
+    table = Table(3)
+    table.assemble(1, at_least=2)
+    table.assemble(2, at_least=1)
+    assert table.worlds() == [(1, 2)], "the third has never asked"
+    table.assemble(3)
+    assert [number for number, _ in table.told(control.Outdated)] == [1, 2]
+    table.assemble(2)
+    assert len(table.worlds()) == 1
+    table.assemble(1)
+    assert table.worlds() == [(1, 2), (1, 2, 3)]
+    assert table.told(control.Assembled)[-1] == (3, control.Assembled(1, 2, 2, [1, 2, 3], ""))
+
+
+@pytest.mark.parametrize("end", [control.Leave(), control.Failed(2, "failed"), None])
+def test_a_member_that_goes_outdates_its_world_and_is_not_waited_for(end: control.Message | None) -> None:
+    table = Table(3)
+    for number in (1, 2, 3):
+        table.assemble(number, 3)
+    table.assemble(1)
+    assert [number for number, _ in table.told(control.Outdated)] == [2, 3]
+    if end is None:
+        table.members.lost(2, "")
+        table.collect()
+    else:
+        table.send(2, end)
+    assert [number for number, _ in table.told(control.Outdated)] == [2, 3], "they are told once"
+    table.assemble(3)
+    assert table.worlds() == [(1, 2, 3), (1, 3)]
+
+
+def test_the_least_size_is_that_of_the_job_and_of_each_call() -> None:
+    table = Table(3, at_least=2)
+    table.assemble(1)
+    assert table.worlds() == []
+    table.assemble(2, at_least=3)
+    assert table.worlds() == []
+    table.assemble(3)
+    assert table.worlds() == [(1, 2, 3)]
+
+
+def test_when_its_time_is_over_a_member_gets_those_that_are_there_or_an_error() -> None:
+    table = Table(3)
+    for number in (1, 2, 3):
+        table.assemble(number, 3)
+    assert StartTimer("assemble 1 2", 5.0) in table.assemble(1, 2, 5.0)
+    (failure,) = table.expire("assemble 1 2")
+    assert isinstance(failure, Send)
+    assert isinstance(failure.message, control.Assembled)
+    assert failure.message.cause == "1 of at least 2 members have asked for one"
+    table.assemble(1, 2, 5.0)
+    table.assemble(2, 1, 6.0)
+    table.expire("assemble 1 2")
+    assert len(table.worlds()) == 1, "the timer of an earlier call"
+    table.expire("assemble 2 2")
+    assert table.worlds()[1:] == [(1, 2)], "without the third, which does not ask"
+    table.assemble(1)
+    table.assemble(2)
+    assert table.worlds()[2:] == [(1, 2)], "the third is not expected any more"
+
+
+def test_a_member_that_does_not_want_its_world_any_more() -> None:
+    table = Table(2)
+    table.assemble(1, 2)
+    table.send(1, control.Withdraw(1))
+    table.assemble(2, 2)
+    assert table.worlds() == []
+    table.assemble(1, 2)
+    assert table.worlds() == [(1, 2)]
+    assert Lose(1, 1, "") in table.send(1, control.Withdraw(2))
+    table.assemble(2)
+    assert table.worlds() == [(1, 2), (2,)]
+    assert table.send(2, control.Withdraw(1)) == [], "of an earlier call"
+
+
+def test_a_member_that_only_leaves_its_world() -> None:
+    table = Table(2)
+    table.assemble(1, 2)
+    table.assemble(2, 2)
+    table.members.left_world(1, 1, "has left it")
+    table.collect()
+    assert [number for number, _ in table.told(control.Outdated)] == [2]
+    table.assemble(2)
+    assert table.worlds() == [(1, 2), (2,)]
+    table.members.left_world(1, 1, "late")
+
+
+def test_a_world_that_does_not_start_is_given_up() -> None:
+    table = Table(1)
+    assert any(action == StartTimer("start 1 0", 10.0) for action in table.assemble(1))
+    assert table.expire("start 1 0") == [Lose(1, 0, "it has not started within 10 s")]
+
+
+@pytest.mark.parametrize("message", [control.Finalize(), control.Assemble(1, 1, 0.0)])
+def test_messages_that_members_may_not_send(message: control.Message) -> None:
+    table = Table(2)
+    table.assemble(1, 2)
+    with pytest.raises(RemoteProtocolError):
+        table.members.received(1, message)

@@ -1,0 +1,274 @@
+"""Jobs that are open: processes join, are a world together, leave or fail, and are a world again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, TypeAlias
+
+import pytest
+from jobs import KEY, Running, Site
+from worlds import open_descriptors
+
+import aiompi
+from aiompi import JobAbortedError, Settings
+
+Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+@pytest.fixture(autouse=True)
+def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No launcher has started this process."""
+    for name in [name for name in os.environ if name.startswith("AIOMPI_")]:
+        monkeypatch.delenv(name)
+
+
+@contextlib.asynccontextmanager
+async def members(count: int, **options: Any) -> AsyncIterator[tuple[aiompi.ServedJob, list[aiompi.Membership]]]:
+    """Serve a job in this process, with so many members in this process."""
+    async with contextlib.AsyncExitStack() as stack:
+        job = await stack.enter_async_context(aiompi.serve(**options))
+        joins = [aiompi.join(job.address, job.key, attributes={"n": n}) for n in range(count)]
+        yield job, [await stack.enter_async_context(join) for join in joins]
+
+
+async def assemble(some: list[aiompi.Membership], **options: Any) -> list[aiompi.AssembledWorld]:
+    return await asyncio.gather(*(member.assemble(**options) for member in some))
+
+
+async def sums(worlds: list[aiompi.AssembledWorld]) -> list[int]:
+    return await asyncio.gather(*(world.allreduce(1) for world in worlds))
+
+
+def test_a_world_of_all_members_is_the_same_at_each(run: Run) -> None:
+    async def main() -> None:
+        async with members(3) as (job, joined):
+            worlds = await assemble(joined, at_least=3)
+            assert await sums(worlds) == [3, 3, 3]
+            assert [world.rank for world in worlds] == [0, 1, 2]
+            assert {world.generation for world in worlds} == {1}
+            assert all(world.members == job.members() for world in worlds)
+            assert [member.attributes for member in job.members()] == [{"n": 0}, {"n": 1}, {"n": 2}]
+            assert [member.id for member in job.members()] == [member.id for member in joined]
+            assert not any(world.changed.is_set() for world in worlds)
+        assert job.members() == ()
+
+    run(main())
+
+
+def test_a_newcomer_and_a_member_that_leaves_make_the_others_assemble_again(run: Run) -> None:
+    async def main() -> None:
+        async with members(2) as (job, joined):
+            changes = joined[0].job.changes()
+            first = await assemble(joined, at_least=2)
+            async with aiompi.join(job.address, job.key) as newcomer:
+                waiting = asyncio.ensure_future(newcomer.assemble(at_least=3))
+                assert "asks for a new world" in await first[0].changed
+                assert await sums(first) == [2, 2], "the world works until it is left"
+                second = [*await assemble(joined), await waiting]
+                assert await sums(second) == [3, 3, 3]
+                for world in first:
+                    with pytest.raises(aiompi.RevokedError, match="has left world 1 of its job"):
+                        await world.barrier()
+            assert await second[1].changed
+            receive = second[0].irecv(source=2)
+            with pytest.raises(aiompi.ProcessFailedError):
+                await receive
+            third = await assemble(joined)
+            assert [world.generation for world in third] == [3, 3]
+            assert await sums(third) == [2, 2]
+        kinds = [change.kind async for change in changes]
+        assert kinds[:2] == ["joined", "left"]
+
+    run(main())
+
+
+def test_too_few_members(run: Run) -> None:
+    async def main() -> None:
+        async with members(1) as (_, joined):
+            with pytest.raises(TimeoutError, match=r"no world within 0.05 s: 1 of at least 2 members have asked"):
+                await joined[0].assemble(at_least=2, within=0.05)
+            (world,) = await assemble(joined)
+            assert (world.size, world.generation) == (1, 1)
+
+    run(main())
+
+
+def test_a_member_that_does_not_ask_is_left_out_when_the_time_is_over(run: Run) -> None:
+    async def main() -> None:
+        async with members(3) as (_, joined):
+            first = await assemble(joined, at_least=3)
+            second = await assemble(joined[:2], within=0.1)
+            assert [world.size for world in second] == [2, 2]
+            assert "asks for a new world" in await first[2].changed
+            with pytest.raises(aiompi.ProcessFailedError):
+                await first[2].recv(source=0)
+
+    run(main())
+
+
+def test_a_call_of_assemble_that_is_cancelled(run: Run) -> None:
+    async def main() -> None:
+        async with members(3) as (_, joined):
+            for at_least in (3, 2):  # while it waits, and while its world starts
+                call = asyncio.ensure_future(joined[0].assemble(at_least))
+                await asyncio.sleep(0)
+                with pytest.raises(aiompi.LocalProtocolError, match="another call of assemble"):
+                    await joined[0].assemble()
+                others = asyncio.ensure_future(assemble(joined[1:], at_least=2))
+                while at_least == 2 and joined[0]._answer is not None:  # its world has been decided
+                    await asyncio.sleep(0)
+                call.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await call
+                worlds = await others
+                assert worlds[0].size in (2, 3)
+            assert await sums(await assemble(joined, at_least=3)) == [3, 3, 3]
+
+    run(main())
+
+
+def test_members_are_refused(run: Run, site: Site) -> None:
+    fixed, address = site.serve(1)
+
+    async def main() -> None:
+        async with members(1, at_most=1) as (job, _):
+            with pytest.raises(JobAbortedError, match="the job has 1 members already"):
+                await aiompi.join(job.address, job.key)
+            with pytest.raises(JobAbortedError, match=r"its members come and go: be one of them by aiompi\.join"):
+                await aiompi.init(job.address, job.key)
+            with pytest.raises(JobAbortedError, match="cannot be joined"):
+                await aiompi.join(job.address, KEY, settings=Settings(connect_timeout=1.0))
+        with pytest.raises(JobAbortedError, match=r"number of its ranks is fixed: be one of them by aiompi\.init"):
+            await aiompi.join(address, KEY)
+
+    run(main())
+    fixed.close()
+
+
+def test_the_end_of_the_job(run: Run) -> None:
+    async def main() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            job = await stack.enter_async_context(aiompi.serve())
+            member = await aiompi.join(job.address, job.key)
+            world = await member.assemble()
+            changes = member.job.changes()
+            waiting = asyncio.ensure_future(member.assemble(at_least=2))
+            await asyncio.sleep(0)
+            await stack.aclose()
+            for awaitable in (waiting, anext(changes), member.assemble()):
+                with pytest.raises(JobAbortedError, match="the program that served it has closed it"):
+                    await awaitable
+            assert world.changed.is_set()
+            await member.leave()
+
+    run(main())
+
+
+def test_joins_and_leaves_grow_nothing(run: Run) -> None:
+    """Two members stay, and a third comes and goes; after a few rounds each round needs what the last one did."""
+
+    async def main() -> None:
+        async with members(2) as (job, joined):
+            counts = []
+            for _ in range(12):
+                async with aiompi.join(job.address, job.key) as third:
+                    worlds = await assemble([*joined, third], at_least=3)
+                    assert await sums(worlds) == [3, 3, 3]
+                await asyncio.gather(*(departure for member in joined for departure in member._departures))
+                del worlds
+                gc.collect()
+                counts.append((len(open_descriptors()), sum(isinstance(o, aiompi.Intracomm) for o in gc.get_objects())))
+            assert len(set(counts[3:])) == 1, counts
+
+    run(main())
+
+
+# Processes.
+
+REPLICA = """
+import asyncio, os, sys, aiompi
+
+async def main():
+    async with aiompi.join(sys.argv[1], attributes={"pid": os.getpid()}) as member:
+        while True:
+            world = await member.assemble(at_least=int(sys.argv[2]), within=20)
+            try:
+                total = await world.allreduce(1)
+                print(f"world of {total}:", *(other.attributes["pid"] for other in world.members), flush=True)
+                while not world.changed.is_set():
+                    async with asyncio.timeout(20):
+                        await world.allreduce(1)
+                    await asyncio.sleep(0.001)
+            except (aiompi.ProcessFailedError, aiompi.RevokedError):
+                pass
+
+asyncio.run(main())
+"""
+
+
+class Replicas:
+    """A served job and processes that join it."""
+
+    def __init__(self, site: Site, *args: str, env: Mapping[str, str] | None = None) -> None:
+        self.site = site
+        self.launcher = site.launch("--serve", *args, env={"AIOMPI_KEY": KEY, **(env or {})})
+        self.launcher.expect("\n")
+        self.address = self.launcher.out.strip()
+        self.program = site.program(REPLICA)
+
+    def start(self, at_least: int = 2) -> Running:
+        return self.site.start(sys.executable, self.program, self.address, str(at_least), env={"AIOMPI_KEY": KEY})
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_replicas_go_on_without_one_and_take_its_replacement(site: Site, signum: int) -> None:
+    replicas = Replicas(site)
+    processes = [replicas.start(3) for _ in range(3)]
+    for process in processes:
+        process.expect("world of 3")
+    processes[0].signal(signum)
+    assert processes[0].finish().code == -signum
+    processes[0] = replicas.start(3)
+    for process in processes:
+        process.expect(f"{processes[0].process.pid}")
+    for process in processes:
+        process.signal(signal.SIGTERM)
+    assert [process.finish().code for process in processes] == [-signal.SIGTERM] * 3
+    assert ["Traceback" in process.err for process in processes] == [False] * 3
+    replicas.launcher.signal(signal.SIGTERM)
+    result = replicas.launcher.finish()
+    assert (result.code, result.out.count("\n")) == (128 + signal.SIGTERM, 1)
+    assert ("has failed" in result.err) == (signum == signal.SIGKILL), result.err
+    site.settle()
+
+
+def test_a_member_that_is_stopped_is_expelled(site: Site) -> None:
+    replicas = Replicas(site, "--timeout", "60", env={"AIOMPI_HEARTBEAT": "0.4"})
+    processes = []
+    for count in (1, 2, 3):
+        processes.append(replicas.start(1))
+        processes[-1].expect(f"world of {count}")
+    processes[0].signal(signal.SIGSTOP)
+    for process in processes[1:]:
+        process.expect(f"world of 2: {processes[1].process.pid} {processes[2].process.pid}")
+    processes[0].signal(signal.SIGCONT)
+    assert "this member was expelled because it was stopped for 0.4 s" in processes[0].finish().err
+    for process in (*processes[1:], replicas.launcher):
+        process.signal(signal.SIGTERM)
+        process.finish()
+
+
+def test_limits_of_the_number_of_members(site: Site) -> None:
+    replicas = Replicas(site, "2:3", "--start-timeout", "0.2")
+    result = replicas.launcher.finish()
+    assert result.code == 124
+    assert "0 of at least 2 members have joined within 0.2 s" in result.err
+    for words, complaint in (("3:2", "2 is less than 3"), ("x", "'x' is not a whole number"), ("0:2", "less than 1")):
+        assert complaint in site.launch("--serve", words).finish().err
+    assert "takes no --on-failure=abort" in site.launch("--serve", "--on-failure=abort").finish().err
