@@ -23,7 +23,7 @@ from aiompi.engine.gateway import Gateway
 from aiompi.engine.impi_peer import ImpiPeer
 from aiompi.engine.seams import BufferOwner
 from aiompi.face.native.communicator import Intracomm
-from aiompi.face.native.job import _world
+from aiompi.face.native.job import world_of
 from aiompi.impi.channel import Pair
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType, pack_proc
 from aiompi.impi.universe import Universe
@@ -232,4 +232,4 @@ def impi_world(clients: Sequence[Sequence[int] | int], **arguments: Any) -> list
     """
     driver = AsyncioDriver()
     made = ImpiWorld(clients, lambda: driver, patient=False, **arguments)
-    return [_world(Intracomm, runtime) for runtime in made.runtimes]
+    return [world_of(Intracomm, runtime) for runtime in made.runtimes]

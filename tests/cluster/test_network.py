@@ -19,7 +19,7 @@ JOIN = """
 import asyncio, os, sys
 import aiompi
 async def main():
-    async with aiompi.join(sys.argv[1]) as world:
+    async with aiompi.init(sys.argv[1]) as world:
         print(*await world.allgather(world.rank))
         own = {os.readlink("/proc/self/fd/" + fd)[8:-1] for fd in os.listdir("/proc/self/fd")
                if os.path.islink("/proc/self/fd/" + fd)}
@@ -33,7 +33,7 @@ WAIT = """
 import asyncio, sys
 import aiompi
 async def main():
-    async with aiompi.join(sys.argv[1]) as world:
+    async with aiompi.init(sys.argv[1]) as world:
         await world.barrier()
         print("up", flush=True)
         await world.recv(source=1 - world.rank)

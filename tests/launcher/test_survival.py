@@ -363,7 +363,7 @@ import asyncio, os, signal, sys, aiompi
 
 async def main():
     try:
-        async with aiompi.join(sys.argv[1]) as world:
+        async with aiompi.init(sys.argv[1]) as world:
             pids = await world.allgather(os.getpid())
             if world.rank == 1:
                 os.kill(os.getpid(), signal.SIGSTOP)
