@@ -20,7 +20,7 @@ from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Mode
 from aiompi.engine.gateway import Gateway
 from aiompi.errors import JobAbortedError, RemoteProtocolError, TruncationError
-from aiompi.face.native.job import _world
+from aiompi.face.native.job import world_of
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType, pack_proc
 
 LIMITS = {"datalen": 100, "ackmark": 2, "hiwater": 3}
@@ -64,7 +64,7 @@ def seen(*clients: int, **arguments: Any) -> tuple[ImpiWorld, list[Intracomm]]:
     """Return communicators of the native face, and the world that carries their packets."""
     driver = AsyncioDriver()
     made = ImpiWorld(clients, lambda: driver, patient=False, **arguments)
-    return made, [_world(Intracomm, runtime) for runtime in made.runtimes]
+    return made, [world_of(Intracomm, runtime) for runtime in made.runtimes]
 
 
 # User data (section 1.2.2).

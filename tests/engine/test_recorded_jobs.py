@@ -18,7 +18,7 @@ from spmd import Run, everywhere
 
 from aiompi import Intracomm
 from aiompi.driver.aio import AsyncioDriver
-from aiompi.face.native.job import _world
+from aiompi.face.native.job import world_of
 from aiompi.impi.packet import PacketType
 
 Program: TypeAlias = Callable[[Intracomm], Coroutine[Any, Any, None]]
@@ -181,7 +181,7 @@ def test_a_recorded_job_with_our_ranks(run: Run, job: str, client: int, cut: int
             await comm._runtime.finalize()
 
         async with asyncio.timeout(20):
-            await everywhere([_world(Intracomm, runtime) for runtime in world.runtimes], to_the_end)
+            await everywhere([world_of(Intracomm, runtime) for runtime in world.runtimes], to_the_end)
         assert script.over
         assert script.found.keys() == script.expected.keys()
         for pair, expected in script.expected.items():
