@@ -23,7 +23,6 @@ from concurrent.futures import (
     Future,
     InvalidStateError,
     ProcessPoolExecutor,
-    ThreadPoolExecutor,
     TimeoutError,
     as_completed,
     wait,
@@ -32,7 +31,7 @@ from concurrent.futures import (
 from aiompi.futures.aio import TaskPool, pool
 from aiompi.futures.blocking import get_comm_workers
 from aiompi.futures.combine import collect, compose
-from aiompi.futures.executor import MPICommExecutor, MPIPoolExecutor
+from aiompi.futures.executor import MPICommExecutor, MPIPoolExecutor, ThreadPoolExecutor
 
 __all__ = [
     "ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION", "BrokenExecutor", "CancelledError", "Executor", "Future",

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, Executor
 from types import TracebackType
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -17,7 +17,7 @@ from aiompi.face.blocking.process import process
 from aiompi.futures.blocking import BlockingWorkers, run_worker
 from aiompi.futures.results import Deadline, as_completed, ordered
 from aiompi.futures.setup import Setup
-from aiompi.futures.task import Task, apply_to_all
+from aiompi.futures.task import Task, apply_to_all, chunks
 from aiompi.futures.workers import CONCURRENCY, Queue
 
 T = TypeVar("T")
@@ -47,6 +47,8 @@ class MPIPoolExecutor(Executor):
         TypeError: the initializer cannot be called, or an option is unknown.
     """
 
+    #: class of the futures that `submit` returns
+    Future: ClassVar[type[concurrent.futures.Future[Any]]] = concurrent.futures.Future
     #: workers of the executors that have no communicator of their own
     _common: ClassVar[BlockingWorkers | None] = None
 
@@ -68,7 +70,7 @@ class MPIPoolExecutor(Executor):
         self._tasks = {"retries": retries, "concurrency": concurrency}
         setup = {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT}
         self._setup = Setup(initializer=initializer, initargs=tuple(initargs), **setup)
-        self._futures: set[Future[Any]] = set()
+        self._futures: set[concurrent.futures.Future[Any]] = set()
         self._queue: Queue | None = None
         self._workers = self._common
         self._shutdown = False
@@ -107,7 +109,7 @@ class MPIPoolExecutor(Executor):
                 concurrent.futures.wait(futures)
         return self
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[T]:
         """Call `fn(*args, **kwargs)` in a worker.
 
         Returns:
@@ -120,7 +122,7 @@ class MPIPoolExecutor(Executor):
         queue = self._boot()
         if queue.broken is not None:
             raise queue.broken
-        future: Future[T] = Future()
+        future = self.Future()
         self._futures.add(future)
         future.add_done_callback(self._futures.discard)
         assert self._workers is not None
@@ -181,9 +183,9 @@ class MPIPoolExecutor(Executor):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be positive, not {value}")
         deadline = Deadline(timeout)
-        chunks = (self.submit(apply_to_all, fn, chunk) for chunk in _chunks(iterable, chunksize))
-        submitted = list(itertools.islice(chunks, buffersize))
-        return (as_completed if unordered else ordered)(submitted, chunks, deadline)
+        submissions = (self.submit(apply_to_all, fn, chunk) for chunk in chunks(iterable, chunksize))
+        submitted = list(itertools.islice(submissions, buffersize))
+        return (as_completed if unordered else ordered)(submitted, submissions, deadline)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more tasks. Further calls do nothing more.
@@ -209,7 +211,7 @@ class _Promise:
 
     __slots__ = ("_future",)
 
-    def __init__(self, future: Future[Any]) -> None:
+    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
         self._future = future
 
     def start(self) -> bool:
@@ -226,10 +228,42 @@ def _nothing() -> None:
     """Do nothing: the task of a worker that is only initialized."""
 
 
-def _chunks(iterable: Iterable[Iterable[Any]], size: int) -> Iterator[list[tuple[Any, ...]]]:
-    items = map(tuple, iterable)
-    while chunk := list(itertools.islice(items, size)):
-        yield chunk
+class ThreadPoolExecutor(MPIPoolExecutor):
+    """An `MPIPoolExecutor` whose workers are threads of this process, one unless `max_workers` says more.
+
+    Options for processes have no effect.
+    """
+
+    _threads: concurrent.futures.ThreadPoolExecutor | None = None
+
+    @property
+    def num_workers(self) -> int:
+        return 0 if self._shutdown else self._limit or 1
+
+    def bootup(self, wait: bool = True) -> ThreadPoolExecutor:
+        """Do nothing: threads start with their tasks.
+
+        Raises:
+            RuntimeError: the executor has been shut down.
+        """
+        if self._shutdown:
+            raise RuntimeError("this executor has been shut down")
+        return self
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[T]:
+        self.bootup()
+        with self._lock:
+            if self._threads is None:
+                setup = self._setup
+                self._threads = concurrent.futures.ThreadPoolExecutor(
+                    self._limit or 1, "aiompi-worker", setup.initializer, setup.initargs
+                )
+        return self._threads.submit(fn, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._shutdown = True
+        if self._threads is not None:
+            self._threads.shutdown(wait, cancel_futures=cancel_futures)
 
 
 class MPICommExecutor:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import pickle
 import signal
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -151,3 +152,10 @@ def is_async(function: Any) -> bool:
 def apply_to_all(function: Callable[..., Any], items: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Make the calls of a chunk of `map` or `starmap`."""
     return [function(*item) for item in items]
+
+
+def chunks(iterable: Iterable[Iterable[Any]], size: int) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the arguments of calls in lists of at most `size`."""
+    items = map(tuple, iterable)
+    while chunk := list(itertools.islice(items, size)):
+        yield chunk

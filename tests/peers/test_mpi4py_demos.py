@@ -63,6 +63,32 @@ OSU: Final = [
 ]
 
 
+#: runs a file of mpi4py's tests, in which the parts of mpi4py that it names have our counterparts, without some tests
+SUITE: Final = """
+import importlib, os, sys, types, unittest
+from mpi4py import MPI, futures
+
+directory, name, *left_out = sys.argv[1:]
+sys.path[:0] = [directory, os.path.join(directory, "..", "..", "test")]
+futures._core = types.SimpleNamespace(SharedPool=True, MAIN_RUN_NAME="__main__", RemoteTraceback=Exception)
+MPI.Win.Allocate = lambda *_: types.SimpleNamespace(Free=lambda: None)  # it is there for counters and locks
+if __name__ == "__main__":
+    tests = unittest.defaultTestLoader.loadTestsFromName(name)
+    suite = unittest.TestSuite(
+        test for case in tests for test in case if test.id().split(".")[-1] not in left_out
+    )
+    print(suite.countTestCases())
+    sys.exit(not unittest.TextTestRunner().run(suite).wasSuccessful())
+else:
+    importlib.import_module(name)
+"""
+#: tests of parts of mpi4py's executors that are not public, and of an error where we have none
+INNER: Final = [
+    "test_bootup_shutdown_nowait", "test_context_manager_shutdown", "test_del_shutdown", "test_init_bootup_shutdown",
+    "test_map_buffersize", "test_mpi_serialized_support", "test_run_name", "test_shutdown", "test_shutdown_cancel",
+]  # fmt: skip
+
+
 @pytest.fixture(scope="session")
 def demos() -> Path:
     return unpacked("mpi4py", "4.1.2") / "demo"
@@ -112,3 +138,20 @@ def test_pool(site: Site, demos: Path, program: str) -> None:
     place = demos / "futures" / program
     job = site.launch("--mpi4py", "-n", "3", "-m", "mpi4py.futures", str(place)).finish()
     assert job.code == 0, job.err
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_futures(site: Site, demos: Path, ranks: int) -> None:
+    options = ("--mpi4py", "-n", str(ranks), "-m", "mpi4py.futures")
+    job = site.launch(*options, site.program(SUITE), str(demos / "futures"), "test_futures", *INNER).finish(90)
+    assert job.code == 0, job.err
+    assert int(job.out) > 100
+
+
+@pytest.mark.parametrize(("name", "count"), [("test_util_sync", 78), ("test_util_pool", 40)])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_utilities(site: Site, demos: Path, ranks: int, name: str, count: int) -> None:
+    options = ("--mpi4py", "-n", str(ranks))
+    job = site.launch(*options, site.program(SUITE), str(demos.parent / "test"), name).finish(90)
+    assert job.code == 0, job.err
+    assert job.out == f"{count}\n" * ranks

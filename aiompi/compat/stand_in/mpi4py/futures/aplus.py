@@ -1,0 +1,3 @@
+"""`mpi4py.futures.aplus` is `aiompi.futures.aplus`."""
+
+from aiompi.futures.aplus import *  # noqa: F403

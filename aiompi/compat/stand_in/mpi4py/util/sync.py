@@ -1,0 +1,3 @@
+"""`mpi4py.util.sync` is `aiompi.util.sync`."""
+
+from aiompi.util.sync import *  # noqa: F403

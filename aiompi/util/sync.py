@@ -1,0 +1,468 @@
+"""Counters, locks and turns of the processes of a communicator, with the names of mpi4py.util.sync.
+
+One process keeps the state of each object, and the others ask it by messages. Its engine answers them whenever it makes
+progress: in any MPI call, and with THREAD_MULTIPLE also while the program computes. A process that has to wait sleeps
+in a receive. All objects but `Sequential` are made and freed by all processes of the communicator (collective calls).
+"""
+
+from __future__ import annotations
+
+import array
+import itertools
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+
+from aiompi.constants import ANY_SOURCE
+from aiompi.datatype.datatype import Datatype
+from aiompi.datatype.predefined import BYTE
+from aiompi.face.blocking import COMM_SELF, Intracomm
+from aiompi.face.blocking.process import process
+from aiompi.info import INFO_NULL
+
+if TYPE_CHECKING:
+    from aiompi.engine import Request
+    from aiompi.info import Info
+
+__all__ = ["Condition", "Counter", "Mutex", "Semaphore", "Sequential"]
+
+T = TypeVar("T")
+#: sends an object to a rank that has asked
+Answer: TypeAlias = Callable[[int, Any], None]
+
+#: tags on the communicator of an object
+_ASK: Final = 0
+_ANSWER: Final = 1
+
+
+class _Block:
+    """What is entered by `acquire` and left by `release`."""
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        raise NotImplementedError
+
+    def release(self) -> None:
+        raise NotImplementedError
+
+
+class Sequential:
+    """A block that the processes of a communicator enter one after the other, in the order of their ranks.
+
+    Args:
+        comm: intracommunicator.
+        tag: of the messages.
+    """
+
+    def __init__(self, comm: Intracomm, tag: int = 0) -> None:
+        self.comm = comm
+        self.tag = int(tag)
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def begin(self) -> None:
+        """Wait until the process of the next lower rank has called `end`."""
+        if self.comm.rank > 0:
+            self.comm.Recv([bytearray(), 0, BYTE], self.comm.rank - 1, self.tag)
+
+    def end(self) -> None:
+        """Let the process of the next higher rank begin."""
+        if self.comm.rank < self.comm.size - 1:
+            self.comm.Send([bytearray(), 0, BYTE], self.comm.rank + 1, self.tag)
+
+
+class _Shared:
+    """State that one process keeps for all of a communicator.
+
+    Args:
+        comm: intracommunicator, of which a copy is made.
+        root: rank of the process that keeps the state.
+        handle: answers a request of a rank, in that process: `handle(answer, rank, request)` calls
+            `answer(rank, object)` now or later.
+    """
+
+    def __init__(self, comm: Intracomm, root: int, handle: Callable[[Answer, int, Any], object]) -> None:
+        self._comm: Intracomm | None = comm.Dup()
+        self._root = root
+        self._handle = handle
+        self._core = self._comm._core
+        self._freed: list[int] = []
+        if comm.rank == root:
+            with process.driver.exclusive("Dup"):
+                self._listen()
+        self._comm.Barrier()
+
+    def ask(self, *request: Any) -> Any:
+        """Send a request and wait for its answer.
+
+        Raises:
+            RuntimeError: the object has been freed.
+        """
+        comm = self.comm
+        comm.send(request, self._root, _ASK)
+        return comm.recv(None, self._root, _ANSWER)
+
+    @property
+    def comm(self) -> Intracomm:
+        if self._comm is None:
+            raise RuntimeError("this object has been freed already")
+        return self._comm
+
+    def free(self) -> None:
+        """Wait until all processes have called this. Further calls do nothing."""
+        if self._comm is not None:
+            self.ask()
+            self._comm.Free()
+            self._comm = None
+
+    def _listen(self) -> None:
+        """Serve the requests that have come, and the later ones as they come."""
+        while len(self._freed) < self._core.size:
+            receive = self._core.irecv(None, ANY_SOURCE, _ASK, process.codec.loads)
+            if not receive.done():
+                receive.when_done(self._received)
+                return
+            self._serve(receive)
+
+    def _received(self, receive: Request[Any]) -> None:
+        if receive.exception() is None:  # otherwise the job ends, or a process has failed
+            self._serve(receive)
+            self._listen()
+
+    def _serve(self, receive: Request[Any]) -> None:
+        request, rank = receive.result(), receive.status.source
+        if request:
+            self._handle(self._answer, rank, request)
+            return
+        self._freed.append(rank)
+        if len(self._freed) == self._core.size:
+            for each in self._freed:
+                self._answer(each, None)
+
+    def _answer(self, rank: int, answer: Any) -> None:
+        pieces, nbytes = process.codec.dumps(answer)
+        self._core.send(pieces, nbytes, rank, _ANSWER).free()
+
+
+class Counter:
+    """A number that is returned and then increased, by one process at a time.
+
+    Args:
+        start: first value.
+        step: what `next` adds.
+        typecode: type of the values, a code of the module `array`.
+        comm: intracommunicator.
+        info: has no effect.
+        root: rank of the process that keeps the value.
+    """
+
+    def __init__(
+        self,
+        start: float = 0,
+        step: float = 1,
+        *,
+        typecode: str = "i",
+        comm: Intracomm = COMM_SELF,
+        info: Info = INFO_NULL,
+        root: int = 0,
+    ) -> None:
+        self._typecode = Datatype.fromcode(typecode).typechar
+        self._step = step
+        self._shared = _Shared(comm, root, _CountHandler(self._number(start)))
+
+    def _number(self, value: float) -> Any:
+        return array.array(self._typecode, [value])[0]
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        return self.next()
+
+    def next(self, incr: float | None = None) -> Any:
+        """Return the value, and then add `incr` to it, by default the step.
+
+        Raises:
+            RuntimeError: the counter has been freed.
+        """
+        return self._shared.ask("next", self._number(self._step if incr is None else incr))
+
+    def free(self) -> None:
+        """Free the counter; a collective call."""
+        self._shared.free()
+
+
+class _CountHandler:
+    """The value of a counter or semaphore, and the ranks that wait until it is positive."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._waiting: deque[int] = deque()
+
+    def __call__(self, answer: Answer, rank: int, request: Any) -> None:
+        match request:
+            case ("next", incr):
+                answer(rank, self._value)
+                self._value += incr
+            case ("release", number, most) if most is None or self._value + number <= most:
+                self._value += number
+                answer(rank, True)
+            case ("acquire", True):
+                self._waiting.append(rank)
+            case ("acquire", False) if self._value > 0 and not self._waiting:
+                self._value -= 1
+                answer(rank, True)
+            case _:
+                answer(rank, False)
+        while self._waiting and self._value > 0:
+            self._value -= 1
+            answer(self._waiting.popleft(), True)
+
+
+class Semaphore(_Block):
+    """A number of permits, which processes acquire and release.
+
+    Args:
+        value: number of permits at first.
+        bounded: True to refuse that there are ever more permits.
+        comm: intracommunicator.
+        info: has no effect.
+
+    Raises:
+        ValueError: the value is negative.
+    """
+
+    def __init__(
+        self, value: int = 1, *, bounded: bool = True, comm: Intracomm = COMM_SELF, info: Info = INFO_NULL
+    ) -> None:
+        if value < 0:
+            raise ValueError(f"the value of a semaphore must not be negative, as {value} is")
+        self._bounded = bool(bounded)
+        self._value = value
+        self._counter = Counter(value, comm=comm)
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Take a permit.
+
+        Args:
+            blocking: True to wait for one.
+
+        Returns:
+            True if this process has got one.
+
+        Raises:
+            RuntimeError: the semaphore has been freed.
+        """
+        return bool(self._counter._shared.ask("acquire", bool(blocking)))
+
+    def release(self, n: int = 1) -> None:
+        """Give `n` permits back.
+
+        Raises:
+            ValueError: n is not positive, or there would be more permits than at first.
+            RuntimeError: the semaphore has been freed.
+        """
+        if n < 1:
+            raise ValueError(f"a semaphore is released once or more, not {n} times")
+        if not self._counter._shared.ask("release", n, self._value if self._bounded else None):
+            raise ValueError("the semaphore has been released too many times")
+
+    def free(self) -> None:
+        """Free the semaphore; a collective call."""
+        self._counter.free()
+
+
+class Mutex(_Block):
+    """A lock that one process holds at a time. Processes get it in the order in which they ask.
+
+    Args:
+        recursive: True to let the process that holds it acquire it again.
+        comm: intracommunicator.
+        info: has no effect.
+    """
+
+    def __init__(self, *, recursive: bool = False, comm: Intracomm = COMM_SELF, info: Info = INFO_NULL) -> None:
+        self._recursive = bool(recursive)
+        self._held = 0
+        self._conditions = itertools.count()
+        self._shared = _Shared(comm, 0, _LockHandler())
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Acquire the lock.
+
+        Args:
+            blocking: True to wait for it.
+
+        Returns:
+            True if this process holds it now.
+
+        Raises:
+            RuntimeError: this process holds it already and it is not recursive, or it has been freed.
+        """
+        if self.locked() and not self._recursive:
+            raise RuntimeError("this process holds the mutex already")
+        if self._held or self._shared.ask("acquire", bool(blocking)):
+            self._held += 1
+            return True
+        return False
+
+    def release(self) -> None:
+        """Release the lock, or undo one of several calls of `acquire`.
+
+        Raises:
+            RuntimeError: this process does not hold it, or it has been freed.
+        """
+        if not self.locked():
+            raise RuntimeError("this process does not hold the mutex")
+        self._held -= 1
+        if not self._held:
+            self._shared.ask("release")
+
+    def locked(self) -> bool:
+        """Return True if this process holds the lock."""
+        return self.count() > 0
+
+    def count(self) -> int:
+        """Return how many times this process has acquired the lock and not released it."""
+        assert self._shared.comm
+        return self._held
+
+    def free(self) -> None:
+        """Release the lock if this process holds it, and free it; a collective call."""
+        if self._held:
+            self._held = 1
+            self.release()
+        self._shared.free()
+
+
+class _LockHandler:
+    """The rank that holds a mutex, those that wait for it, and those that wait for its conditions."""
+
+    def __init__(self) -> None:
+        self._holder: int | None = None
+        self._waiting: deque[int] = deque()
+        self._sleeping: dict[int, deque[int]] = {}
+
+    def __call__(self, answer: Answer, rank: int, request: Any) -> None:
+        match request:
+            case ("acquire", False) if self._holder is not None:
+                answer(rank, False)
+            case ("acquire", _):
+                self._waiting.append(rank)
+            case ("release",):
+                self._holder = None
+                answer(rank, None)
+            case ("wait", condition):
+                self._holder = None
+                self._sleeping.setdefault(condition, deque()).append(rank)
+            case ("notify", condition, most):
+                sleeping = self._sleeping.get(condition, deque())
+                woken = [sleeping.popleft() for _ in range(min(most, len(sleeping)))]
+                self._waiting.extend(woken)
+                answer(rank, len(woken))
+        if self._holder is None and self._waiting:
+            self._holder = self._waiting.popleft()
+            answer(self._holder, True)
+
+
+class Condition(_Block):
+    """A condition that processes wait for, and of which others notify them.
+
+    Args:
+        mutex: lock that protects the condition, of the same communicator; None to make one.
+        recursive: True if the lock that is made is recursive.
+        comm: intracommunicator of the lock that is made.
+        info: has no effect.
+    """
+
+    def __init__(
+        self,
+        mutex: Mutex | None = None,
+        *,
+        recursive: bool = True,
+        comm: Intracomm = COMM_SELF,
+        info: Info = INFO_NULL,
+    ) -> None:
+        self._owned = mutex is None
+        self._mutex = Mutex(recursive=recursive, comm=comm) if mutex is None else mutex
+        self._number = next(self._mutex._conditions)
+        self._freed = False
+
+    def _check(self, call: str = "") -> None:
+        if self._freed:
+            raise RuntimeError("this condition has been freed already")
+        if call and not self._mutex.locked():
+            raise RuntimeError(f"this process must hold the mutex of the condition to {call}")
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Acquire the lock; see `Mutex.acquire`."""
+        self._check()
+        return self._mutex.acquire(blocking)
+
+    def release(self) -> None:
+        """Release the lock; see `Mutex.release`."""
+        self._check()
+        self._mutex.release()
+
+    def locked(self) -> bool:
+        """Return True if this process holds the lock."""
+        return self._mutex.locked()
+
+    def wait(self) -> bool:
+        """Release the lock, wait for a notification, and acquire the lock again.
+
+        Returns:
+            True.
+
+        Raises:
+            RuntimeError: this process does not hold the lock, or the condition has been freed.
+        """
+        self._check("wait")
+        held, self._mutex._held = self._mutex._held, 0
+        self._mutex._shared.ask("wait", self._number)
+        self._mutex._held = held
+        return True
+
+    def wait_for(self, predicate: Callable[[], T]) -> T:
+        """Wait until a function returns something true, and return that."""
+        result = predicate()
+        while not result:
+            self.wait()
+            result = predicate()
+        return result
+
+    def notify(self, n: int = 1) -> int:
+        """Notify at most `n` of the processes that wait, those first that wait for longest.
+
+        Returns:
+            How many have been notified.
+
+        Raises:
+            RuntimeError: this process does not hold the lock, or the condition has been freed.
+        """
+        self._check("notify")
+        return int(self._mutex._shared.ask("notify", self._number, max(0, n)))
+
+    def notify_all(self) -> int:
+        """Notify all processes that wait; see `notify`."""
+        return self.notify(self._mutex._shared.comm.size)
+
+    def free(self) -> None:
+        """Free the condition, with its lock if it has made it; a collective call."""
+        self._freed = True
+        if self._owned:
+            self._mutex.free()
