@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, TypeAlias
 
@@ -84,6 +85,21 @@ def test_a_newcomer_and_a_member_that_leaves_make_the_others_assemble_again(run:
             assert await sums(third) == [2, 2]
         kinds = [change.kind async for change in changes]
         assert kinds[:2] == ["joined", "left"]
+
+    run(main())
+
+
+def test_assembling_waits_for_no_delayed_acknowledgement(run: Run) -> None:
+    """A message that is held back until the one before is acknowledged would take 40 ms each time."""
+
+    async def main() -> None:
+        async with members(2) as (_, joined):
+            seconds = []
+            for _ in range(8):
+                begun = time.perf_counter()
+                await assemble(joined, at_least=2)
+                seconds.append(time.perf_counter() - begun)
+            assert min(seconds) < 0.035
 
     run(main())
 
