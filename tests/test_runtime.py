@@ -231,6 +231,8 @@ def test_connection_that_breaks_while_both_ranks_live(run: Run, site: Site) -> N
                 await receive
         for sender in (first, third):
             with pytest.raises(ProcessFailedError, match="rank 1 is gone"):
+                await sender.recv(source=1)  # until this rank has heard of it, too
+            with pytest.raises(ProcessFailedError, match="rank 1 is gone"):
                 await sender.send("more", dest=1)
         for call in (second.barrier, lambda: second.send("more", dest=2), lambda: second.recv(2)):
             with pytest.raises(JobAbortedError, match="rank 1 was expelled from the job because it has lost its link"):

@@ -72,8 +72,10 @@ REFUSED = r"this rank belongs to the event loop <.*>, in which it was used first
 
 
 def starting_calls(kind: type) -> Iterator[str]:
-    """Yield the names of the public methods that start an operation."""
+    """Yield the names of the public methods of an object that start an operation."""
     for name in dir(kind):
+        if isinstance(inspect.getattr_static(kind, name), staticmethod | classmethod):
+            continue
         result = str(getattr(getattr(kind, name), "__annotations__", {}).get("return", ""))
         if not name.startswith("_") and result.partition("[")[0] in {
             "Request", "Owned", "OwnedReceive", "PersistentRequest"
