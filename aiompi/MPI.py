@@ -31,6 +31,7 @@ from aiompi.face.blocking.internals import *
 from aiompi.face.blocking.missing import *
 from aiompi.face.blocking.process import check_running_loop as _check_running_loop
 from aiompi.face.blocking.process import process as _process
+from aiompi.face.blocking.processes import Close_port, Lookup_name, Open_port, Publish_name, Unpublish_name
 from aiompi.face.blocking.serializer import *
 from aiompi.face.blocking.session import *
 from aiompi.face.docstrings import complete as _complete
@@ -97,15 +98,15 @@ __all__ = [
     "InPlaceType", "InStatusError", "Info", "InfoNoKeyError", "Init", "Init_thread", "Intercomm", "InternalError",
     "Intracomm", "InvalidArgumentError", "InvalidBufferError", "InvalidCommError", "InvalidCountError",
     "InvalidDimsError", "InvalidErrhandlerError", "InvalidGroupError", "InvalidInfoError", "InvalidInfoKeyError",
-    "InvalidInfoValueError", "InvalidKeyvalError", "InvalidOpError", "InvalidRankError", "InvalidRequestError",
-    "InvalidRootError", "InvalidSessionError", "InvalidTagError", "InvalidTopologyError", "InvalidTypeError",
-    "Is_finalized", "Is_initialized", "Is_thread_main", "JobAbortedError", "LocalProtocolError", "Lookup_name",
-    "Message", "Op", "Open_port", "OtherError", "Pcontrol", "PendingError", "Pickle", "Prequest", "ProcessFailedError",
-    "ProcessFailedPendingError", "Publish_name", "Query_thread", "Register_datarep", "RemoteProtocolError",
-    "Remove_error_class", "Remove_error_code", "Remove_error_string", "Request", "RevokedError", "Session", "Status",
-    "Topocomm", "TruncationError", "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub",
-    "UnknownError", "Unpublish_name", "Win", "Wtick", "Wtime", "buffer", "error_string", "get_vendor", "memory",
-    "pickle",
+    "InvalidInfoValueError", "InvalidKeyvalError", "InvalidOpError", "InvalidPortError", "InvalidRankError",
+    "InvalidRequestError", "InvalidRootError", "InvalidSessionError", "InvalidServiceError", "InvalidTagError",
+    "InvalidTopologyError", "InvalidTypeError", "Is_finalized", "Is_initialized", "Is_thread_main", "JobAbortedError",
+    "LocalProtocolError", "Lookup_name", "Message", "NotPublishedError", "Op", "Open_port", "OtherError", "Pcontrol",
+    "PendingError", "Pickle", "Prequest", "ProcessFailedError", "ProcessFailedPendingError", "Publish_name",
+    "Query_thread", "Register_datarep", "RemoteProtocolError", "Remove_error_class", "Remove_error_code",
+    "Remove_error_string", "Request", "RevokedError", "Session", "SpawnError", "Status", "Topocomm", "TruncationError",
+    "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub", "UnknownError",
+    "Unpublish_name", "Win", "Wtick", "Wtime", "buffer", "error_string", "get_vendor", "memory", "pickle",
 ]  # fmt: skip
 
 VERSION, SUBVERSION = 3, 1

@@ -12,6 +12,10 @@ builtins.Exception
     │       ├── InvalidInfoKeyError ERR_INFO_KEY
     │       ├── InvalidInfoValueError ERR_INFO_VALUE
     │       └── InfoNoKeyError    ERR_INFO_NOKEY
+    ├── SpawnError                ERR_SPAWN
+    ├── InvalidPortError          ERR_PORT
+    ├── InvalidServiceError       ERR_SERVICE
+    ├── NotPublishedError         ERR_NAME
     ├── LocalProtocolError        ERR_OTHER: the caller broke a rule of use
     │   └── BlockingCallError     a blocking call inside a running event loop
     ├── RemoteProtocolError       ERR_OTHER: a peer broke the protocol
@@ -40,17 +44,18 @@ __all__ = [
     "SUCCESS", "ERR_BUFFER", "ERR_COUNT", "ERR_TYPE", "ERR_TAG", "ERR_COMM", "ERR_RANK", "ERR_REQUEST", "ERR_ROOT",
     "ERR_GROUP", "ERR_OP", "ERR_TOPOLOGY", "ERR_DIMS", "ERR_ARG", "ERR_UNKNOWN", "ERR_TRUNCATE", "ERR_OTHER",
     "ERR_INTERN", "ERR_IN_STATUS", "ERR_PENDING", "ERR_KEYVAL", "ERR_ERRHANDLER", "ERR_INFO", "ERR_INFO_KEY",
-    "ERR_INFO_VALUE", "ERR_INFO_NOKEY", "ERR_PROC_ABORTED", "ERR_SESSION", "ERR_REVOKED", "ERR_PROC_FAILED",
-    "ERR_PROC_FAILED_PENDING", "ERR_LASTCODE", "Exception", "InvalidBufferError", "InvalidCountError",
-    "InvalidTypeError", "InvalidTagError", "InvalidCommError", "InvalidRankError", "InvalidRequestError",
-    "InvalidRootError", "InvalidGroupError", "InvalidOpError", "InvalidTopologyError", "InvalidDimsError",
-    "InvalidArgumentError", "UnknownError", "TruncationError", "OtherError", "InternalError", "InStatusError",
-    "PendingError", "InvalidKeyvalError", "InvalidErrhandlerError", "InvalidInfoError", "InvalidInfoKeyError",
-    "InvalidInfoValueError", "InfoNoKeyError", "InvalidSessionError", "LocalProtocolError", "BlockingCallError",
-    "RemoteProtocolError", "AuthenticationError", "RevokedError", "ProcessFailedError", "ProcessFailedPendingError",
-    "JobAbortedError", "ERROR_CLASSES", "LATER_ERROR_CLASSES", "error_string", "Get_error_class", "Get_error_string",
-    "Add_error_class", "Add_error_code", "Add_error_string", "Remove_error_class", "Remove_error_code",
-    "Remove_error_string",
+    "ERR_INFO_VALUE", "ERR_INFO_NOKEY", "ERR_SPAWN", "ERR_PORT", "ERR_SERVICE", "ERR_NAME", "ERR_PROC_ABORTED",
+    "ERR_SESSION", "ERR_REVOKED", "ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_LASTCODE", "Exception",
+    "InvalidBufferError", "InvalidCountError", "InvalidTypeError", "InvalidTagError", "InvalidCommError",
+    "InvalidRankError", "InvalidRequestError", "InvalidRootError", "InvalidGroupError", "InvalidOpError",
+    "InvalidTopologyError", "InvalidDimsError", "InvalidArgumentError", "UnknownError", "TruncationError", "OtherError",
+    "InternalError", "InStatusError", "PendingError", "InvalidKeyvalError", "InvalidErrhandlerError",
+    "InvalidInfoError", "InvalidInfoKeyError", "InvalidInfoValueError", "InfoNoKeyError", "InvalidSessionError",
+    "SpawnError", "InvalidPortError", "InvalidServiceError", "NotPublishedError", "LocalProtocolError",
+    "BlockingCallError", "RemoteProtocolError", "AuthenticationError", "RevokedError", "ProcessFailedError",
+    "ProcessFailedPendingError", "JobAbortedError", "ERROR_CLASSES", "LATER_ERROR_CLASSES", "error_string",
+    "Get_error_class", "Get_error_string", "Add_error_class", "Add_error_code", "Add_error_string",
+    "Remove_error_class", "Remove_error_code", "Remove_error_string",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -81,6 +86,10 @@ ERR_INFO: Final = 22
 ERR_INFO_KEY: Final = 23
 ERR_INFO_VALUE: Final = 24
 ERR_INFO_NOKEY: Final = 25
+ERR_SPAWN: Final = 27
+ERR_PORT: Final = 28
+ERR_SERVICE: Final = 29
+ERR_NAME: Final = 30
 ERR_PROC_ABORTED: Final = 31
 ERR_SESSION: Final = 61
 ERR_REVOKED: Final = 62
@@ -270,6 +279,30 @@ class InfoNoKeyError(InvalidInfoError, error_class=ERR_INFO_NOKEY):
     """The info has no such key."""
 
 
+class SpawnError(OtherError):
+    """Processes cannot be started, or have ended before they joined; the message says why."""
+
+    error_class = ERR_SPAWN
+
+
+class InvalidPortError(OtherError):
+    """No port, or one that nobody can connect to any more."""
+
+    error_class = ERR_PORT
+
+
+class InvalidServiceError(OtherError):
+    """A service name that cannot be published or withdrawn: it is empty, taken, or was published by another process."""
+
+    error_class = ERR_SERVICE
+
+
+class NotPublishedError(OtherError):
+    """No process has published this service name."""
+
+    error_class = ERR_NAME
+
+
 class LocalProtocolError(OtherError):
     """The caller broke a rule of use, for example by a call after Finalize."""
 
@@ -329,8 +362,8 @@ LATER_ERROR_CLASSES: Final[dict[int, type[Exception]]] = {
     cls.error_class: cls
     for cls in (
         InvalidKeyvalError, InvalidErrhandlerError, InvalidInfoError, InvalidInfoKeyError, InvalidInfoValueError,
-        InfoNoKeyError, InvalidSessionError, RevokedError, ProcessFailedError, ProcessFailedPendingError,
-        JobAbortedError,
+        InfoNoKeyError, InvalidSessionError, SpawnError, InvalidPortError, InvalidServiceError, NotPublishedError,
+        RevokedError, ProcessFailedError, ProcessFailedPendingError, JobAbortedError,
     )
 }  # fmt: skip
 _TYPES: Final = {**ERROR_CLASSES, **LATER_ERROR_CLASSES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import socket
@@ -28,6 +29,7 @@ from aiompi.errors import (
     RevokedError,
 )
 from aiompi.objects import Codec
+from aiompi.outreach import Outreach, business_card
 from aiompi.settings import Settings
 from aiompi.transport import registry
 from aiompi.transport.agent import Agent, Contact
@@ -87,8 +89,10 @@ class Runtime:
         self.sessions = Sessions(self, self.engine)
         self.contact = contact
         self._started: Schedule[None] | None = None
+        self.parent: Communicator | None = None  # with the processes that have spawned this one
         self._agent: Agent | None = None
         self._transports: list[Transport] = []
+        self.outreach = Outreach(self.engine, self._transports, self._expand, self._address_to_bind)
         self._host: ImpiHost | None = None
         self._welcome: Request[control.Welcome] = Request(self.engine)
         self._cards: Request[list[control.BusinessCard]] = Request(self.engine)
@@ -130,6 +134,7 @@ class Runtime:
         self._make_communicators(self.engine.rank, self.engine.size)
         self.engine.connect = self._connect
         self._share_cores(cards)
+        self.parent = await self.outreach.meet_parent(self.world)
         if self.engine.size == 1:
             self.engine.driver.set_deadlock_check(self.engine.failure.all_gone)
 
@@ -143,7 +148,7 @@ class Runtime:
         self.engine.join_world(welcome.rank, welcome.size, universe)
         processes = self.engine.processes
         processes.enrol(welcome.job, welcome.key or contact.key, welcome.process - welcome.rank)
-        processes.home = registry.home
+        self.outreach.offer()
         self.engine.survives = welcome.survives
         if welcome.heartbeat:
             agent.watch(welcome.heartbeat)
@@ -155,21 +160,27 @@ class Runtime:
         may_return = bool(welcome.heartbeat) and not contact.launched
         self._wire(Site(welcome.directory, bind, hosts, welcome.heartbeat, may_return), kinds)
         alone = universe is None or len(universe.clients) < 2
-        self._departures = departures = Departures(
-            self.engine, self._transports, agent.send if alone else None, self._farewell.done
-        )
+        ask = agent.send if alone else None
+        self._departures = departures = Departures(self.engine, self._transports, ask, self._farewell.done)
         self._recovery = AgentRecovery(self.engine, agent.send, departures.gone) if alone else None
         self.engine.recovery = self._recovery
         if universe is not None and len(universe.clients) > 1 and not universe.native:
             await self._open_gateway(universe, welcome.host, contact.key)
         if self.settings.debug:
             self._watch_calls()
-        addresses = {transport.name: transport.address() for transport in self._transports}
-        card = control.BusinessCard(window=self.settings.eager_window, host=self.node, transports=addresses)
+        card = business_card(self.engine, self._transports, self.node)
         if contact.appnum is not None:
             card["appnum"] = contact.appnum
         agent.send(control.Card(card))
         return await self._cards
+
+    def _expand(self, kinds: list[type[Transport]], bind: str) -> None:
+        """Use more kinds of transports, because processes of other jobs are to be reached."""
+        if self._departures is None:
+            self._departures = Departures(self.engine, self._transports, None, self._farewell.done)
+        site = dataclasses.replace(self._transports[0].site, bind=bind, hosts=self._hosts("", bind))
+        self._wire(site, kinds)
+        self.engine.connect = self._connect
 
     async def _address_to_bind(self) -> str:
         """Return the numeric address of the setting `bind`, empty if it is not set."""
@@ -389,6 +400,7 @@ class Runtime:
         self.engine.finish()
         await settled(self.engine.undelivered())
         await self._flush()
+        await self.outreach.children_ended()
         if self._agent is not None:
             self._agent.send(control.Finalize())
             await self._farewell
@@ -415,6 +427,7 @@ class Runtime:
             self.engine.finish()  # so that no peer waits for this rank while this rank waits for that peer
             await settled(self.engine.undelivered())
         await self._flush()
+        await self.outreach.children_ended()
         if self._agent is not None:
             self._agent.send(control.Leave())
             await self._agent.finish()
@@ -526,6 +539,7 @@ class Runtime:
     def close(self) -> None:
         """Close all connections and remove all files."""
         settings_module.rc.forgotten_by(self)
+        self.outreach.close()
         if self._departures is not None:
             self._departures.close()
         if self._hang_reporter is not None:

@@ -31,7 +31,7 @@ _CHOICES: Final = {"running_loop": ("error", BLOCK), "on_failure": ("abort", "co
 
 _PREFIX: Final = "AIOMPI_"
 #: variables that are not settings: a launcher uses them to describe the job to a rank
-_PLACE: Final = frozenset({"appnum", "control", "key", "key_file", "rank", "size"})
+_PLACE: Final = frozenset({"appnum", "control", "key", "key_file", "lifeline", "parent", "rank", "size"})
 #: similarity from which a name counts as a misspelt setting, and length up to which names are similar by chance
 _ALIKE: Final = 0.8
 _SHORT: Final = 4
@@ -65,6 +65,8 @@ class Settings:
             comma-separated, as "ib0,10.0.0.0/8". Peers try the addresses in this order. Empty means the address of this
             host in the connection to the agent; in a job of several IMPI clients, that which the IMPI server sees.
         port_range: ports of everything that listens for TCP, as "20000-20999". Empty means any free port.
+        names: directory of published names (`Publish_name`), which only this user may enter. Empty means one in the
+            directory for temporary files.
         engine: name of the process manager that has started this process, such as "pmi", or "none" if it is to run
             alone. Empty means the one whose variables are set. It is not used under `aiompi-launch`.
         connect_timeout: seconds to wait for a connection, and for a peer that has connected to prove the key. A rank
@@ -113,6 +115,7 @@ class Settings:
     bind: str = ""
     interface: str = ""
     port_range: str = ""
+    names: str = ""
     engine: str = ""
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "ERR_NO_MEM", "ERR_SPAWN", "ERR_PORT", "ERR_SERVICE", "ERR_NAME", "ERR_BASE", "ERR_SIZE",
+    "ERR_NO_MEM", "ERR_BASE", "ERR_SIZE",
     "ERR_DISP", "ERR_ASSERT", "ERR_LOCKTYPE", "ERR_WIN", "ERR_RMA_CONFLICT", "ERR_RMA_SYNC", "ERR_RMA_RANGE",
     "ERR_RMA_ATTACH", "ERR_RMA_SHARED", "ERR_RMA_FLAVOR", "ERR_FILE", "ERR_BAD_FILE", "ERR_NO_SUCH_FILE",
     "ERR_FILE_EXISTS", "ERR_FILE_IN_USE", "ERR_AMODE", "ERR_ACCESS", "ERR_READ_ONLY", "ERR_NO_SPACE", "ERR_QUOTA",
@@ -14,10 +14,6 @@ __all__ = [
 ]  # fmt: skip
 
 ERR_NO_MEM: Final = 26
-ERR_SPAWN: Final = 27
-ERR_PORT: Final = 28
-ERR_SERVICE: Final = 29
-ERR_NAME: Final = 30
 ERR_BASE: Final = 32
 ERR_SIZE: Final = 33
 ERR_DISP: Final = 34
@@ -52,10 +48,6 @@ ERR_ABI: Final = 65
 #: class -> its text
 TEXTS: Final = {
     ERR_NO_MEM: "There is no memory left.",
-    ERR_SPAWN: "Processes could not be started.",
-    ERR_PORT: "Bad port.",
-    ERR_SERVICE: "Bad service name.",
-    ERR_NAME: "The service name is not published.",
     ERR_BASE: "Bad base address.",
     ERR_SIZE: "Bad size.",
     ERR_DISP: "Bad displacement.",

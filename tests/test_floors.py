@@ -49,6 +49,8 @@ FLOORS: dict[str, float] = {
     "create": 4.7,
     "hang_report": 4.8,
     "driver": 5,
+    "launching": 5,
+    "outreach": 5.9,
     "runtime": 6,
     "face": 6.5,
     "MPI": 7,
@@ -77,10 +79,10 @@ WORLDLY: dict[str, set[str]] = {
     "threading": {"driver", "transport", "bootstrap"},  # because threads and finalizers share shared memory
     "concurrent": {"driver"},
     "multiprocessing": set(),
-    "subprocess": set(),
+    "subprocess": {"launching"},
     "time": {"driver", "bootstrap"},
     # wire asks for options of sockets that others have made
-    "socket": {"network", "driver", "transport", "runtime", "wire", "bootstrap"},
+    "socket": {"network", "driver", "transport", "runtime", "wire", "bootstrap", "launching"},
     "ssl": set(),
 }
 

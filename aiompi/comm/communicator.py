@@ -95,7 +95,7 @@ class Communicator:
     """
 
     __slots__ = (
-        "_collectives", "_freed", "_latest", "_met", "_peers", "_placement", "_reach", "_refusal", "agreements",
+        "_collectives", "freed", "_latest", "_met", "_peers", "_placement", "_reach", "_refusal", "agreements",
         "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids",
         "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route", "session",
         "shares_memory", "size", "tag_ub", "targets", "topology",
@@ -126,7 +126,7 @@ class Communicator:
         self.matcher = self._open_contexts()
         self.shares_memory = remote is None and engine.share_memory(self.targets)
         self.room = room(context_id)
-        self._freed = self.is_revoked = False
+        self.freed = self.is_revoked = False
         self._refusal: Exception | None = None  # why it has no collectives any more
         self.tag_ub = TAG_UB if engine.universe is None else engine.universe.tagub
         self.conversion = self._conversion()
@@ -193,7 +193,7 @@ class Communicator:
             if mode is _BUFFERED:
                 return self._ibsend(peer, payload, nbytes, tag)
             return peer.send(payload, nbytes, self.context_id, self.rank, tag, mode)
-        if dest != PROC_NULL or self._freed or self.is_revoked:
+        if dest != PROC_NULL or self.freed or self.is_revoked:
             raise self._bad_rank("destination", dest)
         return self.engine.completed_send
 
@@ -387,7 +387,7 @@ class Communicator:
             raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a receive is not in 0..{self.tag_ub}")
         if known:
             return self.targets[source]
-        if source in (ANY_SOURCE, PROC_NULL) and not self._freed and not self.is_revoked:
+        if source in (ANY_SOURCE, PROC_NULL) and not self.freed and not self.is_revoked:
             return ANY_SOURCE
         raise self._bad_rank("source", source)
 
@@ -397,7 +397,7 @@ class Communicator:
         return TypeError(f"{self.label}, rank {self.rank}: {given}: expected an integer")
 
     def _bad_rank(self, role: str, rank: int) -> Exception:
-        if (self._freed or self.is_revoked) and self._refusal is not None:
+        if (self.freed or self.is_revoked) and self._refusal is not None:
             return self._refusal
         ranks = "the ranks of this communicator" if self.remote is None else "the ranks of the remote group"
         return InvalidRankError(
@@ -511,7 +511,7 @@ class Communicator:
         Raises:
             InvalidCommError: the communicator has been freed.
         """
-        if self._freed:
+        if self.freed:
             coroutine.close()
             raise self._refusal or self._gone()
         return self.engine.spawn(coroutine, self)
@@ -538,7 +538,7 @@ class Communicator:
 
     def release(self, refusal: Exception | None = None) -> None:
         """Refuse new operations, as freed by default; drop the contexts after pending ones (MPI_Comm_free)."""
-        self._freed = True
+        self.freed = True
         self._reach = 0
         self._refusal = refusal or self._gone()
         self.engine.failure.forget(self)
@@ -555,14 +555,14 @@ class Communicator:
             self.engine.failure.end_context(self.context_id + 1, error)
 
     def revoked(self, error: Exception) -> None:
-        if not self.is_revoked and not self._freed:
+        if not self.is_revoked and not self.freed:
             self.is_revoked = True
             self._reach, self._refusal = 0, error
             for context in (self.context_id, self.context_id + 1):
                 self.engine.failure.end_context(context, error)
 
     def _retire(self, _: object = None) -> None:
-        pending = next(self._pending(), None)
+        pending = next(self.pending(), None)
         if pending is not None:
             pending.when_done(self._retire)
             return
@@ -572,7 +572,7 @@ class Communicator:
                 del self.engine.contexts[context_id]
         self.engine.processes.release(self._met)
 
-    def _pending(self) -> Iterator[Request[Any]]:
+    def pending(self) -> Iterator[Request[Any]]:
         """Yield the operations that still need the queues of the contexts."""
         yield from (schedule for schedule in self.engine.schedules if schedule.owner is self)
         for matcher in (self.matcher, self.engine.matcher(self.context_id + 1)):

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from aiompi.coll import buffers
 from aiompi.coll.impi.barrier import barrier
 from aiompi.coll.impi.span import COMM_FREE_TAG
 from aiompi.comm import Channel, Communicator
 from aiompi.create.impi import fence
 from aiompi.engine import Request
+from aiompi.engine.schedule import settled
 from aiompi.errors import InvalidCommError
+
+
+def disconnect(comm: Communicator) -> Request[None]:
+    """Free a communicator when its pending operations are complete in all its processes (MPI_Comm_disconnect, MPI-2).
+
+    Raises:
+        InvalidCommError: COMM_WORLD or COMM_SELF.
+    """
+    if comm.predefined:
+        raise InvalidCommError(f"{comm.where('Comm_disconnect')}: a predefined communicator cannot be disconnected")
+    pending: list[Request[Any]] = [*comm.pending(), buffers.barrier(comm)]
+
+    async def run() -> None:
+        await settled(pending[:-1])
+        try:
+            await pending[-1]
+        finally:
+            comm.release()
+
+    return comm.engine.spawn(run())
 
 
 def free(comm: Communicator) -> Request[None]:

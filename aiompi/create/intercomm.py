@@ -7,7 +7,7 @@ from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.comm.placement import Placement
 from aiompi.create.agreement import Agreement, construct
 from aiompi.create.impi import ImpiMergedGroups, ImpiSeparateGroups
-from aiompi.create.introduction import introduce
+from aiompi.create.introduction import apart, introduce
 from aiompi.create.participants import TwoGroups, pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidRankError, InvalidTagError
@@ -44,7 +44,7 @@ def create_intercomm(
         if spans_clients:
             groups = ImpiSeparateGroups(channel, bridge, leader, remote_leader, comm.group.members)
             pair = await agreement.reach(groups)
-            return derive(comm, comm.group, pair, _apart(where, comm.group, Group.of(groups.others)))
+            return derive(comm, comm.group, pair, apart(where, comm, Group.of(groups.others)))
         return await connect(where, comm, TwoGroups(channel, bridge, leader, remote_leader), agreement)
 
     return construct(comm, run, operation, spans_clients)
@@ -57,18 +57,8 @@ async def connect(where: str, comm: Communicator, participants: TwoGroups, agree
         where: name of the call, for error messages.
         comm: communicator of the local group, of which the new one inherits.
     """
-    remote = _apart(where, comm.group, await introduce(participants, comm))
+    remote = apart(where, comm, await introduce(participants, comm))
     return derive(comm, comm.group, await agreement.reach(participants), remote)
-
-
-def _apart(where: str, group: Group, remote: Group) -> Group:
-    """Check that the remote group has no process of the local one, and return it."""
-    shared = Group.Intersection(group, remote)
-    if shared.size:
-        raise InvalidCommError(
-            f"{where}: the processes with world ranks {list(shared.members)} are in both groups; they must be in one"
-        )
-    return remote
 
 
 def _check(

@@ -15,7 +15,7 @@ from aiompi.comm import Communicator, Group
 from aiompi.create.participants import TwoGroups
 from aiompi.engine import Peer
 from aiompi.engine.processes import FIRST_MET, Name
-from aiompi.errors import OtherError, RemoteProtocolError
+from aiompi.errors import InvalidCommError, OtherError, RemoteProtocolError
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.hello import KEY_BYTES, NAMESPACE_BYTES, Namespace
 
@@ -80,6 +80,19 @@ def _agreed(offers: tuple[bytes, ...], own: int) -> Namespace:
     """Return the namespace that follows from what both leaders have offered."""
     id, key = (hmac.digest(offers[0], what + offers[1], hashlib.sha256) for what in (b"id", b"key"))
     return Namespace(id[:NAMESPACE_BYTES], key, own)
+
+
+def apart(where: str, comm: Communicator, remote: Group) -> Group:
+    """Check that the remote group has no process of the local one, and return it.
+
+    Raises:
+        InvalidCommError: it has.
+    """
+    shared = Group.Intersection(comm.group, remote)
+    if shared.size:
+        names = ", ".join(map(comm.engine.processes.label, shared.members))
+        raise InvalidCommError(f"{where}: the groups have processes in common, {names}: each must be in one of them")
+    return remote
 
 
 def _connect(comm: Communicator, strangers: list[int]) -> None:

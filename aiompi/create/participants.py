@@ -101,7 +101,7 @@ class TwoGroups(Participants):
         return await _maximum(self._local, numbers)
 
     async def share(self, data: bytes) -> bytes:
-        """Broadcast data of the local leader within the local group."""
+        """Broadcast data within the local group; only the argument of the leader counts."""
         block = Block.holding((data,), len(data)) if self._local.rank == self._leader else Block()
         await binomial(self._local, block, self._leader)
         return bytes(block.data)
@@ -112,12 +112,14 @@ class TwoGroups(Participants):
         Args:
             data: data for the remote group; only the argument of the leader counts.
         """
+        return await self.share(await self._swap(data) if self._local.rank == self._leader else b"")
+
+    async def _swap(self, data: bytes) -> bytes:
+        """Exchange data with the remote leader."""
         answer = Block()
-        if self._local.rank == self._leader:
-            arrival = answer.irecv(self._bridge, self._remote_leader)
-            await self._bridge.isend((data,), len(data), self._remote_leader)
-            await arrival
-        await binomial(self._local, answer, self._leader)
+        arrival = answer.irecv(self._bridge, self._remote_leader)
+        await self._bridge.isend((data,), len(data), self._remote_leader)
+        await arrival
         return bytes(answer.data)
 
 

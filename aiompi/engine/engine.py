@@ -139,7 +139,7 @@ class Engine(Progress):
     def _make_peer(self, rank: int) -> Endpoint:
         if self.error is not None:
             return Peer(self, rank, NO_CREDIT)
-        return Peer(self, rank, self.windows[rank] if rank < FIRST_MET else self.processes.cards[rank]["window"])
+        return Peer(self, rank, self.windows[rank] if rank < FIRST_MET else self.processes.cards[rank].get("window", 0))
 
     def known_peer(self, rank: int) -> Endpoint | None:
         """Return the endpoint of a process, None if this rank has not communicated with it."""

@@ -108,6 +108,7 @@ class FailureHandler:
             for community in list(self._communities.values()):
                 if community.has(peer.rank):
                     community.member_failed(error)
+        self._engine.processes.gone(peer.rank)
 
     def watch(self, community: Community) -> None:
         """Tell a new communicator of the failures of its members and of its revocation, also those before now."""

@@ -11,16 +11,17 @@ key of the job for this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+import dataclasses
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aiompi.engine.request import Request
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.hello import NO_NAMESPACE, Namespace
 
 if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
+    from aiompi.engine.request import Request
 
 #: the first number of processes that are not of the world
 FIRST_MET: Final = 2**40
@@ -38,6 +39,23 @@ class Name(NamedTuple):
     process: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Program:
+    """A program that several ranks of a new world run.
+
+    Attributes:
+        argv: executable and arguments.
+        count: number of ranks.
+        directory: working directory; empty for that of this process.
+        environ: variables added to the environment of this process.
+    """
+
+    argv: tuple[str, ...]
+    count: int = 1
+    directory: str = ""
+    environ: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
 class Processes:
     """The processes that a rank knows.
 
@@ -52,6 +70,10 @@ class Processes:
         home: returns a value that is equal for the cards of processes that share memory; set by the runtime.
         on_forgotten: called with the endpoint of a process that no communicator refers to any more.
         expecting: operations that wait for processes which this rank does not know yet.
+        ports: the ports that this process has opened, by their names; values belong to `aiompi.create.ports`.
+        admit: starts to listen for processes of other jobs; set by the runtime.
+        start: starts processes that connect to a port of this process; set by the runtime. The request that it returns
+            completes when they have ended, and fails if they cannot be started.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -62,7 +84,10 @@ class Processes:
         self.cards: dict[int, BusinessCard] = {}
         self.home: Callable[[BusinessCard], Hashable] = lambda card: None
         self.on_forgotten: Callable[[Endpoint], object] = lambda peer: None
-        self.expecting: set[Request[object]] = set()
+        self.expecting: set[object] = set()
+        self.ports: dict[str, Any] = {}
+        self.admit: Callable[[], Awaitable[None]] = self._refuse
+        self.start: Callable[[Sequence[Program], str], Request[None]]
         self._next = FIRST_MET
         self._names: dict[int, Name] = {}  # of the processes that were met
         self._numbers: dict[Name, int] = {}
@@ -70,6 +95,11 @@ class Processes:
         self._ways: dict[int, list[tuple[Namespace, int]]] = {}
         self._references: dict[int, int] = {}  # by number, the communicators with processes that were met
         self._gone: set[int] = set()  # processes that were met and have left their job or failed
+
+    async def _refuse(self) -> None:
+        raise NotImplementedError(
+            "aiompi connects no ranks of a local_world, and none of jobs with several IMPI clients"
+        )
 
     def enrol(self, job: bytes, key: bytes, first: int) -> None:
         """Note the job of this rank, before any communication.
@@ -191,14 +221,14 @@ class Processes:
         name = self._names.get(number)
         if name is None or self._references[number] or (name.job == self.job and number not in self._gone):
             return
+        del self._names[number], self._references[number], self.cards[number]
+        self._gone.discard(number)
+        if self._numbers.get(name) == number:
+            del self._numbers[name]
+        for namespace, index in self._ways.pop(number, ()):
+            del namespace.members[index]
+            if not namespace.members and not namespace.open:
+                self.namespaces.pop(namespace.id, None)
         peer = self._engine.forget(number)
         if peer is not None:
             self.on_forgotten(peer)
-        if self._numbers.get(name) == number:
-            del self._numbers[name]
-        del self._names[number], self._references[number], self.cards[number]
-        self._gone.discard(number)
-        for namespace, index in self._ways.pop(number, ()):
-            del namespace.members[index]
-            if not namespace.members:
-                self.namespaces.pop(namespace.id, None)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 PARTITIONED: Final = "partitioned communication (MPI-4)"
-PROCESSES: Final = "dynamic processes: a job has those that it was started with, and those that join"
 WINDOWS: Final = "one-sided communication"
 FILES: Final = "parallel files: use the file objects of Python, or a library such as h5py, in each rank"
 
@@ -38,15 +37,3 @@ class AbsentOfComm:
 
     Psend_init = absent("Comm.Psend_init", PARTITIONED)
     Precv_init = absent("Comm.Precv_init", PARTITIONED)
-    Join = absent("Comm.Join", PROCESSES)
-
-
-class AbsentOfIntracomm:
-    """Methods of a communicator of one group."""
-
-    __slots__ = ()
-
-    Spawn = absent("Intracomm.Spawn", PROCESSES)
-    Spawn_multiple = absent("Intracomm.Spawn_multiple", PROCESSES)
-    Accept = absent("Intracomm.Accept", PROCESSES)
-    Connect = absent("Intracomm.Connect", PROCESSES)

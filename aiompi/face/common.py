@@ -253,6 +253,13 @@ def free(comm: Membership) -> Request[None]:
     return create.free(comm._core)
 
 
+def disconnect(comm: Membership) -> Request[None]:
+    """Start to free a communicator once its pending communication is complete; see `free`."""
+    if not comm._core.predefined:
+        clear_attributes(comm)
+    return create.disconnect(comm._core)
+
+
 def clear_attributes(comm: Membership) -> None:
     """Forget all attributes of a communicator: it is being freed, or is COMM_SELF at Finalize (MPI-2, section 4.8).
 

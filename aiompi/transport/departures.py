@@ -72,6 +72,8 @@ class Departures:
 
     def _lost(self, peer: Endpoint, cause: str) -> None:
         """Handle a broken link. The agent reports the reason if the peer has ended; otherwise it decides."""
+        if self._engine.known_peer(peer.rank) is not peer:
+            return  # it was forgotten
         stranger = self._engine.processes.numbers_in_job([peer.rank]) is None
         if peer.rank in self._left or (stranger and peer.finalize_error is not None):
             self._conclude(peer)

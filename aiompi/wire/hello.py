@@ -62,12 +62,14 @@ class Namespace:
         key: the key.
         own: number of this process.
         members: by their numbers, what this process calls the others.
+        open: True if others are yet to come.
     """
 
     id: bytes
     key: bytes = dataclasses.field(repr=False)
     own: int
     members: dict[int, int] = dataclasses.field(default_factory=dict)
+    open: bool = False
 
     @classmethod
     def new(cls, own: int) -> Namespace:

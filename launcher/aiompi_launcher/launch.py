@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,6 @@ from aiompi_launcher.watchdog import CONTROL, Watchdog, contact, job_directory
 
 if TYPE_CHECKING:
     import asyncio
-    import socket
 
     from aiompi.impi.auth import Credentials
     from aiompi_launcher.job import Job
@@ -86,6 +86,8 @@ class _Launch:
         self._directory = directory
         self._watchdog = watchdog
         self._key = hello.new_key()
+        lifeline = os.environ.pop(control.ENV_LIFELINE, None)  # ranks do not have it
+        self._lifeline = None if lifeline is None else socket.socket(fileno=int(lifeline))
         self._variables = {control.ENV_CONTROL: contact(directory), control.ENV_KEY: self._key.hex()}
 
     _job: Job
@@ -128,7 +130,12 @@ class _Launch:
                 _HEARTBEAT_ON_HOSTS if spec.hosts else liveness.SEVERAL_MACHINES if spec.server else 0.0,
             ),
         )
-        return Supervisor(self._job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose)
+        supervisor = Supervisor(
+            self._job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose
+        )
+        if self._lifeline is not None:
+            supervisor.answer_to(self._lifeline)
+        return supervisor
 
     async def _supervise(self, starting: Starting) -> int:
         supervisor = self._supervisor(self._directory.path)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
@@ -73,6 +74,7 @@ class Supervisor:
         self._running: set[int] = set()
         self._remote: RemoteHosts | None = None
         self._input: TerminalInput | None = None
+        self._lifeline: socket.socket | None = None
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._impatience = asyncio.Event()
         self._hurried = 0  # exit code if the user does not wait for other clients
@@ -87,6 +89,18 @@ class Supervisor:
             self._heartbeat = Heartbeat(job.heartbeat, job.watched, self._links, partial(self._inform, job.stuck))
         if timeout is not None:
             self._loop.call_later(timeout, self._on_timeout, timeout)
+
+    def answer_to(self, lifeline: socket.socket) -> None:
+        """Tell the process that has spawned this job why it fails, and end the job when that process ends."""
+        self._lifeline = lifeline
+        lifeline.setblocking(False)
+        self._loop.add_reader(lifeline, self._spawner_gone)
+
+    def _spawner_gone(self) -> None:
+        assert self._lifeline is not None
+        self._loop.remove_reader(self._lifeline)
+        if not self._exit_code.done():
+            self._inform(self._job.signalled, signal.SIGTERM)
 
     # Start.
 
@@ -201,6 +215,8 @@ class Supervisor:
         self.outputs.close()
         code = await self._take_leave(code)
         await self._drain()
+        if self._lifeline is not None:
+            self._lifeline.close()
         return code or self._output_code
 
     async def _take_leave(self, code: int) -> int:
@@ -388,6 +404,9 @@ class Supervisor:
                 self._go(self._fence())
             case table.Report(rank, text) if not self._output_code:  # otherwise the cause is known
                 self.outputs.report(rank, text)
+                if self._lifeline is not None:
+                    with contextlib.suppress(OSError):
+                        self._lifeline.send(text.encode(errors="backslashreplace"))
             case table.Note(text, rank):
                 self.outputs.report(rank, text)
             case table.End(code):

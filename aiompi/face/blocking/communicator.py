@@ -15,14 +15,15 @@ from aiompi.comm.group import GROUP_EMPTY
 from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request as EngineRequest
-from aiompi.face.absent import AbsentOfComm, AbsentOfIntracomm
+from aiompi.face.absent import AbsentOfComm
 from aiompi.face.blocking.collective import Collectives
 from aiompi.face.blocking.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.point_to_point import PointToPoint
 from aiompi.face.blocking.process import check_running_loop, process
+from aiompi.face.blocking.processes import Meeting
 from aiompi.face.blocking.requests import Request
-from aiompi.face.common import Caching, clear_attributes, duplicate, free, furnish, hints, peer_of
+from aiompi.face.common import Caching, clear_attributes, disconnect, duplicate, free, furnish, hints, peer_of
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.recovery import Recovery
 from aiompi.face.session import of_group
@@ -123,9 +124,12 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
             self.Free()
 
     def Disconnect(self) -> None:
-        """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2); see `Free`."""
-        self._entered("Disconnect()")
-        self.Free()
+        """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2)."""
+        core = self._entered("Disconnect()")
+        request = disconnect(self)
+        finish = self._finish
+        self._become_null(freed(core))
+        finish(request)
 
     # Failures (ULFM).
 
@@ -172,12 +176,25 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
 
     @classmethod
     def Get_parent(cls) -> Intercomm:
-        """Return the communicator with the processes that started this one (MPI_Comm_get_parent, MPI-2).
+        """Return the communicator with the processes that have spawned this one (MPI_Comm_get_parent, MPI-2).
 
         Returns:
-            A null communicator: aiompi has no dynamic processes.
+            The communicator; a null one if a launcher has started this process, or if it was disconnected.
         """
-        return Intercomm()
+        parent = process.runtime.parent
+        return Intercomm() if parent is None or parent.freed else Intercomm()._hold(parent)
+
+    @classmethod
+    def Join(cls, fd: int) -> Intercomm:
+        """Connect to the process at the other end of a socket, of this or another job (MPI_Comm_join, MPI-2).
+
+        Both processes call it; nothing else is sent over the socket meanwhile.
+
+        Args:
+            fd: descriptor of a connected stream socket.
+        """
+        core = COMM_SELF._entered("Join(fd)")
+        return Intercomm()._hold(COMM_SELF._finish(create.join(core, integer(fd, "Join: fd"))))
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job, and this process, with this exit status (section 7.5)."""
@@ -208,7 +225,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         return repr(self._core)
 
 
-class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
+class Intracomm(Comm, TopologyMap, Meeting):
     """A communicator of one group."""
 
     __slots__ = ()

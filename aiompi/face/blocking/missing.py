@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, Self
 
-from aiompi.face.absent import FILES, PROCESSES, WINDOWS, absent
+from aiompi.face.absent import FILES, WINDOWS, absent
 from aiompi.opaque import Opaque, same_kind
 
 __all__ = [
@@ -17,8 +17,8 @@ __all__ = [
     "MODE_NOSUCCEED", "MODE_RDONLY", "MODE_RDWR", "MODE_SEQUENTIAL", "MODE_UNIQUE_OPEN", "MODE_WRONLY", "SEEK_CUR",
     "SEEK_END", "SEEK_SET", "WIN_BASE", "WIN_CREATE_FLAVOR", "WIN_DISP_UNIT", "WIN_FLAVOR",
     "WIN_FLAVOR_ALLOCATE", "WIN_FLAVOR_CREATE", "WIN_FLAVOR_DYNAMIC", "WIN_FLAVOR_SHARED", "WIN_MODEL", "WIN_NULL",
-    "WIN_SEPARATE", "WIN_SIZE", "WIN_UNIFIED", "Close_port", "File", "Lookup_name", "Open_port", "Publish_name",
-    "Register_datarep", "Unpublish_name", "Win",
+    "WIN_SEPARATE", "WIN_SIZE", "WIN_UNIFIED", "File",
+    "Register_datarep", "Win",
 ]  # fmt: skip
 
 
@@ -130,11 +130,6 @@ FILE_NULL: Final = File()
 
 _Kind._constants = {"WIN_NULL": WIN_NULL, "FILE_NULL": FILE_NULL}
 
-Open_port = absent("Open_port", PROCESSES)
-Close_port = absent("Close_port", PROCESSES)
-Publish_name = absent("Publish_name", PROCESSES)
-Unpublish_name = absent("Unpublish_name", PROCESSES)
-Lookup_name = absent("Lookup_name", PROCESSES)
 Register_datarep = absent("Register_datarep", FILES)
 
 # Values are ours: nothing takes them but calls that are missing.

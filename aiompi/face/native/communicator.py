@@ -14,12 +14,13 @@ from aiompi.comm.null import NULL, OUTSIDE, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request
 from aiompi.errors import InvalidGroupError, JobAbortedError
-from aiompi.face.absent import AbsentOfComm, AbsentOfIntracomm
-from aiompi.face.common import Caching, duplicate, free, peer_of
+from aiompi.face.absent import AbsentOfComm
+from aiompi.face.common import Caching, disconnect, duplicate, free, peer_of
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.native.collective import Collectives
 from aiompi.face.native.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.native.point_to_point import PointToPoint
+from aiompi.face.native.processes import Meeting
 from aiompi.face.recovery import Recovery
 from aiompi.face.session import of_group
 from aiompi.face.topology import (
@@ -137,8 +138,15 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         return request
 
     def Disconnect(self) -> Request[None]:
-        """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2); see `Free`."""
-        return self.Free()
+        """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2).
+
+        All its processes call it. Processes of other jobs that no other communicator connects are then independent of
+        this one.
+        """
+        core = self._admitted
+        request = disconnect(self)
+        self._core = freed(core)
+        return request
 
     # Failures (ULFM).
 
@@ -172,14 +180,28 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         """Make a communicator of the living: as every call here, `Shrink` does not wait (MPI_Comm_ishrink, ULFM)."""
         return self.Shrink()
 
-    @classmethod
-    def Get_parent(cls) -> Intercomm:
-        """Return the communicator with the processes that started this one (MPI_Comm_get_parent, MPI-2).
+    def Join(self, fd: int) -> Request[Intercomm]:
+        """Connect to the process at the other end of a socket, of this or another job (MPI_Comm_join, MPI-2).
+
+        Both processes call it; nothing else is sent over the socket meanwhile.
+
+        Args:
+            fd: descriptor of a connected stream socket.
 
         Returns:
-            A null communicator: aiompi has no dynamic processes.
+            The request; its result is an intercommunicator of both processes.
         """
-        return Intercomm()
+        self._admitted  # noqa: B018
+        return self._made(create.join(self._runtime.self_comm, integer(fd, "Join: fd")))
+
+    def Get_parent(self) -> Intercomm:
+        """Return the communicator with the processes that have spawned this one (MPI_Comm_get_parent, MPI-2).
+
+        Returns:
+            The communicator; a null one if a launcher has started this process, or if it was disconnected.
+        """
+        parent = self._runtime.parent if self else None
+        return Intercomm() if parent is None or parent.freed else Intercomm(self._runtime, parent)
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job (section 7.5).
@@ -219,7 +241,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         raise TypeError("a communicator means something only in its own process (section 2.4.1)")
 
 
-class Intracomm(Comm, TopologyMap, AbsentOfIntracomm):
+class Intracomm(Comm, TopologyMap, Meeting):
     """A communicator of one group."""
 
     __slots__ = ()

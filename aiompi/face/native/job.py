@@ -19,6 +19,7 @@ from aiompi.engine import Request
 from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError, LocalProtocolError
 from aiompi.face.common import allocate, clear_attributes
 from aiompi.face.native.communicator import Intracomm
+from aiompi.face.native.processes import Ports
 from aiompi.runtime import Runtime, local_runtimes
 from aiompi.settings import Settings, rc
 from aiompi.settings import load as load_settings
@@ -45,7 +46,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-class World(Intracomm):
+class World(Intracomm, Ports):
     """COMM_WORLD of a rank, with which its part in the job begins and ends."""
 
     __slots__ = ()

@@ -215,9 +215,6 @@ async def handles(world: World) -> None:
 
 @check
 async def not_offered(world: World) -> None:
-    for name in ("Spawn", "Spawn_multiple", "Accept", "Connect", "Join"):
-        with pytest.raises(NotImplementedError, match=f"{name}: aiompi does not have dynamic processes"):
-            getattr(world[0], name)()
     with pytest.raises(NotImplementedError, match=r"Comm\.Psend_init: aiompi does not have partitioned communication"):
         world[0].Psend_init(b"", 0, 1)
     assert world[0].Get_parent() == COMM_NULL

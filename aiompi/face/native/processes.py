@@ -1,0 +1,169 @@
+"""Processes that meet at run time, in the native face (MPI-2, chapter 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from aiompi import create
+from aiompi.comm import Communicator
+from aiompi.engine import Request
+from aiompi.errors import SUCCESS
+from aiompi.face.common import Membership
+from aiompi.face.processes import Command, one_program, several_programs
+from aiompi.info import INFO_NULL, Info
+from aiompi.runtime import Runtime
+
+if TYPE_CHECKING:
+    from aiompi.face.native.communicator import Intercomm
+
+
+class Meeting(Membership):
+    """Calls of all members of an intracommunicator, by which they get an intercommunicator with other processes."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def _made(self, request: Request[Communicator | None]) -> Request[Any]: ...
+
+    def Accept(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Request[Intercomm]:
+        """Wait for a group that connects to a port (MPI_Comm_accept, MPI-2).
+
+        Args:
+            port_name: from `World.Open_port` at the root; others may give None.
+            info: ignored.
+            root: rank of the process that has opened the port.
+
+        Raises:
+            InvalidPortError: awaiting it: the root has no such port, or the other group is gone.
+        """
+        return self._made(create.accept(self._admitted, port_name, root))
+
+    def Connect(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Request[Intercomm]:
+        """Connect to a group that accepts at a port, also of another job (MPI_Comm_connect, MPI-2).
+
+        Args:
+            port_name: the name; counts only at the root.
+            info: ignored.
+            root: rank of the process that connects first.
+
+        Raises:
+            InvalidPortError: awaiting it: there is no such port, or it cannot be reached.
+        """
+        return self._made(create.connect(self._admitted, port_name, root))
+
+    def Spawn(
+        self,
+        command: Command,
+        args: str | Sequence[str] | None = None,
+        maxprocs: int = 1,
+        info: Info = INFO_NULL,
+        root: int = 0,
+        errcodes: list[int] | None = None,
+    ) -> Request[Intercomm]:
+        """Start processes that run a program (MPI_Comm_spawn, MPI-2).
+
+        Args:
+            command: executable, or a Python program `*.py`. This and the following arguments count only at the root.
+            args: its arguments.
+            maxprocs: number of processes.
+            info: `wdir` is the working directory, `path` where the command is looked for, `env` has lines NAME=VALUE,
+                `host` is this machine.
+            root: rank of the process that starts them.
+            errcodes: list that gets SUCCESS for each process.
+
+        Returns:
+            The request; its result is the communicator with them, which they have by `Get_parent`.
+
+        Raises:
+            SpawnError: they cannot be started, or have ended before they joined their job.
+        """
+        own = self._core.rank == root
+        programs = one_program(command, args, maxprocs, info) if own else []
+        request = self._made(create.spawn(self._admitted, programs, root))
+        if errcodes is not None:
+            request.when_done(lambda done: errcodes.extend(_codes(done)))
+        return request
+
+    def Spawn_multiple(
+        self,
+        command: Sequence[Command],
+        args: Sequence[Sequence[str]] | None = None,
+        maxprocs: Sequence[int] | int | None = None,
+        info: Sequence[Info] | Info = INFO_NULL,
+        root: int = 0,
+        errcodes: list[list[int]] | None = None,
+    ) -> Request[Intercomm]:
+        """Start processes that run several programs in one world (MPI_Comm_spawn_multiple, MPI-2); see `Spawn`.
+
+        Raises:
+            ValueError: the arguments are not of one length.
+        """
+        own = self._core.rank == root
+        programs = several_programs(command, args, maxprocs, info) if own or command else []
+        request = self._made(create.spawn(self._admitted, programs, root))
+        if errcodes is not None:
+            request.when_done(lambda done: errcodes.extend([SUCCESS] * p.count for p in programs))
+        return request
+
+
+def _codes(done: Request[Intercomm]) -> list[int]:
+    return [] if done.exception() is not None else [SUCCESS] * done.result().remote_size
+
+
+class Ports:
+    """Ports and published names of a process, and the processes that have started it."""
+
+    __slots__ = ()
+
+    _runtime: Runtime
+
+    def Open_port(self, info: Info = INFO_NULL) -> Request[str]:
+        """Open a port, at which `Accept` waits for processes of any job (MPI_Open_port, MPI-2).
+
+        The name of the port contains a key, as a password does: any process that knows it can connect. Processes on
+        other machines can connect if AIOMPI_BIND is an address that they reach.
+
+        Returns:
+            The request; its result is the name.
+        """
+        engine = self._runtime.engine
+        return engine.spawn(create.open_port(engine))
+
+    def Close_port(self, port_name: str) -> None:
+        """Close a port: nobody can connect to it any more (MPI_Close_port, MPI-2).
+
+        Raises:
+            InvalidPortError: this process has no such open port.
+        """
+        create.close_port(self._runtime.engine, port_name)
+
+    def Publish_name(self, service_name: str, port_name: str, info: Info = INFO_NULL) -> None:
+        """Let processes of this user on this machine find a port by a name (MPI_Publish_name, MPI-2).
+
+        Args:
+            service_name: at most 100 bytes.
+            port_name: the port.
+            info: ignored.
+
+        Raises:
+            InvalidServiceError: a living process has published the name.
+        """
+        self._runtime.outreach.publish(service_name, port_name)
+
+    def Unpublish_name(self, service_name: str, port_name: str, info: Info = INFO_NULL) -> None:
+        """Undo `Publish_name` (MPI_Unpublish_name, MPI-2).
+
+        Raises:
+            InvalidServiceError: this process has not published the name.
+        """
+        self._runtime.outreach.withdraw(service_name)
+
+    def Lookup_name(self, service_name: str, info: Info = INFO_NULL) -> str:
+        """Return the port that was published with a name (MPI_Lookup_name, MPI-2).
+
+        Raises:
+            NotPublishedError: no living process has published it.
+        """
+        return self._runtime.outreach.lookup(service_name)

@@ -1,0 +1,76 @@
+"""Arguments of the calls that start processes, the same in both faces (MPI-2, section 5.3)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from aiompi.arguments import instance, integer
+from aiompi.engine.processes import Program
+from aiompi.errors import SpawnError
+from aiompi.info import Info
+
+#: a command: name or path of an executable or of a Python program
+Command: TypeAlias = str | os.PathLike[str]
+
+#: names of this machine in the Info key `host`
+_HERE = ("localhost", "127.0.0.1", "::1")
+
+
+def one_program(command: Command, args: str | Sequence[str] | None, maxprocs: int, info: Info) -> list[Program]:
+    """Return the program of `Spawn`.
+
+    Raises:
+        SpawnError: the info asks for another machine, or for something else that is not possible.
+    """
+    given = dict(instance(info, Info, "info", "an Info").items())
+    words = [args] if isinstance(args, str) else [*(args or ())]
+    count = integer(maxprocs, "maxprocs")
+    if count < 1:
+        raise SpawnError(f"maxprocs is {count}: at least one process is started")
+    host = given.get("host", "localhost")
+    if host not in (*_HERE, socket.gethostname()):
+        raise SpawnError(f"processes cannot be started on {host!r}, only on this machine")
+    name = os.fspath(command)
+    if "path" in given:
+        name = shutil.which(name, path=given["path"]) or name
+    if ":" in words:
+        raise SpawnError("an argument of a spawned program cannot be a single colon")
+    environ = {}
+    for line in filter(None, given.get("env", "").splitlines()):
+        variable, equals, value = line.partition("=")
+        if not equals:
+            raise SpawnError(f"the Info key env has the line {line!r}: expected NAME=VALUE")
+        environ[variable] = value
+    return [Program((name, *map(os.fspath, words)), count, given.get("wdir", given.get("wd", "")), environ)]
+
+
+def several_programs(
+    command: Sequence[Command],
+    args: Sequence[str | Sequence[str] | None] | None,
+    maxprocs: int | Sequence[int] | None,
+    info: Info | Sequence[Info],
+) -> list[Program]:
+    """Return the programs of `Spawn_multiple`.
+
+    Raises:
+        ValueError: the arguments are not of one length.
+        SpawnError: see `one_program`.
+    """
+    if isinstance(command, str | os.PathLike):
+        raise ValueError("command is a single one: expected a sequence of commands")
+    if isinstance(args, str):
+        raise ValueError("args is a string: expected a sequence of arguments for each command")
+    count = len(command)
+    columns = (
+        [None] * count if args is None else [*args],
+        [1 if maxprocs is None else maxprocs] * count if not isinstance(maxprocs, Sequence) else [*maxprocs],
+        [info] * count if isinstance(info, Info) else [*info],
+    )
+    for name, column in zip(("args", "maxprocs", "info"), columns, strict=True):
+        if len(column) != count:
+            raise ValueError(f"{name} has {len(column)} items for {count} commands")
+    return [program for row in zip(command, *columns, strict=True) for program in one_program(*row)]

@@ -1,0 +1,99 @@
+"""Published names: files by which processes of one user find the ports of each other (MPI-2, section 5.4.4).
+
+The file of a service has the name of its port, and the process that has published it. It is removed with that process:
+what a killed process leaves behind is ignored, and overwritten by the next one that publishes the name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import tempfile
+from typing import Any, Final
+
+from aiompi.errors import InvalidServiceError, NotPublishedError
+from aiompi.settings import Settings
+
+#: bytes of a service name
+_LONGEST: Final = 100
+
+
+def publish(settings: Settings, service: str, port: str) -> str:
+    """Publish the name of a port; return the file, for `withdraw`.
+
+    Raises:
+        InvalidServiceError: a living process has published the name, or it is too long or empty.
+        OSError: the directory cannot be used.
+    """
+    path = _path(settings, service)
+    holder = _holder(path)
+    if holder is not None:
+        raise InvalidServiceError(
+            f"Publish_name: {service!r} is taken: process {holder['pid']} on {holder['host']} has published it"
+        )
+    entry = {"port": port, "pid": os.getpid(), "start": _start(os.getpid()), "host": socket.gethostname()}
+    temporary = f"{path}.{os.getpid()}"
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        json.dump(entry, file)
+    os.replace(temporary, path)
+    return path
+
+
+def withdraw(settings: Settings, service: str) -> None:
+    """Undo `publish`.
+
+    Raises:
+        InvalidServiceError: this process has not published the name.
+    """
+    path = _path(settings, service)
+    holder = _holder(path)
+    if holder is None or holder["pid"] != os.getpid():
+        raise InvalidServiceError(f"Unpublish_name: this process has not published {service!r}")
+    os.unlink(path)
+
+
+def lookup(settings: Settings, service: str) -> str:
+    """Return the name of the port of a service.
+
+    Raises:
+        NotPublishedError: no living process has published it.
+    """
+    path = _path(settings, service)
+    holder = _holder(path)
+    if holder is None:
+        directory = os.path.dirname(path)
+        raise NotPublishedError(
+            f"Lookup_name: {service!r} is not published, as far as {directory} tells (setting AIOMPI_NAMES)"
+        )
+    return str(holder["port"])
+
+
+def _path(settings: Settings, service: str) -> str:
+    encoded = service.encode().hex()
+    if not 0 < len(encoded) <= 2 * _LONGEST:
+        raise InvalidServiceError(f"a service name has 1 to {_LONGEST} bytes; {service!r} has {len(encoded) // 2}")
+    directory = settings.names or os.path.join(tempfile.gettempdir(), f"aiompi-names-{os.getuid()}")
+    os.makedirs(directory, 0o700, exist_ok=True)
+    found = os.stat(directory)
+    if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise InvalidServiceError(f"{directory} is not private to this user; set AIOMPI_NAMES to one that is")
+    return os.path.join(directory, encoded)
+
+
+def _holder(path: str) -> dict[str, Any] | None:
+    """Return the entry of a service, None if there is none, or if its process has ended."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with open(path, encoding="utf-8") as file:
+            entry: dict[str, Any] = json.load(file)
+        if entry["host"] != socket.gethostname() or _start(entry["pid"]) == entry["start"]:
+            return entry
+    return None
+
+
+def _start(pid: int) -> str:
+    """Return when a process started, which tells it from later ones with its id."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(") ")[2].split()[19]

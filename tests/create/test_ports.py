@@ -1,0 +1,356 @@
+"""Processes that meet at run time: ranks of jobs of their own, in one process, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aiompi
+from aiompi.settings import Settings
+
+
+@asynccontextmanager
+async def jobs(count: int, **settings: Any) -> AsyncIterator[list[aiompi.World]]:
+    """Yield ranks that are each the only one of a job of its own."""
+    async with AsyncExitStack() as stack:
+        given = Settings(**settings)
+        yield [await stack.enter_async_context(aiompi.init(settings=given)) for _ in range(count)]
+
+
+async def both(one: Awaitable[Any], other: Awaitable[Any]) -> list[Any]:
+    return await asyncio.gather(one, other)
+
+
+async def pair(one: aiompi.World, other: aiompi.World) -> list[aiompi.Intercomm]:
+    """Return the ends of an intercommunicator of two jobs."""
+    port = await one.Open_port()
+    ends = await both(one.Accept(port), other.Connect(port))
+    one.Close_port(port)
+    return ends
+
+
+def left(world: aiompi.World) -> list[int]:
+    """Return the lengths of everything in which another process could be left."""
+    engine = world._runtime.engine
+    processes = engine.processes
+    tables = (processes._names, processes._numbers, processes._references, processes._ways, processes.namespaces)
+    links = sum(len(getattr(transport, "links", ())) for transport in world._runtime._transports)
+    return [*map(len, tables), len(engine.contexts), len(engine.peers()), links, len(processes.expecting)]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("transports", [(), ("unix",), ("tcp",)])
+async def test_two_jobs_meet_talk_and_part(transports: tuple[str, ...]) -> None:
+    async with jobs(2, transports=transports) as worlds:
+        one, other = await pair(*worlds)
+        assert [(comm.size, comm.remote_size) for comm in (one, other)] == [(1, 1)] * 2
+        assert await both(one.sendrecv({"a": 1}, 0, source=0), other.sendrecv("b", 0, source=0)) == ["b", {"a": 1}]
+        big = bytearray(os.urandom(2**20)), bytearray(2**20)
+        await both(one.Send(big[0], 0), other.Recv(big[1], 0))
+        assert big[0] == big[1]
+        merged = await both(one.Merge(), other.Merge(high=True))
+        assert [comm.rank for comm in merged] == [0, 1]
+        assert await both(*(comm.allreduce(comm.rank + 1) for comm in merged)) == [3, 3]
+        for comms in (merged, (one, other)):
+            await both(*(comm.Disconnect() for comm in comms))
+        assert not one
+
+
+@pytest.mark.asyncio
+async def test_nothing_is_left_of_many_meetings() -> None:
+    async with jobs(2) as worlds:
+        for round in range(30):
+            one, other = await pair(*worlds)
+            await both(one.send(round, 0), other.recv())
+            await both(one.Disconnect(), other.Disconnect())
+            while any(left(world)[7] for world in worlds):
+                await asyncio.sleep(0.001)
+            if round == 0:
+                first = [left(world) for world in worlds]
+        assert [left(world) for world in worlds] == first
+
+
+@pytest.mark.asyncio
+async def test_three_jobs_make_one_world() -> None:
+    """The third meets the merged world of the first two, in which each of them knows the other otherwise."""
+    async with jobs(3) as worlds:
+        ends = await pair(*worlds[:2])
+        duo = await both(ends[0].Merge(), ends[1].Merge(high=True))
+        port = await worlds[1].Open_port()
+        third = worlds[2].Connect(port)
+        accepting = await both(duo[0].Accept(None, root=1), duo[1].Accept(port, root=1))
+        everybody = [*accepting, await third]
+        trio = await asyncio.gather(*(comm.Merge(high=n == 2) for n, comm in enumerate(everybody)))
+        assert await asyncio.gather(*(comm.allgather(n) for n, comm in enumerate(trio))) == [[0, 1, 2]] * 3
+        parts = await asyncio.gather(*(comm.Split(n % 2) for n, comm in enumerate(trio)))
+        assert await asyncio.gather(*(comm.allgather(n) for n, comm in enumerate(parts))) == [[0, 2], [1], [0, 2]]
+        again = await both(parts[0].Create(parts[0].group), parts[2].Create(parts[2].group))
+        assert await both(again[0].sendrecv("x", 1, source=1), again[1].sendrecv("y", 0, source=0)) == ["y", "x"]
+        assert [comm.group.Translate_ranks([0, 1]) for comm in again] == [[0, -32766], [-32766, 0]]
+
+
+@pytest.mark.asyncio
+async def test_intercommunicator_through_a_leader_that_knows_both_sides() -> None:
+    """Intercomm_create introduces processes that have never met."""
+    async with jobs(3) as worlds:
+        first, second = await pair(worlds[0], worlds[1]), await pair(worlds[1], worlds[2])
+        middle = await both(first[0].Merge(), first[1].Merge(high=True))
+        made = await asyncio.gather(
+            middle[0].Create_intercomm(1, middle[0], 0, tag=5),
+            middle[1].Create_intercomm(1, second[0], 0, tag=5),
+            worlds[2].COMM_SELF.Create_intercomm(0, second[1], 0, tag=5),
+        )
+        assert [comm.remote_size for comm in made] == [1, 1, 2]
+        got = await asyncio.gather(made[0].recv(0), made[1].recv(0), made[2].send("a", 0), made[2].send("b", 1))
+        assert got[:2] == ["a", "b"]
+
+
+@pytest.mark.asyncio
+async def test_several_groups_at_one_port_are_taken_one_after_the_other() -> None:
+    async with jobs(3) as worlds:
+        port = await worlds[0].Open_port()
+        connecting = [worlds[n].Connect(port) for n in (1, 2)]
+        accepted = [await worlds[0].Accept(port) for _ in connecting]
+        ends = await asyncio.gather(*connecting)
+        await asyncio.gather(*(comm.send(n, 0) for n, comm in enumerate(ends)))
+        assert sorted([await comm.recv() for comm in accepted]) == [0, 1]
+
+
+@pytest.mark.asyncio
+async def test_port_that_was_closed_cannot_be_reached() -> None:
+    async with jobs(2, connect_timeout=0.3) as (one, other):
+        port = await one.Open_port()
+        one.Close_port(port)
+        with pytest.raises(aiompi.InvalidPortError, match="cannot be reached"):
+            await other.Connect(port)
+        with pytest.raises(aiompi.InvalidPortError, match="no such open port"):
+            await one.Accept(port)
+        with pytest.raises(aiompi.InvalidPortError, match="no such open port"):
+            one.Close_port(port)
+        assert aiompi.InvalidPortError.error_class == aiompi.ERR_PORT
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", ["", "nonsense", "aiompi-port:", "aiompi-port:AAAA", "aiompi-port:kwEC"])
+async def test_name_that_is_none_of_a_port(name: str) -> None:
+    async with jobs(1) as (one,):
+        with pytest.raises(aiompi.InvalidPortError, match="is no name of a port"):
+            await one.Connect(name)
+
+
+@pytest.mark.asyncio
+async def test_port_of_this_process_and_of_one_that_has_ended() -> None:
+    async with jobs(2) as (one, other):
+        port = await one.Open_port()
+        with pytest.raises(aiompi.InvalidPortError, match="another one has to connect"):
+            await one.Connect(port)
+        async with jobs(1) as (gone,):
+            port = await gone.Open_port()
+        with pytest.raises(aiompi.InvalidPortError, match="cannot be reached"):
+            await other.Connect(port)
+
+
+@pytest.mark.asyncio
+async def test_process_of_another_job_that_dies_is_noticed_by_its_links() -> None:
+    async with jobs(1) as (one,):
+        other = await aiompi.init()
+        ends = await pair(one, other)
+        receive = ends[0].irecv(source=0)
+        other._runtime.close()  # as when it is killed: no word of it
+        with pytest.raises(aiompi.ProcessFailedError, match=r"process 0 of job [0-9a-f]{8} is gone"):
+            await receive
+        with pytest.raises(aiompi.ProcessFailedError):
+            await ends[0].send("more", 0)
+
+
+@pytest.mark.asyncio
+async def test_process_of_another_job_that_finalizes_has_left() -> None:
+    async with jobs(1) as (one,):
+        async with aiompi.init() as other:
+            ends = await pair(one, other)
+            await ends[1].send("last", 0)
+        assert await ends[0].recv() == "last"
+        with pytest.raises(aiompi.ProcessFailedError, match="has finalized"):
+            await ends[0].recv(0)
+
+
+@pytest.mark.asyncio
+async def test_recovery_between_jobs_says_what_it_lacks() -> None:
+    async with jobs(2) as worlds:
+        one, _ = await pair(*worlds)
+        with pytest.raises(NotImplementedError, match="several jobs"):
+            await one.Agree(1)
+
+
+@pytest.mark.asyncio
+async def test_ranks_of_a_local_world_cannot_be_connected() -> None:
+    world = aiompi.local_world(2)
+    with pytest.raises(NotImplementedError, match="local_world"):
+        await world[0].Accept("any")
+    with pytest.raises(aiompi.InvalidRootError):
+        world[0].Accept(None, root=2)
+
+
+# Sockets and names.
+
+
+@pytest.mark.asyncio
+async def test_join_over_a_socket() -> None:
+    async with jobs(2) as (one, other):
+        sockets = socket.socketpair()
+        with sockets[0], sockets[1]:
+            ends = await both(one.Join(sockets[0].fileno()), other.Join(sockets[1].fileno()))
+            assert await both(ends[0].sendrecv(1, 0, source=0), ends[1].sendrecv(2, 0, source=0)) == [2, 1]
+            sockets[0].send(b"x")
+            assert sockets[1].recv(9) == b"x", "the socket is still of use, and blocks as before"
+
+
+@pytest.mark.asyncio
+async def test_join_over_a_socket_that_ends() -> None:
+    async with jobs(1) as (one,):
+        here, there = socket.socketpair()
+        there.close()
+        with here, pytest.raises(aiompi.InvalidPortError, match="Join"):
+            await one.Join(here.fileno())
+
+
+@pytest.mark.asyncio
+async def test_published_names(tmp_path: Path) -> None:
+    names = tmp_path / "names"
+    async with jobs(2, names=str(names)) as (one, other):
+        with pytest.raises(aiompi.NotPublishedError, match="AIOMPI_NAMES"):
+            other.Lookup_name("a service")
+        port = await one.Open_port()
+        one.Publish_name("a service", port)
+        assert other.Lookup_name("a service") == port
+        assert [path.stat().st_mode & 0o777 for path in (names, *names.iterdir())] == [0o700, 0o600]
+        with pytest.raises(aiompi.InvalidServiceError, match="is taken"):
+            other.Publish_name("a service", port)
+        one.Unpublish_name("a service", port)
+        with pytest.raises(aiompi.InvalidServiceError, match="has not published"):
+            one.Unpublish_name("a service", port)
+        with pytest.raises(aiompi.InvalidServiceError, match="1 to 100 bytes"):
+            one.Publish_name("x" * 101, port)
+        one.Publish_name("forgotten", port)
+    assert list(names.iterdir()) == [], "a rank that ends withdraws its names"
+
+
+@pytest.mark.asyncio
+async def test_name_of_a_process_that_was_killed_is_not_found(tmp_path: Path) -> None:
+    async with jobs(1, names=str(tmp_path / "names")) as (one,):
+        one.Publish_name("a", "port")
+        (file,) = (tmp_path / "names").iterdir()
+        file.write_text(file.read_text().replace(f'"pid": {os.getpid()}', '"pid": 999999999'))
+        with pytest.raises(aiompi.NotPublishedError):
+            one.Lookup_name("a")
+        one.Publish_name("a", "another")
+        assert one.Lookup_name("a") == "another"
+
+
+@pytest.mark.asyncio
+async def test_names_in_a_directory_that_others_may_enter(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    async with jobs(1, names=str(tmp_path)) as (one,):
+        with pytest.raises(aiompi.InvalidServiceError, match="not private"):
+            one.Publish_name("a", "port")
+
+
+# Processes that are started. The launcher is a process of its own.
+
+WORKER = """
+import os, sys
+from aiompi import MPI
+parent = MPI.Comm.Get_parent()
+world = MPI.COMM_WORLD
+place = sys.argv[1:], os.getcwd(), os.environ.get("MARK"), world.Get_attr(MPI.APPNUM)
+parent.gather((world.rank, world.size, *place), root=0)
+parent.Disconnect()
+assert not MPI.Comm.Get_parent()
+"""
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> str:
+    (tmp_path / "worker.py").write_text(WORKER)
+    return str(tmp_path / "worker.py")
+
+
+@pytest.mark.asyncio
+async def test_spawned_processes_and_their_surroundings(worker: str, tmp_path: Path) -> None:
+    async with jobs(1) as (one,):
+        codes: list[int] = []
+        info = aiompi.Info.Create({"wdir": str(tmp_path), "env": "MARK=set\n", "path": str(tmp_path)})
+        children = await one.Spawn("worker.py", ["a", "b c"], 2, info, errcodes=codes)
+        assert (children.size, children.remote_size, codes) == (1, 2, [0, 0])
+        got = await children.gather(None, root=aiompi.ROOT)
+        assert got == [(rank, 2, ["a", "b c"], str(tmp_path), "set", 0) for rank in range(2)]
+        await children.Disconnect()
+
+
+@pytest.mark.asyncio
+async def test_spawned_programs_of_one_world(worker: str) -> None:
+    async with jobs(1) as (one,):
+        codes: list[list[int]] = []
+        children = await one.Spawn_multiple([worker, worker], [["a"], []], [1, 2], errcodes=codes)
+        assert codes == [[0], [0, 0]]
+        got = await children.gather(None, root=aiompi.ROOT)
+        assert [(rank, size, args, app) for rank, size, args, _, _, app in got] == [
+            (0, 3, ["a"], 0),
+            (1, 3, [], 1),
+            (2, 3, [], 1),
+        ]
+        await children.Disconnect()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("command", "info", "what"),
+    [
+        ("/nowhere/command", {}, "/nowhere/command: No such file or directory"),
+        ("false", {}, "rank 0 exited with status 1"),
+        ("true", {}, "without joining"),
+        ("x.py", {"wdir": "/nowhere"}, "/nowhere/x.py: No such file or directory"),
+        ("true", {"host": "another.example"}, "another.example"),
+        ("true", {"env": "MARK"}, "expected NAME=VALUE"),
+    ],
+)
+async def test_processes_that_cannot_be_started(command: str, info: dict[str, str], what: str) -> None:
+    async with jobs(1) as (one,):
+        with pytest.raises(aiompi.SpawnError, match=what) as caught:
+            await one.Spawn(command, info=aiompi.Info.Create(info))
+        assert caught.value.error_class == aiompi.ERR_SPAWN
+        assert await one.allreduce(1) == 1, "the rank goes on"
+
+
+@pytest.mark.asyncio
+async def test_spawned_process_that_dies(tmp_path: Path) -> None:
+    (tmp_path / "dies.py").write_text("from aiompi import MPI\nMPI.Comm.Get_parent().recv()\nimport os; os._exit(3)\n")
+    async with jobs(1) as (one,):
+        children = await one.Spawn(str(tmp_path / "dies.py"))
+        await children.send("now", 0)
+        with pytest.raises(aiompi.ProcessFailedError, match="is gone"):
+            await children.recv(0)
+
+
+@pytest.mark.asyncio
+async def test_spawned_processes_end_with_the_process_that_has_spawned_them(tmp_path: Path) -> None:
+    body = (
+        "from aiompi import MPI\nimport os\nMPI.Comm.Get_parent().send(os.getpid(), 0)\nMPI.Comm.Get_parent().recv()\n"
+    )
+    (tmp_path / "waits.py").write_text(body)
+    one = await aiompi.init()
+    children = await one.Spawn(str(tmp_path / "waits.py"))
+    pid = await children.recv()
+    one._runtime.close()  # as when it is killed
+    deadline = time.monotonic() + 20
+    while os.path.exists(f"/proc/{pid}"):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
