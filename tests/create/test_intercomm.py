@@ -115,10 +115,10 @@ def test_groups_with_common_processes() -> None:
     requests = [create_intercomm(comm, 0, f.comms[0], 1, 0) for comm in a]
     requests += [create_intercomm(comm, 0, f.comms[1], 0, 0) for comm in b]
     for request in requests:
-        with pytest.raises(InvalidCommError, match=r"world ranks \[1\] are in both groups"):
+        with pytest.raises(InvalidCommError, match="have processes in common"):
             request.result()
     alone = create_intercomm(a[0], 0, a[0], 0, 4)
-    with pytest.raises(InvalidCommError, match="are in both groups"):
+    with pytest.raises(InvalidCommError, match="have processes in common"):
         create_intercomm(a[1], 0, None, 0, 4).result()
     assert isinstance(alone.exception(), InvalidCommError)
 
