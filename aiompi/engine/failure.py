@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiompi.engine.receive import Receive
     from aiompi.engine.seams import Community, Failable
 
-#: revocations of communicators that this rank has not made, which it keeps in mind
+#: communicators that this rank has not made, and that another one may have revoked
 _MAX_REVOCATIONS: Final = 4096
 
 
@@ -39,7 +39,7 @@ class FailureHandler:
         self._engine = engine
         self._dead: list[Endpoint] = []  # peers that died without having finalized
         self._communities: dict[int, Community] = {}
-        self._revocations: dict[int, set[int]] = {}  # by context id, the ranks that have revoked it too early
+        self._revocations: dict[int, set[int]] = {}  # by process, the contexts that it has revoked too early
 
     @property
     def failed(self) -> list[int]:
@@ -116,11 +116,14 @@ class FailureHandler:
         error = next((peer.error for peer in self._dead if community.has(peer.rank)), None)
         if error is not None and self._engine.survives:
             community.member_failed(error)
-        for rank in self._revocations.pop(community.context_id, ()):
-            self.revoked(community.context_id, rank)
+        for rank, contexts in self._revocations.items():
+            if community.context_id in contexts:
+                contexts.remove(community.context_id)
+                self.revoked(community.context_id, rank)
 
     def drop(self, peer: Endpoint) -> None:
         """Forget a process to which no communicator refers."""
+        self._revocations.pop(peer.rank, None)
         if peer in self._dead:
             self._dead.remove(peer)
 
@@ -134,8 +137,8 @@ class FailureHandler:
         if community is not None:
             if community.has(rank):
                 community.revoked(RevokedError(f"{self._engine.processes.label(rank)} has revoked the communicator"))
-        elif len(self._revocations) < _MAX_REVOCATIONS:
-            self._revocations.setdefault(context, set()).add(rank)
+        elif len(contexts := self._revocations.setdefault(rank, set())) < _MAX_REVOCATIONS:
+            contexts.add(context)
 
     def end_context(self, context: int, error: Exception) -> None:
         """Fail all operations in a context. Nothing can be received in it any more."""

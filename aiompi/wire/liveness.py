@@ -12,6 +12,7 @@ import errno
 import os
 import socket
 import struct
+from collections import Counter
 from typing import Final
 
 #: how often a process is looked at in the time after which it counts as stuck
@@ -51,6 +52,34 @@ def is_stopped(pid: int) -> bool:
     except (OSError, IndexError):
         return False
     return state.decode() in _STOPPED
+
+
+class Stops:
+    """Finds processes that are stopped for long.
+
+    It counts successive looks instead of seconds, because the process that looks may have been stopped itself.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+
+    def look(self, number: int, pid: int) -> bool:
+        """Look at a process once more; return True if LOOKS in succession, and one before, have found it stopped.
+
+        Args:
+            number: of the process, for the caller.
+            pid: its id.
+        """
+        if not is_stopped(pid):
+            del self._counts[number]
+            return False
+        self._counts[number] += 1
+        return self._counts[number] > LOOKS
+
+
+def stopped(seconds: float) -> str:
+    """Return what is said of a rank that `Stops` has found in so many seconds."""
+    return f"was stopped for {seconds:g} s (AIOMPI_HEARTBEAT)"
 
 
 def keep_alive(sock: socket.socket, seconds: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping
 
 from aiompi.wire import liveness
@@ -13,9 +12,6 @@ from aiompi_launcher.jobstate import Rank
 
 class Heartbeat:
     """Looks at the ranks of a job from time to time.
-
-    Successive looks that find a process stopped are counted, instead of seconds, because this process may have been
-    stopped itself.
 
     Args:
         seconds: after which a rank counts as stuck.
@@ -35,7 +31,7 @@ class Heartbeat:
         self._ranks = ranks
         self._links = links
         self._on_stuck = on_stuck
-        self._stopped: Counter[int] = Counter()
+        self._stops = liveness.Stops()
         self._namespace = liveness.namespace()
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(seconds / liveness.LOOKS, self._look)
@@ -48,13 +44,9 @@ class Heartbeat:
         self._timer = self._loop.call_later(self._seconds / liveness.LOOKS, self._look)
         for rank in self._ranks():
             here = rank.namespace == self._namespace if rank.joiner else not rank.place.host
-            if here and liveness.is_stopped(rank.joiner or rank.pid):
-                self._stopped[rank.number] += 1
-            else:
-                del self._stopped[rank.number]
             link = self._links.get(rank.number)
-            if self._stopped[rank.number] > liveness.LOOKS:
-                self._on_stuck(rank.number, f"was stopped for {self._seconds:g} s (AIOMPI_HEARTBEAT)")
+            if here and self._stops.look(rank.number, rank.joiner or rank.pid):
+                self._on_stuck(rank.number, liveness.stopped(self._seconds))
             elif link is not None and link.is_cut_off(self._seconds):
                 self._on_stuck(
                     rank.number, f"did not answer for {self._seconds:g} s (AIOMPI_HEARTBEAT): its machine is cut off"

@@ -111,7 +111,7 @@ class _Launch:
         path = archive(hosts.files, self._directory.join("files.tar")) if hosts.files else ""
         supervisor = self._supervisor("")
         await supervisor.meet(ServerInMemory(spec.size))
-        plan = plan_of(spec, hosts, self._name, self._key)
+        plan = plan_of(spec, hosts, self._name, self._key, self._job.heartbeat)
         supervisor.start_on(Hosts(plan, spec, path, supervisor, self._watchdog.add))
         return await supervisor.finish()
 

@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Generator, Iterable
-from functools import partial
 from typing import Any, Final, Protocol
 
 from aiompi.wire import control
@@ -86,7 +85,7 @@ class Supervisor:
         self._watch_signals()
         self._heartbeat: Heartbeat | None = None
         if job.heartbeat:
-            self._heartbeat = Heartbeat(job.heartbeat, job.watched, self._links, partial(self._inform, job.stuck))
+            self._heartbeat = Heartbeat(job.heartbeat, job.watched, self._links, self.on_stuck)
         if timeout is not None:
             self._loop.call_later(timeout, self._on_timeout, timeout)
 
@@ -304,6 +303,10 @@ class Supervisor:
         if self._links.get(link.rank) is link:
             del self._links[link.rank]
             self._inform(self._job.received, link.rank, table.Closed(error))
+
+    def on_stuck(self, rank: int, cause: str) -> None:
+        """The process of a rank has not run, or its machine has not answered, for the heartbeat of the job."""
+        self._inform(self._job.stuck, rank, cause)
 
     def on_stranger(self, address: str, error: str) -> None:
         # On a socket that only this user can reach it is a rank that died early, which is reported anyway.

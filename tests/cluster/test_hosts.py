@@ -29,6 +29,8 @@ if world.rank == 2 and sys.argv[1:] == ["exit"]:
     sys.exit(9)
 if world.rank == 2 and sys.argv[1:] == ["kill"]:
     os.kill(os.getpid(), signal.SIGKILL)
+if world.rank == 2 and sys.argv[1:] == ["stop"]:
+    os.kill(os.getpid(), signal.SIGSTOP)
 if world.rank == 1:
     time.sleep(100)
 world.recv()
@@ -160,3 +162,13 @@ def test_a_host_that_is_cut_off(machines: Machines, app: Path) -> None:
     assert "on node2 is lost with its host: " in err
     until(lambda: not machines[1].processes())
     assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize("width", ["32", "1"])
+def test_a_rank_that_is_stopped_on_another_host_is_expelled(machines: Machines, app: Path, width: str) -> None:
+    """The agent of its host sees it; with a width of 1 the launcher hears of it through another agent."""
+    command = ["env", "AIOMPI_HEARTBEAT=0.5", sys.executable, *LAUNCH, "--width", width, "--hosts", "node1,node2,node3"]
+    process = machines[0].popen(*command, "ends.py", "stop", cwd=str(app))
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (1, "running\n" * 3)
+    assert err == "aiompi-launch: rank 2 on node3 was stopped for 0.5 s (AIOMPI_HEARTBEAT)\n"

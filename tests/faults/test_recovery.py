@@ -201,6 +201,18 @@ async def test_revocation_that_comes_before_the_communicator(job: Job) -> None:
     assert [comm.Is_revoked() for comm in comms] == [True, False, False, False]
 
 
+async def test_revocations_of_one_rank_leave_room_for_those_of_others(job: Job) -> None:
+    failure = job.worlds[0]._core.engine.failure
+    for context in range(1000, 10_000):
+        failure.revoked(context, 1)
+    assert len(failure._revocations[1]) == 4096
+    made = [world.Dup() for world in job.worlds[1:]]
+    failure.revoked(2, 2)
+    comms = await asyncio.gather(job.worlds[0].Dup(), *made)
+    assert comms[0].Is_revoked()
+    assert not failure._revocations[2]
+
+
 async def test_credit_of_dropped_messages_returns(job: Job) -> None:
     """Revoked communicators hold no memory of their sender's, however many messages they drop."""
     sender, receiver = job.worlds[:2]

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from aiompi.wire import control
+from aiompi.wire import control, liveness
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
 from aiompi_launcher.hosts.starters import SRUN, SSH
@@ -112,6 +112,8 @@ class Agent:
         self._outputs: dict[tuple[int, int], _Output] = {}
         self._connections: dict[int, Connection] = {}
         self._numbers = 0
+        self._joiners: dict[int, int] = {}  # by rank, the process that has joined, if it is of this namespace
+        self._stops = liveness.Stops()
         self._ending = False
         self._input: _Input | None = None
         self._channel: Channel
@@ -209,6 +211,16 @@ class Agent:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         self._running.update(self._processes)  # only now forked ranks are children of this process
         self._reap()
+        if self._plan.heartbeat:
+            self._look()
+
+    def _look(self) -> None:
+        """Look from time to time whether ranks are stopped."""
+        heartbeat = self._plan.heartbeat
+        for rank in self._running:
+            if self._stops.look(rank, self._joiners.get(rank) or self._processes[rank].process.pid):
+                self._channel.send(messages.Stuck(rank, liveness.stopped(heartbeat)))
+        self._loop.call_later(heartbeat / liveness.LOOKS, self._look)
 
     def _adopt(self, rank: int, process: RankProcess) -> None:
         self._processes[rank] = process
@@ -251,6 +263,8 @@ class Agent:
         self._numbers += 1
         link.rank = self._part.index << HOST_SHIFT | self._numbers
         self._connections[link.rank] = link
+        if join.namespace == liveness.namespace():
+            self._joiners.setdefault(wanted, join.pid)
         self._channel.send(messages.Joined(link.rank, wanted, join.pid, join.namespace))
 
     def on_message(self, link: Connection, message: control.Message) -> None:

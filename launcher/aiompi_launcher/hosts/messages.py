@@ -9,7 +9,7 @@ srun passes on whole lines. Before them an agent writes MAGIC, so that what a lo
       ... a rank of the host connects: <-- Joined(connection, ...), <-- Said(connection, data), <-- Closed(connection),
       Post(connections, data) -->, HangUp(connection) --> ...
       ... <-- Output(rank, stream, data), Grant(rank, stream, count) -->, Input(rank, data) -->, <-- Taken(rank, count),
-      SignalRanks(ranks, signum) -->, <-- Exited(rank, status), <-- HostsLost(hosts, cause) ...
+      SignalRanks(ranks, signum) -->, <-- Exited(rank, status), <-- Stuck(rank, cause), <-- HostsLost(hosts, cause) ...
     End()                                    -->  it ends all processes, and closes its output
 
 A connection is numbered by `host << HOST_SHIFT | number`. Both sides send a Ping from time to time.
@@ -183,6 +183,14 @@ class Exited:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Stuck:
+    """The process of a rank has not run for the heartbeat of the job."""
+
+    rank: int
+    cause: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class HostsLost:
     """An agent has ended, or cannot be reached, and with it those behind it."""
 
@@ -192,7 +200,7 @@ class HostsLost:
 
 Message: TypeAlias = (
     Launch | Files | Post | HangUp | SignalRanks | Input | Taken | Output | Grant | End | Pause | Ping
-    | Ready | Started | Trouble | Joined | Said | Closed | Exited | HostsLost
+    | Ready | Started | Trouble | Joined | Said | Closed | Exited | HostsLost | Stuck
 )  # fmt: skip
 
 _FIELDS: Final[control.Table] = {
@@ -216,6 +224,7 @@ _FIELDS: Final[control.Table] = {
     25: (Closed, (int, str)),
     26: (Exited, (int, int)),
     27: (HostsLost, (list[int], str)),
+    28: (Stuck, (int, str)),
 }
 _CODES: Final = {message: code for code, (message, _) in _FIELDS.items()}
 
@@ -266,6 +275,7 @@ class Plan:
         starter: the words of `--starter`.
         width: most agents that one process starts.
         patience: seconds that an agent has to start.
+        heartbeat: seconds after which a rank that is stopped counts as stuck; 0 for never.
     """
 
     name: str
@@ -282,6 +292,7 @@ class Plan:
     starter: list[str]
     width: int
     patience: float
+    heartbeat: float
 
     def pack(self) -> dict[str, Any]:
         """Return it in types of msgpack."""

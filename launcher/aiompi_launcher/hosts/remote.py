@@ -166,6 +166,8 @@ class Hosts:
                 self._supervisor.outputs.take(rank, stream, data)
             case messages.Taken(_, count) if self._input is not None:
                 self._input.granted(count)
+            case messages.Stuck(rank, cause):
+                self._supervisor.on_stuck(rank, cause)
             case messages.Exited(rank, status) if rank in self._processes:
                 self._processes[rank].status = status
                 self._supervisor.reap()
@@ -329,7 +331,7 @@ def archive(files: Sequence[str], path: str) -> str:
     return path
 
 
-def plan_of(spec: RunSpec, hosts: HostsSpec, name: str, key: bytes) -> Plan:
+def plan_of(spec: RunSpec, hosts: HostsSpec, name: str, key: bytes, heartbeat: float) -> Plan:
     """Return the plan of a job on several hosts."""
     program_of = [number for number, program in enumerate(spec.programs) for _ in range(program.count)]
     parts = [
@@ -352,4 +354,5 @@ def plan_of(spec: RunSpec, hosts: HostsSpec, name: str, key: bytes) -> Plan:
         starter=list(hosts.starter),
         width=hosts.width,
         patience=hosts.patience,
+        heartbeat=heartbeat,
     )
