@@ -240,13 +240,12 @@ class SlotGroup:
         self._number = 0
 
     def publish(self, content: bytes | memoryview, note: int, claim: int) -> SlotExchange:
-        slots = self._slots
+        slots, error = self._slots, self._engine.error
         if slots is None:
-            raise LocalProtocolError(f"rank {self._engine.rank} has left the job")
+            raise error or LocalProtocolError(f"rank {self._engine.rank} has left the job")
         self._number = number = self._number + 1
         first = self._cells[number & 1]
         current = _Round(self._engine, self._context, self._sleep, self._others, first, number)
-        error = self._engine.error
         if error is not None:  # as in the child of a fork, whose entry would be taken for its parent's
             current.fail(error)
             return current

@@ -312,6 +312,17 @@ def test_another_amount_is_told(together):
 # Ranks that do not come.
 
 
+def test_a_collective_that_goes_on_when_the_job_has_ended_gets_the_cause(together):
+    """As when the exchange that it waits for is complete, and the rank is expelled in the same turn."""
+    w = together()
+    everyone(w, buffers.barrier)
+    (group,) = w.transports[0]._groups.values()
+    w.engines[0].failure.abort(errors.JobAbortedError("it was expelled"))
+    w.transports[0].close()
+    with pytest.raises(errors.JobAbortedError, match="it was expelled"):
+        group.publish(b"", 0, 0)
+
+
 def test_what_was_exposed_to_ranks_that_have_died_is_free_again(together, monkeypatch):
     """But not before: a rank whose link has broken may be alive, and read."""
     w = together()
