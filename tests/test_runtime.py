@@ -215,6 +215,19 @@ def test_job_that_ends_early(run: Run, message: control.Message | None) -> None:
     run(main())
 
 
+def test_messages_to_the_agent_leave_at_once(run: Run, site: Site) -> None:
+    """Also those that follow another one, which TCP would keep until that was acknowledged, for 40 ms."""
+    job, address = site.serve(1)
+
+    async def main() -> None:
+        world = await _join_world(address)
+        assert world._runtime._agent._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        await world.finalize()
+
+    run(main())
+    assert job.finish().code == 0
+
+
 def test_connection_that_breaks_while_both_ranks_live(run: Run, site: Site) -> None:
     """One of them is expelled, so that all see the same; it is told, and can speak no more."""
     job, address = site.serve(3)
@@ -229,6 +242,8 @@ def test_connection_that_breaks_while_both_ranks_live(run: Run, site: Site) -> N
         for receive in (waiting, waiting_for_anybody):
             with pytest.raises(ProcessFailedError, match="rank 1 is gone: has lost its link to rank 0: its connection"):
                 await receive
+        with pytest.raises(ProcessFailedError, match="rank 1 is gone"):
+            await third.recv(source=1)
         for sender in (first, third):
             with pytest.raises(ProcessFailedError, match="rank 1 is gone"):
                 await sender.recv(source=1)  # until this rank has heard of it, too

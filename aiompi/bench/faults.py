@@ -98,7 +98,7 @@ class Outcome:
     Attributes:
         wrong: what is wrong.
         injected: how often each kind was injected.
-        recovery: seconds from the only kill to work that counts again, if there was nothing but one.
+        recovery: seconds from a kill to the end of the next sum of all survivors, if nothing else happened.
         said: what ranks have printed; errors: the rest of the output.
     """
 
@@ -353,7 +353,7 @@ def _summarize(injected: Mapping[tuple[str, str, str], int], recovery: list[floa
         ordered = sorted(recovery)
         median, high = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
         show(
-            f"from a kill to work that counts again: median {1e3 * median:.1f} ms, "
+            f"from a kill to the next sum of all survivors: median {1e3 * median:.1f} ms, "
             f"99th percentile {1e3 * high:.1f} ms, of {len(ordered)}"
         )
 

@@ -238,6 +238,7 @@ class ControlServer:
 
     def _admit(self, sock: socket.socket, peer: object) -> None:
         if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._heartbeat:
                 liveness.keep_alive(sock, self._heartbeat)
             else:

@@ -148,6 +148,14 @@ async def test_join_and_talk(observer: Observer, ranks: list[Rank], piece: int):
 
 
 @pytest.mark.asyncio
+async def test_messages_leave_at_once(observer: Observer, ranks: list[Rank]):
+    """Also those that follow another one, which TCP would keep until that was acknowledged, for 40 ms."""
+    await ranks[0].prove(0, then=JOIN)
+    await until(lambda: observer.joined)
+    assert observer.joined[0][0]._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.asyncio
 async def test_last_words_are_heard_although_nobody_hears_the_answer(observer: Observer, ranks: list[Rank]):
     await ranks[0].prove(0, then=JOIN)
     await until(lambda: observer.joined)

@@ -166,7 +166,7 @@ class Storm:
         self.seed = seed
         self.seconds = seconds
         self.steps = self.recovered = 0
-        self.first_after = 0.0  # when the first step has counted after the latest recovery
+        self.first_after = 0.0  # when all worked together again after the latest recovery
 
     async def run(self, ready: Callable[[], object]) -> dict[str, Any]:
         """Run to the end; return what the campaign checks."""
@@ -214,10 +214,10 @@ class Storm:
         if not agreed & 1:
             self.comm = await result(self.comm.Shrink())
             self.recovered += 1
-            self.first_after = 0.0
+            with contextlib.suppress(*_LOST):
+                check(await result(self.comm.allreduce(1)), self.comm.size)
+                self.first_after = time.monotonic()
             return False
-        if self.recovered and not self.first_after:
-            self.first_after = time.monotonic()
         self.steps += 1
         return bool(agreed & 2)
 
