@@ -18,6 +18,7 @@ from worlds import open_descriptors
 
 import aiompi
 from aiompi import JobAbortedError, Settings
+from aiompi_launcher.openjob import OpenJob
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -165,6 +166,26 @@ def test_members_are_refused(run: Run, site: Site) -> None:
 
     run(main())
     fixed.close()
+
+
+def test_an_exception_that_leaves_the_block_is_a_failure_of_this_member(run: Run) -> None:
+    async def main() -> None:
+        async with members(2) as (job, joined):
+            changes = joined[0].job.changes()
+            with pytest.raises(KeyError):
+                async with aiompi.join(job.address, job.key) as third:
+                    worlds = await assemble([*joined, third], at_least=3)
+                    assert await sums(worlds) == [3, 3, 3]
+                    raise KeyError("mine")
+            assert (await anext(changes)).kind == "joined"
+            change = await anext(changes)
+            assert (change.kind, change.member.id, change.cause) == ("failed", third.id, "failed: KeyError: 'mine'")
+            assert await sums(await assemble(joined)) == [2, 2]
+            (served,) = (each for each in gc.get_objects() if isinstance(each, OpenJob) and each._links)
+            while len(served._of_link) > 2:  # the connection that the agent has closed is forgotten, too
+                await asyncio.sleep(0.01)
+
+    run(main())
 
 
 def test_the_end_of_the_job(run: Run) -> None:

@@ -245,12 +245,16 @@ class OpenJob:
                 case Form(generation, members):
                     self._chat(f"world {generation} has {len(members)} members")
                     self._worlds[generation] = _World(
-                        generation, members, self._on_gone, self._worlds.pop, self._chat, self._heartbeat
+                        generation, members, self._on_gone, self._on_world_ended, self._chat, self._heartbeat
                     )
                 case Lose(generation, member, cause) if generation in self._worlds:
                     self._worlds[generation].lose(member, cause)
                 case control.MemberChange():
                     self._on_change(action)
+
+    def _on_world_ended(self, generation: int) -> None:
+        world = self._worlds.pop(generation)
+        self._of_link = {link: other for link, other in self._of_link.items() if other is not world}
 
     def _on_gone(self, member: int, generation: int, cause: str) -> None:
         self._inform(self.members.left_world, member, generation, cause)
