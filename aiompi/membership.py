@@ -490,7 +490,7 @@ async def serve(
         secret,
         at_least=at_least,
         at_most=at_most,
-        hello_timeout=values.connect_timeout,
+        settings=values,
         heartbeat=liveness.interval(values.heartbeat),
         say=logging.getLogger("aiompi.serve").info,
         on_change=served._take,

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from aiompi.errors import InvalidArgumentError
+from aiompi.settings import Settings
 
 #: maximum of connections that wait to be accepted
 BACKLOG: Final = 4096
@@ -113,6 +114,16 @@ def published(wildcard: str) -> tuple[str, ...]:
 def is_loopback(address: str) -> bool:
     """Return True for a numeric address that only this host can reach."""
     return plain(address).startswith("127.") or address == "::1"
+
+
+def uses_tls(sock: socket.socket, settings: Settings) -> bool:
+    """Return True if a connection is to be encrypted. Both ends come to the same result, unless addresses are changed
+    between them.
+    """
+    if sock.family == socket.AF_UNIX or settings.tls != "auto":
+        return sock.family != socket.AF_UNIX and settings.tls == "on"
+    own, other = (plain(address[0]) for address in (sock.getsockname(), sock.getpeername()))
+    return own != other and not (is_loopback(own) and is_loopback(other))
 
 
 def plain(address: str) -> str:

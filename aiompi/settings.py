@@ -27,7 +27,11 @@ THREAD_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
 #: values of running_loop
 BLOCK: Final = "block"
 #: settings with few values -> these; empty is possible as well
-_CHOICES: Final = {"running_loop": ("error", BLOCK), "on_failure": ("abort", "continue")}
+_CHOICES: Final = {
+    "running_loop": ("error", BLOCK),
+    "on_failure": ("abort", "continue"),
+    "tls": ("auto", "on", "off"),
+}
 
 _PREFIX: Final = "AIOMPI_"
 #: variables that are not settings: a launcher uses them to describe the job to a rank
@@ -67,6 +71,11 @@ class Settings:
         port_range: ports of everything that listens for TCP, as "20000-20999". Empty means any free port.
         names: directory of published names (`Publish_name`), which only this user may enter. Empty means one in the
             directory for temporary files.
+        tls: "auto" if TCP connections between hosts are encrypted, "on" if all TCP connections are, "off" for none. The
+            values of all hosts of a job must suit each other.
+        tls_cert: file with a certificate, and its chain, in place of the one that is derived from the key of the job.
+        tls_key: file with the private key of tls_cert; empty if it is in the same file.
+        tls_ca: file with the authorities that sign the certificates of the other hosts; empty for tls_cert itself.
         engine: name of the process manager that has started this process, such as "pmi", or "none" if it is to run
             alone. Empty means the one whose variables are set. It is not used under `aiompi-launch`.
         connect_timeout: seconds to wait for a connection, and for a peer that has connected to prove the key. A rank
@@ -116,6 +125,10 @@ class Settings:
     interface: str = ""
     port_range: str = ""
     names: str = ""
+    tls: str = "auto"
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_ca: str = ""
     engine: str = ""
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)

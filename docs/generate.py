@@ -79,11 +79,13 @@ def _rule(rule: dict[str, Any]) -> str:
         conditions.append(f"up to {_size(rule['max_bytes'])}")
     if "shared_memory" in rule:
         conditions.append("all ranks share memory")
+    if "hosts" in rule:
+        conditions.append("ranks on several hosts, some of which share memory")
     if "power_of_two" in rule:
         conditions.append("the number of ranks is a power of two")
     if "objects" in rule:
         conditions.append("Python objects")
-    unknown = rule.keys() - {"algorithm", "max_ranks", "max_bytes", "shared_memory", "power_of_two", "objects"}
+    unknown = rule.keys() - {"algorithm", "max_ranks", "max_bytes", "shared_memory", "hosts", "power_of_two", "objects"}
     if unknown:
         raise PluginError(
             f"docs/generate.py does not know these conditions of tuning.json: {', '.join(sorted(unknown))}"

@@ -39,6 +39,7 @@ FLOORS: dict[str, float] = {
     "objects": 1,
     "op": 1.5,
     "network": 2,
+    "tls": 2.1,
     "wire": 2,
     "impi": 2,
     "bootstrap": 2.5,
@@ -82,8 +83,8 @@ WORLDLY: dict[str, set[str]] = {
     "subprocess": {"launching"},
     "time": {"driver", "bootstrap"},
     # wire asks for options of sockets that others have made
-    "socket": {"network", "driver", "transport", "runtime", "wire", "bootstrap", "launching"},
-    "ssl": set(),
+    "socket": {"network", "tls", "driver", "transport", "runtime", "wire", "bootstrap", "launching"},
+    "ssl": {"tls"},
 }
 
 #: units of aiompi that the launcher may import; it starts without the engine
@@ -99,6 +100,7 @@ LAUNCHER_MAY = {
     "hooks",
     "typing",
     "network",
+    "tls",
     "wire",
     "impi",
     "program",

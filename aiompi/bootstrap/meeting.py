@@ -25,6 +25,7 @@ import time
 from importlib.util import find_spec
 from typing import Final
 
+from aiompi import network
 from aiompi.bootstrap.manager import Place, Store
 from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError, RemoteProtocolError
 from aiompi.impi.native import KeyExchange
@@ -55,7 +56,7 @@ def meet(store: Store, settings: Settings) -> Place:
         start_agent(listener, key, store.size, settings)
     where, key = _share(store, where, key)
     hosts, port = json.loads(where)
-    return Place(store, key, connect(hosts, port, key, store.rank, settings.connect_timeout))
+    return Place(store, key, connect(hosts, port, key, store.rank, settings))
 
 
 def _share(store: Store, where: str, key: bytes) -> tuple[str, bytes]:
@@ -161,7 +162,7 @@ def start_agent(listener: socket.socket, key: bytes, size: int, settings: Settin
     # The pipe stays open until this process ends, however that happens.
 
 
-def connect(hosts: list[str], port: int, key: bytes, rank: int, timeout: float) -> socket.socket:
+def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settings) -> socket.socket:
     """Return a connection to the agent on which both sides have proven the key.
 
     Args:
@@ -169,12 +170,13 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, timeout: float) 
         port: that it listens on.
         key: of the job.
         rank: of this process.
-        timeout: seconds until a connection must have been made. The agent may take longer to answer.
+        settings: say how long to try, and how connections are encrypted. The agent may take longer to answer.
 
     Raises:
         JobAbortedError: it cannot be reached, or has another key.
     """
     where = f"{', '.join(hosts)} port {port}"
+    timeout = settings.connect_timeout
     deadline, pause = time.monotonic() + timeout, _PAUSE[0]
     causes: dict[str, str] = {}
     while True:
@@ -186,17 +188,32 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, timeout: float) 
                 continue
             try:
                 _shake_hands(sock, Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT))
+                return _encrypted(sock, key, settings)
             except (OSError, RemoteProtocolError, AuthenticationError) as error:
                 sock.close()
                 raise JobAbortedError(
                     f"rank {rank}: the agent of rank 0 at {where} refuses this process: {error}"
                 ) from None
-            return sock
         if time.monotonic() > deadline:
             text = "; ".join(causes.values())
             raise JobAbortedError(f"rank {rank} cannot reach rank 0 at {where} within {timeout:g} s: {text}")
         time.sleep(pause)
         pause = min(2 * pause, _PAUSE[1])
+
+
+def _encrypted(sock: socket.socket, key: bytes, settings: Settings) -> socket.socket:
+    """Return a connection over TLS in place of one that is to be encrypted, and any other connection as it is."""
+    if not network.uses_tls(sock, settings):
+        return sock
+    from aiompi import tls
+
+    secured = tls.secure(sock, key, False, settings)
+    try:
+        secured.do_handshake()
+    except OSError as error:
+        secured.close()
+        raise RemoteProtocolError(tls.explain(error)) from None
+    return secured
 
 
 def _shake_hands(sock: socket.socket, handshake: Connector) -> None:

@@ -20,7 +20,7 @@ class Watcher:
     """
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection.dup()
+        self._connection = socket.socket(fileno=os.dup(connection.fileno()))
         self._wake, self._woken = os.pipe()
         threading.Thread(target=self._watch, name="aiompi-watcher", daemon=True).start()
 

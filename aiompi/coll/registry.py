@@ -17,28 +17,34 @@ from aiompi.coll.allgather.linear import linear as allgather_linear
 from aiompi.coll.allgather.recursive_doubling import recursive_doubling as allgather_recursive_doubling
 from aiompi.coll.allgather.ring import ring as allgather_ring
 from aiompi.coll.allgather.shm import shm as allgather_shm
+from aiompi.coll.allgather.two_level import two_level as allgather_two_level
 from aiompi.coll.allreduce.linear import linear as allreduce_linear
 from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabenseifner
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling as allreduce_recursive_doubling
 from aiompi.coll.allreduce.ring import ring as allreduce_ring
 from aiompi.coll.allreduce.shm import shm as allreduce_shm
 from aiompi.coll.allreduce.shm_segments import shm_segments as allreduce_shm_segments
+from aiompi.coll.allreduce.two_level import two_level as allreduce_two_level
 from aiompi.coll.alltoall.bruck import bruck as alltoall_bruck
 from aiompi.coll.alltoall.linear import linear as alltoall_linear
 from aiompi.coll.alltoall.pairwise import pairwise as alltoall_pairwise
 from aiompi.coll.alltoall.shm import shm as alltoall_shm
+from aiompi.coll.alltoall.two_level import two_level as alltoall_two_level
 from aiompi.coll.barrier.dissemination import dissemination as barrier_dissemination
 from aiompi.coll.barrier.shm import shm as barrier_shm
+from aiompi.coll.barrier.two_level import two_level as barrier_two_level
 from aiompi.coll.bcast.binomial import binomial as bcast_binomial
 from aiompi.coll.bcast.linear import linear as bcast_linear
 from aiompi.coll.bcast.pipelined_chain import pipelined_chain as bcast_pipelined_chain
 from aiompi.coll.bcast.scatter_recursive_doubling import scatter_recursive_doubling as bcast_scatter_recursive_doubling
 from aiompi.coll.bcast.scatter_ring import scatter_ring as bcast_scatter_ring
+from aiompi.coll.bcast.two_level import two_level as bcast_two_level
 from aiompi.coll.block import Block
 from aiompi.coll.exscan.recursive_doubling import recursive_doubling as exscan_recursive_doubling
 from aiompi.coll.exscan.shm import shm as exscan_shm
 from aiompi.coll.gather.binomial import binomial as gather_binomial
 from aiompi.coll.gather.linear import linear as gather_linear
+from aiompi.coll.gather.two_level import two_level as gather_two_level
 from aiompi.coll.impi import reduce as impi_reduce
 from aiompi.coll.impi.alltoall import alltoall as impi_alltoall
 from aiompi.coll.impi.alltoall import alltoallv as impi_alltoallv
@@ -54,6 +60,7 @@ from aiompi.coll.reduce.binomial import binomial as reduce_binomial
 from aiompi.coll.reduce.linear import linear as reduce_linear
 from aiompi.coll.reduce.rabenseifner import rabenseifner as reduce_rabenseifner
 from aiompi.coll.reduce.shm import shm as reduce_shm
+from aiompi.coll.reduce.two_level import two_level as reduce_two_level
 from aiompi.coll.reduce_scatter.pairwise import pairwise as reduce_scatter_pairwise
 from aiompi.coll.reduce_scatter.recursive_halving import recursive_halving as reduce_scatter_recursive_halving
 from aiompi.coll.reduce_scatter.shm import shm as reduce_scatter_shm
@@ -62,6 +69,7 @@ from aiompi.coll.scan.recursive_doubling import recursive_doubling as scan_recur
 from aiompi.coll.scan.shm import shm as scan_shm
 from aiompi.coll.scatter.binomial import binomial as scatter_binomial
 from aiompi.coll.scatter.linear import linear as scatter_linear
+from aiompi.coll.scatter.two_level import two_level as scatter_two_level
 from aiompi.comm import Channel
 from aiompi.errors import InvalidArgumentError
 
@@ -126,7 +134,11 @@ class Collective(Generic[P]):
 
 BARRIER: Final[Collective[[]]] = Collective(
     "barrier",
-    {"shm": Algorithm(barrier_shm), "dissemination": Algorithm(barrier_dissemination)},
+    {
+        "shm": Algorithm(barrier_shm),
+        "dissemination": Algorithm(barrier_dissemination),
+        "two_level": Algorithm(barrier_two_level),
+    },
     (Algorithm(impi_barrier),),
     intercomm.barrier,
 )
@@ -138,6 +150,7 @@ BCAST: Final[Collective[[Block, int]]] = Collective(
         "scatter_recursive_doubling": Algorithm(bcast_scatter_recursive_doubling, any_form=False),
         "scatter_ring": Algorithm(bcast_scatter_ring, any_form=False),
         "pipelined_chain": Algorithm(bcast_pipelined_chain, any_form=False),
+        "two_level": Algorithm(bcast_two_level),
     },
     (Algorithm(impi_bcast),),
     intercomm.bcast,
@@ -147,6 +160,7 @@ GATHER: Final[Collective[[Block, Sequence[Block] | None, int]]] = Collective(
     {
         "binomial": Algorithm(gather_binomial, any_form=False, any_lengths=False),
         "linear": Algorithm(gather_linear),
+        "two_level": Algorithm(gather_two_level, any_form=False, any_lengths=False),
     },
     (Algorithm(impi_gather, any_lengths=False), Algorithm(impi_gatherv)),
     intercomm.gather,
@@ -156,6 +170,7 @@ SCATTER: Final[Collective[[Sequence[Block] | None, Block, int]]] = Collective(
     {
         "binomial": Algorithm(scatter_binomial, any_form=False, any_lengths=False),
         "linear": Algorithm(scatter_linear),
+        "two_level": Algorithm(scatter_two_level, any_form=False, any_lengths=False),
     },
     (Algorithm(impi_scatter, any_lengths=False), Algorithm(impi_scatterv)),
     intercomm.scatter,
@@ -168,6 +183,7 @@ ALLGATHER: Final[Collective[[Sequence[Block]]]] = Collective(
         "linear": Algorithm(allgather_linear),
         "recursive_doubling": Algorithm(allgather_recursive_doubling, any_form=False),
         "ring": Algorithm(allgather_ring),
+        "two_level": Algorithm(allgather_two_level, any_form=False),
     },
     (Algorithm(impi_allgather, any_lengths=False), Algorithm(impi_allgatherv)),
 )
@@ -178,6 +194,7 @@ ALLTOALL: Final[Collective[[Sequence[Block], Sequence[Block]]]] = Collective(
         "bruck": Algorithm(alltoall_bruck, any_form=False, any_lengths=False),
         "linear": Algorithm(alltoall_linear),
         "pairwise": Algorithm(alltoall_pairwise),
+        "two_level": Algorithm(alltoall_two_level, any_form=False, any_lengths=False),
     },
     (Algorithm(impi_alltoall, any_lengths=False), Algorithm(impi_alltoallv)),
     intercomm.exchange,
@@ -189,6 +206,7 @@ REDUCE: Final[Collective[[Accumulator, int]]] = Collective(
         "shm": Algorithm(reduce_shm, any_form=False),
         "linear": Algorithm.cutting(reduce_linear),
         "rabenseifner": Algorithm.cutting(reduce_rabenseifner),
+        "two_level": Algorithm(reduce_two_level, order_safe=False),
     },
     (Algorithm(impi_reduce.reduce_commutative, order_safe=False), Algorithm(impi_reduce.reduce_ordered)),
     intercomm.reduce,
@@ -202,6 +220,7 @@ ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
         "rabenseifner": Algorithm.cutting(allreduce_rabenseifner),
         "ring": Algorithm.cutting(allreduce_ring, order_safe=False),
         "shm_segments": Algorithm.cutting(allreduce_shm_segments),
+        "two_level": Algorithm.cutting(allreduce_two_level, order_safe=False),
     },
     (Algorithm(impi_reduce.allreduce_commutative, order_safe=False), Algorithm(impi_reduce.allreduce_ordered)),
     intercomm.allreduce,

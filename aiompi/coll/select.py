@@ -4,8 +4,9 @@ A call may name one itself. The setting `coll` names one per collective (AIOMPI_
 for the calls that it can serve. Otherwise `tuning.json` decides. It has a list of rules for each collective; the first
 rule that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
 `max_bytes` bytes, both without limit when left out. With `power_of_two` it applies only to such numbers of ranks, with
-`objects` only where each rank alone knows the length of its block, and with `shared_memory` only where all ranks share
-memory. The file also has the command that made it, and the machine.
+`objects` only where each rank alone knows the length of its block, with `shared_memory` only where all ranks share
+memory, and with `hosts` only where the ranks are on several hosts and some of them share memory. The file also has the
+command that made it, and the machine.
 
 On a communicator that spans IMPI clients, buffers are served only by the algorithms of IMPI 0.0, if it has any for the
 collective.
@@ -40,18 +41,22 @@ class Rule:
     power_of_two: bool = False
     shared_memory: bool = False
     objects: bool = False
+    hosts: bool = False
 
-    def applies(self, size: int, nbytes: int | None, shared_memory: bool = False) -> bool:
+    def applies(self, size: int, nbytes: int | None, shared_memory: bool = False, hosts: bool = False) -> bool:
         """Return True if the rule applies to a call.
 
         Args:
             size: number of ranks.
             nbytes: length of a block; None if not all ranks know it.
             shared_memory: True if all ranks share memory.
+            hosts: True if the ranks are on several hosts, and some share memory.
         """
         if self.max_ranks is not None and size > self.max_ranks:
             return False
         if self.shared_memory and not shared_memory:
+            return False
+        if self.hosts and not hosts:
             return False
         if self.power_of_two and size & (size - 1):
             return False
@@ -137,7 +142,7 @@ def select(
             candidate = collective.algorithm(forced[collective.name])
             if call.obstacle(candidate) is None:
                 return candidate.run
-    chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory)
+    chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
     return collective.algorithms[chosen].run
 
 
@@ -149,15 +154,16 @@ def preferred(
     commute: bool = True,
     equal: bool = True,
     shared_memory: bool = False,
+    hosts: bool = False,
 ) -> str:
-    """Return the name of the algorithm that the tuning data choose for `size` ranks, which may share memory.
+    """Return the name of the algorithm that the tuning data choose for `size` ranks; see `Rule.applies`.
 
     For the other arguments see `select`.
     """
     call = _Call(nbytes, commute, equal)
     for rule in tuning()[collective.name]:
         able = call.obstacle(collective.algorithms[rule.algorithm]) is None
-        if able and rule.applies(size, call.nbytes, shared_memory):
+        if able and rule.applies(size, call.nbytes, shared_memory, hosts):
             return rule.algorithm
     raise InternalError(f"tuning.json has no algorithm for every call of {collective.name}")
 

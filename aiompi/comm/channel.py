@@ -115,6 +115,11 @@ class Channel:
         return self.comm.room
 
     @property
+    def hosts(self) -> list[list[int]]:
+        """The ranks of each host; a rank that shares memory with no other is on a host of its own."""
+        return self.comm.hosts or [[rank] for rank in range(self.size)]
+
+    @property
     def local(self) -> Channel:
         """The channel to the local group; on an intracommunicator the channel itself."""
         comm = self.comm
@@ -152,6 +157,17 @@ class Channel:
         """
         members = [self._route.members[rank] for rank in ranks]
         return self._like(CLIENT_TAG, Route(self.comm, members, ranks.index(self.rank), sources=ranks))
+
+    def part(self, ranks: Sequence[int]) -> Channel:
+        """Return a channel of the same call for some of the members, one of which is this rank.
+
+        Args:
+            ranks: their ranks; in the channel they have ranks 0, 1, ....
+        """
+        route = self._route
+        sources = [rank + route.offset if route.sources is None else route.sources[rank] for rank in ranks]
+        members = [route.members[rank] for rank in ranks]
+        return self._like(self.tag - self._added, Route(self.comm, members, ranks.index(self.rank), sources=sources))
 
     def _like(self, tag: int, route: Route) -> Channel:
         """Return a channel of the same call over IMPI clients."""

@@ -78,6 +78,7 @@ class Communicator:
         native: True if no message passes through IMPI hosts. Otherwise the communicator spans clients, and chapter 4
             of IMPI 0.0 defines what its collectives send.
         shares_memory: True if all members can read shared memory of each other.
+        hosts, spans_hosts: ranks by host (`Engine.hosts`); True if there are several, and one has several ranks.
         room: bytes of the slot of each member in shared memory.
         tag_ub: largest tag of a message, the same on all communicators.
         conversion: representation in which the user's buffers travel.
@@ -96,9 +97,9 @@ class Communicator:
 
     __slots__ = (
         "_collectives", "freed", "_latest", "_met", "_peers", "_placement", "_reach", "_refusal", "agreements",
-        "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "ids",
-        "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route", "session",
-        "shares_memory", "size", "tag_ub", "targets", "topology",
+        "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "hosts",
+        "ids", "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route", "session",
+        "shares_memory", "size", "spans_hosts", "tag_ub", "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -124,7 +125,9 @@ class Communicator:
         self._placement: Placement | None = None
         self.native = engine.universe is None or self.placement.native
         self.matcher = self._open_contexts()
+        self.hosts = engine.hosts(self.targets) if remote is None and self.native else []
         self.shares_memory = remote is None and engine.share_memory(self.targets)
+        self.spans_hosts = 1 < len(self.hosts) < self.size
         self.room = room(context_id)
         self.freed = self.is_revoked = False
         self._refusal: Exception | None = None  # why it has no collectives any more

@@ -156,13 +156,22 @@ class Engine(Progress):
             self.failure.drop(peer)
         return peer
 
+    def shm_domain(self, rank: int) -> Hashable:
+        """Return a value that is equal for processes that read each other's memory, None if others do not read it."""
+        return self.shm_domains[rank] if rank < FIRST_MET else self.processes.home(self.processes.cards[rank])
+
     def share_memory(self, ranks: Iterable[int]) -> bool:
         """Return True if all these processes read each other's memory. Each of them gets the same answer."""
-        domains = {
-            self.shm_domains[rank] if rank < FIRST_MET else self.processes.home(self.processes.cards[rank])
-            for rank in ranks
-        }
+        domains = {self.shm_domain(rank) for rank in ranks}
         return len(domains) == 1 and None not in domains
+
+    def hosts(self, members: Iterable[int]) -> list[list[int]]:
+        """Return the members that share memory with each other, as lists of their ranks: places in `members`."""
+        found: dict[Hashable, list[int]] = {}
+        for rank, member in enumerate(members):
+            domain = self.shm_domain(member)
+            found.setdefault((rank,) if domain is None else domain, []).append(rank)
+        return list(found.values())
 
     def undelivered(self) -> list[Send]:
         """Return the sends that are not complete, without those to this rank itself, which no other rank receives."""

@@ -126,6 +126,7 @@ class Agent:
         self.connected: Request[None] = Request(engine)
         self.closed: Request[None] = Request(engine)
         self._contact = contact
+        self._settings = engine.settings
         self._timeout = _LAUNCHED if contact.launched else engine.settings.connect_timeout
         self._starting: Dialling | Resolving | None = None
         if contact.place is not None:
@@ -159,6 +160,7 @@ class Agent:
             self._driver,
             addresses,
             lambda: Connector(contact.key, role=ROLE_CONTROL, rank=contact.rank, target=RANK_AGENT),
+            self._settings,
             self._timeout,
             self._dialled,
             wait_for_hello=contact.launched,

@@ -10,14 +10,18 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiompi import network
 from aiompi.engine import Driver, Timer
-from aiompi.errors import RemoteProtocolError
+from aiompi.errors import InvalidArgumentError, RemoteProtocolError
+from aiompi.settings import Settings
 from aiompi.transport.resolve import Address
 from aiompi.wire import liveness
-from aiompi.wire.hello import Handshake
+from aiompi.wire.hello import Acceptor, Handshake
+
+if TYPE_CHECKING:
+    from aiompi.tls import SecureSocket
 
 #: seconds between attempts when the backlog of a Unix listener is full; there is no readiness to wait for
 BACKLOG_RETRY: Final = 0.005
@@ -35,9 +39,10 @@ _UNREACHABLE: Final = frozenset(
 
 
 class Greeting:
-    """A connection on which the hello is being exchanged.
+    """A connection on which the hello is being exchanged, and then a TLS handshake if the settings ask for it.
 
     Args:
+        settings: say whether and how connections are encrypted.
         timeout: maximum of seconds between bytes from the other side, until this side has answered a hello; None for no
             limit. A peer whose hello was answered may be computing.
         done: called with this object and None, or a description of the failure.
@@ -51,6 +56,7 @@ class Greeting:
         driver: Driver,
         sock: socket.socket,
         handshake: Handshake,
+        settings: Settings,
         timeout: float | None,
         done: Callable[[Greeting, str | None], object],
     ) -> None:
@@ -58,6 +64,8 @@ class Greeting:
         self.handshake = handshake
         self.silent = True
         self._ended = False
+        self._settings = settings
+        self._secure: SecureSocket | None = None  # set when the TLS handshake begins
         self._timeout = timeout
         self._heard = driver.now()
         self._driver = driver
@@ -73,6 +81,9 @@ class Greeting:
 
     def read(self) -> None:
         """Read and handle what the other side has sent, if anything."""
+        if self._secure is not None:
+            self._shake_hands(self._secure)
+            return
         try:
             data = self.socket.recv(self.handshake.needed)
         except (BlockingIOError, InterruptedError):
@@ -91,6 +102,35 @@ class Greeting:
             self._end(str(error))
             return
         if self._flush() and self.handshake.done:
+            self._begin_tls()
+
+    def _begin_tls(self) -> None:
+        """Begin the TLS handshake, if there is to be one. Only a peer that has proven the key gets so far."""
+        try:
+            if not network.uses_tls(self.socket, self._settings):
+                self._end(None)
+                return
+            from aiompi import tls  # most ranks do not need it
+
+            server = isinstance(self.handshake, Acceptor)
+            self.socket = self._secure = tls.secure(self.socket, self.handshake.key, server, self._settings)
+        except InvalidArgumentError as error:
+            self._end(str(error))
+        except OSError as error:
+            self._end(describe(error))
+        else:
+            self._shake_hands(self._secure)
+
+    def _shake_hands(self, sock: SecureSocket) -> None:
+        from aiompi import tls
+
+        try:
+            sock.do_handshake()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(tls.explain(error))
+        else:
             self._end(None)
 
     def _flush(self) -> bool:
@@ -142,6 +182,7 @@ class Dialling:
     Args:
         addresses: addresses to try, in this order.
         new_handshake: returns the handshake for an attempt.
+        settings: say whether and how connections are encrypted.
         timeout: seconds for all connects, and again for the hello. Each address has an equal part of what is left.
         done: called with this object and None, or a description of the failure; never inside this constructor.
         retries: True to make another attempt if the other side closes the connection before it has sent anything, as it
@@ -162,6 +203,7 @@ class Dialling:
         driver: Driver,
         addresses: Sequence[Address],
         new_handshake: Callable[[], Handshake],
+        settings: Settings,
         timeout: float,
         done: Callable[[Dialling, str | None], object],
         *,
@@ -172,6 +214,7 @@ class Dialling:
         self._driver = driver
         self._addresses = deque(addresses)
         self._new_handshake = new_handshake
+        self._settings = settings
         self._hello_timeout = timeout
         self._done = done
         self._retries = retries
@@ -255,11 +298,14 @@ class Dialling:
         self._unwatch()
         self._hello_deadline = self._hello_deadline or self._driver.now() + self._hello_timeout
         timeout = None if self._wait_for_hello else self._hello_timeout
-        self._greeting = Greeting(self._driver, self.socket, self._new_handshake(), timeout, self._greeted)
+        self._greeting = Greeting(
+            self._driver, self.socket, self._new_handshake(), self._settings, timeout, self._greeted
+        )
         self._greeting.begin()
 
     def _greeted(self, greeting: Greeting, cause: str | None) -> None:
         self._greeting = None
+        self.socket = greeting.socket
         if cause is None:
             self._done(self, None)
             return

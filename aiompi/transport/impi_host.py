@@ -135,6 +135,7 @@ class ImpiHost:
             engine.driver,
             [(socket.AF_UNIX, address.removeprefix(SCHEME))],
             lambda: Connector(key, role=ROLE_HOST, rank=engine.rank, target=RANK_AGENT),
+            engine.settings,
             engine.settings.connect_timeout,
             self._dialled,
             wait_for_hello=True,

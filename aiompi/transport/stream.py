@@ -118,6 +118,7 @@ class Connection(Link):
         self._call_bytes, self._turn_bytes = (_CALL_BYTES, _TURN_BYTES) if background else (sys.maxsize, sys.maxsize)
         self._spent = 0  # bytes written in this turn by gathering system calls
         self._socket: socket.socket | None = None
+        self._decrypted: Callable[[], int] | None = None  # with TLS, number of bytes that wait in the process
         self._reader = reader
         self._queue: deque[tuple[bytes | memoryview, BufferOwner | None]] = deque()
         self._writing = False
@@ -129,6 +130,7 @@ class Connection(Link):
 
     def open(self, sock: socket.socket) -> None:
         self._socket = sock
+        self._decrypted = getattr(sock, "pending", None)
         self._driver.add_reader(sock.fileno(), self._readable)
         if self._queue:
             self._writable()
@@ -260,7 +262,9 @@ class Connection(Link):
                 if nbytes:
                     reader.buffer_updated(nbytes)
                     left -= nbytes
-                    if nbytes < len(room) or reader.landing is None or left <= 0:
+                    if nbytes < len(room) or (
+                        (reader.landing is None or left <= 0) and (self._decrypted is None or not self._decrypted())
+                    ):
                         return
                     continue
             except (BlockingIOError, InterruptedError):
@@ -273,6 +277,8 @@ class Connection(Link):
                 return
             self._eof()
             return
+        if self._socket is not None and self._decrypted is not None and self._decrypted():
+            self._driver.call_soon(self._readable)
 
     def _eof(self) -> None:
         """Handle the end of the stream: the other side sends nothing more."""
@@ -394,7 +400,16 @@ class StreamTransport(Transport):
 
         timeout = self.engine.settings.connect_timeout
         # Before the link, because it may fail for want of descriptors; it calls nothing back yet.
-        dialling = Dialling(self.engine.driver, targets, handshake, timeout, dialled, retries=True, wait_for_hello=True)
+        dialling = Dialling(
+            self.engine.driver,
+            targets,
+            handshake,
+            self.engine.settings,
+            timeout,
+            dialled,
+            retries=True,
+            wait_for_hello=True,
+        )
         self._diallings.add(dialling)
         link = self.link(peer, dialled=True)
         self.links.add(link)
@@ -442,8 +457,9 @@ class StreamTransport(Transport):
                 self._make_room()
             self.set_options(sock)
             handshake = Acceptor(self.engine.processes.namespaces, role=ROLE_PEER)
-            timeout = self.engine.settings.connect_timeout
-            self._greetings[Greeting(self.engine.driver, sock, handshake, timeout, self._accepted)] = None
+            settings = self.engine.settings
+            greeting = Greeting(self.engine.driver, sock, handshake, settings, settings.connect_timeout, self._accepted)
+            self._greetings[greeting] = None
 
     def _listen(self) -> None:
         assert self._listener is not None

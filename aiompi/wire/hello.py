@@ -103,6 +103,7 @@ class Handshake:
     `data_to_send` returns, until `done`.
 
     Attributes:
+        key: key that both sides prove; of an acceptor, valid once `answered`.
         needed: bytes still to read before the next step.
         done: True if the peer has proven the key.
         answered: True once this side has answered a hello of the peer.
@@ -110,7 +111,7 @@ class Handshake:
     """
 
     def __init__(self, key: bytes, peer_rank: int, needed: int) -> None:
-        self._key = key
+        self.key = key
         self._buffer = bytearray()
         self._out = b""
         self.needed = needed
@@ -166,8 +167,8 @@ class Connector(Handshake):
 
     def _step(self, message: bytes) -> None:
         _, _, proof = _REPLY.unpack(message)
-        self._check(proof, _proof(self._key, b"acceptor", self._hello, message[:-PROOF_BYTES]))
-        self._out = _proof(self._key, b"connector", self._hello, message)
+        self._check(proof, _proof(self.key, b"acceptor", self._hello, message[:-PROOF_BYTES]))
+        self._out = _proof(self.key, b"connector", self._hello, message)
         self.done = True
 
 
@@ -198,7 +199,7 @@ class Acceptor(Handshake):
         if not self._transcript:
             self._answer(message)
         else:
-            self._check(message, _proof(self._key, b"connector", self._transcript))
+            self._check(message, _proof(self.key, b"connector", self._transcript))
             self.done = True
 
     def _answer(self, hello: bytes) -> None:
@@ -209,9 +210,9 @@ class Acceptor(Handshake):
             raise RemoteProtocolError(
                 f"connection for role {role} and rank {target} reached role {self._role} and {known}"
             )
-        self.namespace, self._key = namespace, namespace.key
+        self.namespace, self.key = namespace, namespace.key
         head = MAGIC + os.urandom(NONCE_BYTES)
-        self._out = head + _proof(self._key, b"acceptor", hello, head)
+        self._out = head + _proof(self.key, b"acceptor", hello, head)
         self._transcript = hello + self._out
         self.answered = True
         self.peer_rank = rank

@@ -52,8 +52,14 @@ async def _serve(size: int, listener: int, key: str, on_failure: str) -> int:
 
     loop.add_reader(0, rank_0_ended)
     await supervisor.meet(ServerInMemory(size))
-    timeout = load_settings().connect_timeout
-    server = ControlServer(supervisor, bytes.fromhex(key), socket.socket(fileno=listener), hello_timeout=timeout)
+    settings = load_settings()
+    server = ControlServer(
+        supervisor,
+        bytes.fromhex(key),
+        socket.socket(fileno=listener),
+        hello_timeout=settings.connect_timeout,
+        settings=settings,
+    )
     try:
         return await supervisor.finish()
     finally:

@@ -434,19 +434,29 @@ def _add_roles(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="divide the ranks among N IMPI hosts (1)",
     )
-    roles.add_argument("--bind", metavar="HOST", help="address to listen on; for --client one per host, with commas")
+    roles.add_argument("--auth", "-auth", metavar="LIST", help="IMPI authentication methods, preferred ones first: 1,0")
     roles.add_argument(
+        "--start-timeout", type=_seconds, metavar="SECONDS",
+        help="time in which all ranks, clients or hosts must have come",
+    )  # fmt: skip
+    _add_network_options(parser.add_argument_group("the network"))
+
+
+def _add_network_options(group: Any) -> None:
+    group.add_argument("--bind", metavar="HOST", help="address to listen on; for --client one per host, with commas")
+    group.add_argument("--port", "-port", type=_port, help="port to listen on (any free one)")
+    group.add_argument(
         "--interface", action=_SetVariable, metavar="LIST", help="interfaces or networks to use: eth0,10.0.0.0/8"
     )
-    roles.add_argument("--port-range", action=_SetVariable, metavar="A-B", help="ports for everything that listens")
-    roles.add_argument(
-        "--start-timeout",
-        type=_seconds,
-        metavar="SECONDS",
-        help="time in which all ranks, clients or hosts must have come",
-    )
-    roles.add_argument("--port", "-port", type=_port, help="port to listen on (any free one)")
-    roles.add_argument("--auth", "-auth", metavar="LIST", help="IMPI authentication methods, preferred ones first: 1,0")
+    group.add_argument("--port-range", action=_SetVariable, metavar="A-B", help="ports for everything that listens")
+    group.add_argument(
+        "--tls", action=_SetVariable, choices=("auto", "on", "off"),
+        help="encrypt connections between hosts, all TCP connections, or none (auto)",
+    )  # fmt: skip
+    for option, what in (("cert", "a certificate"), ("key", "its private key"), ("ca", "the authorities of others")):
+        group.add_argument(
+            f"--{option}", dest=f"tls_{option}", action=_SetVariable, metavar="FILE", help=f"{what}, for TLS"
+        )
 
 
 def _section_parser(name: str) -> argparse.ArgumentParser:

@@ -11,12 +11,16 @@ import errno
 import socket
 import time
 from collections.abc import Collection
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from aiompi import network
 from aiompi.errors import RemoteProtocolError
+from aiompi.settings import Settings
 from aiompi.wire import control, hello, liveness
 from aiompi_launcher.listen import AcceptLoop, has_unread
+
+if TYPE_CHECKING:
+    from aiompi.tls import SecureSocket
 
 MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 _READ: Final = 64 * 2**10
@@ -77,6 +81,7 @@ class Link:
         self._address = address
         self._handshake = hello.Acceptor.alone(server.key, role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
         self._decoder = control.Decoder()
+        self._secure: SecureSocket | None = None  # while the TLS handshake lasts
         self._joined = False
         self._closing = False
         self._out = bytearray()
@@ -141,8 +146,11 @@ class Link:
     # Reading.
 
     def _readable(self) -> None:
+        if self._secure is not None:
+            self._shake_hands(self._secure)
+            return
         try:
-            data = self._socket.recv(_READ)
+            data = self._socket.recv(_READ if self._handshake.done else self._handshake.needed)
         except BlockingIOError:
             return
         except OSError as error:
@@ -160,13 +168,36 @@ class Link:
         if not data:
             self.drop("")
             return
-        while data and not self._handshake.done:
-            piece, data = data[: self._handshake.needed], data[self._handshake.needed :]
-            self._handshake.receive_data(piece)
-            self.send(self._handshake.data_to_send())
-        if self._handshake.done:
-            for message in self._decoder.receive_data(data):
-                self._dispatch(message)
+        if not self._handshake.done:
+            self._greet(data)
+            return
+        for message in self._decoder.receive_data(data):
+            self._dispatch(message)
+
+    def _greet(self, data: bytes) -> None:
+        self._handshake.receive_data(data)
+        self.send(self._handshake.data_to_send())
+        if self._handshake.done and network.uses_tls(self._socket, self._server.settings):
+            self._begin_tls()
+
+    def _begin_tls(self) -> None:
+        from aiompi import tls  # most launchers do not need it
+
+        self._loop.remove_reader(self._socket)
+        self._socket = self._secure = tls.secure(self._socket, self._handshake.key, True, self._server.settings)
+        self._loop.add_reader(self._socket, self._readable)
+
+    def _shake_hands(self, sock: SecureSocket) -> None:
+        from aiompi import tls
+
+        try:
+            sock.do_handshake()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.drop(tls.explain(error))
+            return
+        self._secure = None
 
     def _dispatch(self, message: control.Message) -> None:
         if self._closing:
@@ -208,6 +239,7 @@ class ControlServer:
         hello_timeout: seconds that a connection has to prove the key and to join; at most MAX_STRANGERS have not (see
             `AcceptLoop`). None if only processes of the job can connect: then no connection is closed.
         heartbeat: seconds after which a machine counts as cut off; 0 for never.
+        settings: say whether and how connections are encrypted.
     """
 
     def __init__(
@@ -218,10 +250,12 @@ class ControlServer:
         *,
         hello_timeout: float | None,
         heartbeat: float = 0.0,
+        settings: Settings | None = None,
     ) -> None:
         self.observer = observer
         self.key = key
         self.hello_timeout = hello_timeout
+        self.settings = settings or Settings()
         self._heartbeat = heartbeat
         self._strangers: dict[Link, None] = {}
         self._accept_loop = AcceptLoop(listener, self._admit, self._newcomers, MAX_STRANGERS, observer.on_shortage)

@@ -195,6 +195,10 @@ def serve(spec: ServeSpec, name: str) -> int:
     text = os.environ.get(control.ENV_KEY)
     key = hello.new_key() if text is None else hello.parse_key(text)
     with job_directory() as (directory, _):
+        if settings.tls_cert:
+            from aiompi import tls  # most jobs have no certificate of their own
+
+            tls.check(settings)
         listener = listen_for(spec, settings)
         if text is None:
             path = directory.join(_KEY)
@@ -221,7 +225,7 @@ async def _serve_members(spec: ServeSpec, name: str, key: bytes, listener: socke
         key,
         at_least=spec.at_least,
         at_most=spec.at_most,
-        hello_timeout=settings.connect_timeout,
+        settings=settings,
         heartbeat=liveness.interval(settings.heartbeat),
         say=outputs.say,
         chat=outputs.say if spec.verbose else lambda text: None,
@@ -277,7 +281,9 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
     supervisor.limit_start(spec.start_timeout)
     if await supervisor.meet(ServerInMemory(spec.size)):
-        return await _host(supervisor, key, listener, settings.connect_timeout, heartbeat=job.heartbeat)
+        return await _host(
+            supervisor, key, listener, settings.connect_timeout, heartbeat=job.heartbeat, settings=settings
+        )
     return await supervisor.finish()
 
 
@@ -288,10 +294,11 @@ async def _host(
     timeout: float | None,
     ranks: Generator[RankProcess] | None = None,
     heartbeat: float = 0.0,
+    settings: Settings | None = None,
 ) -> int:
     from aiompi_launcher.control import ControlServer
 
-    server = ControlServer(supervisor, key, listener, hello_timeout=timeout, heartbeat=heartbeat)
+    server = ControlServer(supervisor, key, listener, hello_timeout=timeout, heartbeat=heartbeat, settings=settings)
     try:
         if ranks is not None:
             await supervisor.start(ranks)

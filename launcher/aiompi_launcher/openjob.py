@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.errors import RemoteProtocolError
+from aiompi.settings import Settings
 from aiompi.wire import control, hello
 from aiompi_launcher import jobstate
 from aiompi_launcher.control import Connection, ControlServer
@@ -133,7 +134,7 @@ class OpenJob:
         listener: a listening socket; `close` closes it.
         key: of the job.
         at_least, at_most: see `Members`.
-        hello_timeout: seconds that a connection has to prove the key.
+        settings: say how long a connection has to prove the key, and how it is encrypted.
         heartbeat: seconds after which a member that is stuck is expelled, 0 for never.
         say: prints a message for the user.
         chat: reports progress.
@@ -147,7 +148,7 @@ class OpenJob:
         *,
         at_least: int = 1,
         at_most: int | None = None,
-        hello_timeout: float,
+        settings: Settings,
         heartbeat: float,
         say: Callable[[str], object],
         chat: Callable[[str], object] = lambda text: None,
@@ -160,7 +161,8 @@ class OpenJob:
         self._worlds: dict[int, _World] = {}
         self._of_link: dict[Connection, _World] = {}  # for the connections of ranks
         self._strangers = StrangerReports(say)
-        self._server = ControlServer(self, key, listener, hello_timeout=hello_timeout, heartbeat=heartbeat)
+        timeout = settings.connect_timeout
+        self._server = ControlServer(self, key, listener, hello_timeout=timeout, heartbeat=heartbeat, settings=settings)
         self._watch: Heartbeat | None = None
         if heartbeat:
             on_stuck = functools.partial(self._inform, self.members.stuck)

@@ -95,8 +95,8 @@ def test_the_table_marks_the_fastest_and_the_chosen():
 def test_the_command(capsys):
     assert main(["simulate", "reduce", "barrier", "reduce", "--ranks", "4,5", "--sizes", "8,64k", "--alpha", "1"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line]
-    assert len(lines) == 2 * (1 + 4) + 2 * (1 + 2)
-    assert "reduce, 5 ranks" in lines[5]
+    assert len(lines) == 2 * (1 + 5) + 2 * (1 + 3)
+    assert "reduce, 5 ranks" in lines[6]
 
 
 @pytest.mark.parametrize(

@@ -141,3 +141,35 @@ def test_a_cut_cable_is_reported_at_both_ends(machines: Machines) -> None:
     assert {name: process.returncode for name, process in ends.items()} == dict.fromkeys(ends, 1)
     for name, error in errors.items():
         assert "answer" in error or (name == "server" and "the connection ended before FINI" in error), (name, error)
+
+
+#: joins, and says what its connections are
+SOCKETS = """
+import asyncio, sys
+import aiompi
+async def main():
+    async with aiompi.init(sys.argv[1]) as world:
+        await world.allgather(world.rank)
+        runtime = world._runtime
+        links = [link for transport in runtime._transports if transport.name == "tcp" for link in transport.links]
+        print(*{type(each._socket).__name__ for each in (runtime._agent, *links) if each._socket is not None})
+        await world.barrier()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("setting", "kind"), [("auto", "SecureSocket"), ("off", "socket")])
+def test_what_leaves_a_host_is_encrypted(machines: Machines, setting: str, kind: str) -> None:
+    served, address = serve(machines[0], 2, "--bind", "0.0.0.0", "--tls", setting)
+    ranks = join(machines[1:], address, SOCKETS, AIOMPI_TLS=setting)
+    assert [rank.communicate(timeout=20) for rank in ranks] == [(f"{kind}\n", "")] * 2
+    assert served.communicate(timeout=20) == ("", "")
+
+
+def test_hosts_that_disagree_about_encryption_are_told_so(machines: Machines) -> None:
+    served, address = serve(machines[0], 1, "--bind", "0.0.0.0", "--start-timeout", "3")
+    (rank,) = join(machines[1:2], address, SOCKETS, AIOMPI_TLS="off")
+    error = rank.communicate(timeout=20)[1]
+    assert rank.returncode == 1
+    assert "JobAbortedError" in error
+    assert "AIOMPI_TLS" in served.communicate(timeout=20)[1]

@@ -202,6 +202,14 @@ SENT = {
     ("exscan", "shm"): exscan_doubling,
     ("exscan", "recursive_doubling"): exscan_doubling,
 }  # fmt: skip
+# Where no ranks share memory, each is a host of its own; for others see test_two_level.py.
+SENT |= {
+    (name, "two_level"): SENT[name, algorithm]
+    for name, algorithm in {
+        "barrier": "dissemination", "bcast": "binomial", "gather": "linear", "scatter": "linear", "allgather": "ring",
+        "alltoall": "linear", "reduce": "binomial", "allreduce": "recursive_doubling",
+    }.items()
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 7, 8, 9])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from aiompi.comm import Communicator, Group
@@ -71,6 +71,7 @@ class World:
 
     Args:
         size: number of ranks.
+        hosts: by rank, a number of its host, whose ranks could share memory; None for as many hosts as ranks.
         seed: decides in which order frames of different links arrive; on one link they keep their order.
         settings: fields of Settings.
 
@@ -79,7 +80,7 @@ class World:
         sent: messages and bytes of payload that each rank has sent.
     """
 
-    def __init__(self, size: int, seed: int = 0, **settings: Any) -> None:
+    def __init__(self, size: int, seed: int = 0, hosts: Sequence[int] | None = None, **settings: Any) -> None:
         self._random = random.Random(seed)
         self._wires: list[Wire] = []
         self.size = size
@@ -87,6 +88,7 @@ class World:
         self._engines = [Engine(rank, size, Settings(**settings), NoDriver()) for rank in range(size)]
         for engine in self._engines:
             engine.connect = lambda peer, own=engine.rank: self._connect(own, peer)
+            engine.shm_domains[:] = hosts or [None] * size
         self.comms = [Communicator(engine, Group.of(range(size), engine.rank), 0, "WORLD") for engine in self._engines]
 
     def _connect(self, own: int, peer: Peer) -> Wire:

@@ -7,6 +7,7 @@ Combining m bytes takes gamma * m seconds. Messages do not wait for a posted rec
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import heapq
 from collections import defaultdict, deque
@@ -78,6 +79,7 @@ class Node:
         self.clock = 0.0
         self.rank = rank
         self.size = network.size
+        self.hosts = [[other] for other in range(network.size)]
         self.where = f"simulation, rank {rank}"
 
     @property
@@ -106,6 +108,14 @@ class Node:
         else:
             self._posted[source].append(receive)
         return receive
+
+    def part(self, ranks: Sequence[int]) -> Node:
+        """Return the channel to some ranks: to all of them, or to this one, because each has a host of its own."""
+        if len(ranks) == self.size:
+            return self
+        alone = copy.copy(self)
+        alone.rank, alone.size = 0, 1
+        return alone
 
     def combine(self, nbytes: int) -> None:
         """Combine this many bytes of a reduction."""

@@ -96,7 +96,7 @@ class Call:
         comm = self.comm
         usual = comm.native and comm.remote is None and self._algorithm is None and not comm.engine.settings.coll
         if usual:  # without another call
-            chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory)
+            chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
             return collective.algorithms[chosen].run
         return self.checked(select, comm, collective, nbytes, commute, self._algorithm, equal, True)
 

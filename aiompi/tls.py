@@ -1,0 +1,247 @@
+"""TLS 1.3 between hosts: `secure` wraps a socket after the hello, when both ends have proven the key of the job.
+
+Both ends derive the same Ed25519 key and self-signed certificate from the key of the job. Each presents it, and accepts
+no other. So only a process that has the key can be the other end, and nothing has to be distributed. The
+certificate of `tls_cert` takes its place if it is set; then each end accepts what the authority of `tls_ca` has signed.
+
+OpenSSL does the cryptography, but for the public key and the self-signature of the derived certificate (RFC 8032),
+which the `ssl` module cannot make. OpenSSL refuses a public key that does not belong to the private key.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import functools
+import hashlib
+import hmac
+import os
+import socket
+import ssl
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from aiompi.errors import InvalidArgumentError
+from aiompi.settings import Settings
+
+#: most bytes of a TLS record
+RECORD: Final = 2**14
+
+
+def secure(sock: socket.socket, key: bytes, server: bool, settings: Settings) -> SecureSocket:
+    """Return a socket in place of a connected one. Its TLS handshake has not begun.
+
+    Args:
+        key: key that both ends have proven.
+        server: True for the end that has accepted the connection.
+        settings: name the files of another certificate.
+
+    Raises:
+        InvalidArgumentError: a file of a certificate cannot be used.
+    """
+    context = _context(key, server, settings.tls_cert, settings.tls_key, settings.tls_ca)
+    secured = context.wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
+    assert isinstance(secured, SecureSocket)
+    return secured
+
+
+def check(settings: Settings) -> None:
+    """Read the files of the certificate.
+
+    Raises:
+        InvalidArgumentError: one cannot be used.
+    """
+    _context(b"", True, settings.tls_cert, settings.tls_key, settings.tls_ca)
+
+
+def explain(error: OSError) -> str:
+    """Return why a TLS handshake failed, and what to do."""
+    cause = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error.strerror or str(error)
+    return f"TLS with it failed ({cause}): AIOMPI_TLS and its certificates must suit each other on all hosts"
+
+
+class SecureSocket(ssl.SSLSocket):
+    """A TLS connection with the calls of a non-blocking socket, which raise BlockingIOError when they have to wait.
+
+    A call that did not send all bytes must be followed by one that begins with the bytes that are left, at least as
+    many as are left of a record. A queue of bytes does that.
+    """
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except ssl.SSLWantReadError:  # what it sends is far smaller than the buffer of a new connection
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        return self.sendmsg((data,))
+
+    def sendmsg(self, buffers: Iterable[Any], *_: Any) -> int:  # type: ignore[override]
+        sent = 0
+        for record in _records(buffers):
+            try:
+                nbytes = self.write(record)
+            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                if sent:
+                    break
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+            sent += nbytes
+            if nbytes < len(record):
+                break
+        return sent
+
+    def recv(self, nbytes: int = 1024, flags: int = 0) -> bytes:
+        if flags & socket.MSG_PEEK:  # tells only whether anything has arrived
+            return socket.socket.recv(self, nbytes, flags)
+        try:
+            return self.read(nbytes)
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+
+    def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
+        """Read as many records as there are and fit."""
+        view, got = memoryview(buffer), 0
+        while got < len(view):
+            try:
+                read: Any = self.read(len(view) - got, view[got:])
+            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                if got:
+                    break
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+            if not read:
+                break
+            got += read
+        return got
+
+    def shutdown(self, how: int) -> None:
+        """Shut down the connection, but go on to decrypt what the other end still sends."""
+        socket.socket.shutdown(self, how)
+
+
+def _records(buffers: Iterable[Any]) -> Iterator[bytearray | memoryview]:
+    """Yield the bytes of all buffers in pieces of RECORD bytes and a rest, without copies of long buffers."""
+    joined = bytearray()
+    for buffer in buffers:
+        view = memoryview(buffer)
+        if joined:
+            room = RECORD - len(joined)
+            joined += view[:room]
+            view = view[room:]
+            if len(joined) < RECORD:
+                continue
+            yield joined
+            joined = bytearray()
+        while len(view) >= RECORD:
+            yield view[:RECORD]
+            view = view[RECORD:]
+        joined += view
+    if joined:
+        yield joined
+
+
+@functools.lru_cache(maxsize=16)
+def _context(key: bytes, server: bool, cert: str, private: str, authority: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # addresses are numbers; the certificate is what counts
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.sslsocket_class = SecureSocket
+    if server:
+        context.num_tickets = 0  # no connection is resumed
+    try:
+        if cert:
+            context.load_cert_chain(cert, private or None)
+            context.load_verify_locations(cafile=authority or cert)
+        else:
+            seed = hmac.digest(key, b"aiompi TLS", hashlib.sha256)
+            der = certificate(seed)
+            context.load_verify_locations(cadata=der)
+            _load(context, _pem("CERTIFICATE", der) + _pem("PRIVATE KEY", _PKCS8 + seed))
+    except OSError as error:
+        files = ", ".join(filter(None, (cert, private, authority))) or "derived from the key of the job"
+        raise InvalidArgumentError(f"the certificate for TLS ({files}) cannot be used: {error}") from None
+    return context
+
+
+def _load(context: ssl.SSLContext, pem: bytes) -> None:
+    descriptor = os.memfd_create("aiompi-tls", os.MFD_CLOEXEC)  # the ssl module reads files only
+    try:
+        os.write(descriptor, pem)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+def _pem(kind: str, der: bytes) -> bytes:
+    return f"-----BEGIN {kind}-----\n{base64.encodebytes(der).decode()}-----END {kind}-----\n".encode()
+
+
+# The certificate, in DER (X.690): of version 1, for ever, from CN=aiompi to itself.
+
+_PKCS8: Final = bytes.fromhex("302e020100300506032b657004220420")
+_ED25519: Final = bytes.fromhex("300506032b6570")
+_NAME: Final = bytes.fromhex("3011310f300d06035504030c06") + b"aiompi"
+_VALIDITY: Final = bytes.fromhex("3020170d") + b"000101000000Z" + bytes.fromhex("180f") + b"99991231235959Z"
+
+
+def certificate(seed: bytes) -> bytes:
+    """Return the self-signed certificate of an Ed25519 private key of 32 bytes, in DER."""
+    public = _encode(_times(_scalar(seed)[0], _BASE))
+    content = _sequence(
+        b"\x02\x01\x01", _ED25519, _NAME, _VALIDITY, _NAME, _sequence(_ED25519, b"\x03\x21\x00" + public)
+    )
+    return _sequence(content, _ED25519, b"\x03\x41\x00" + _sign(seed, public, content))
+
+
+def _sequence(*parts: bytes) -> bytes:
+    content = b"".join(parts)
+    length = bytes([len(content)]) if len(content) < 128 else b"\x82" + len(content).to_bytes(2, "big")
+    return b"\x30" + length + content
+
+
+# Ed25519 (RFC 8032, section 5.1). Points are (X, Y, Z, T) with x = X/Z, y = Y/Z, xy = T/Z.
+
+_P: Final = 2**255 - 19
+_ORDER: Final = 2**252 + 27742317777372353535851937790883648493
+_D: Final = -121665 * pow(121666, -1, _P) % _P
+_X: Final = 15112221349535400772501151409588531511454012693041857206046113283949847762202
+_Y: Final = 4 * pow(5, -1, _P) % _P
+_BASE: Final = (_X, _Y, 1, _X * _Y % _P)
+_Point = tuple[int, int, int, int]
+
+
+def _add(p: _Point, q: _Point) -> _Point:
+    a, b = (p[1] - p[0]) * (q[1] - q[0]) % _P, (p[1] + p[0]) * (q[1] + q[0]) % _P
+    c, d = 2 * p[3] * q[3] * _D % _P, 2 * p[2] * q[2] % _P
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return e * f % _P, g * h % _P, f * g % _P, e * h % _P
+
+
+def _times(scalar: int, point: _Point) -> _Point:
+    total: _Point = (0, 1, 1, 0)
+    while scalar:
+        if scalar & 1:
+            total = _add(total, point)
+        point = _add(point, point)
+        scalar >>= 1
+    return total
+
+
+def _encode(point: _Point) -> bytes:
+    inverse = pow(point[2], -1, _P)
+    x, y = point[0] * inverse % _P, point[1] * inverse % _P
+    return (y | (x & 1) << 255).to_bytes(32, "little")
+
+
+def _scalar(seed: bytes) -> tuple[int, bytes]:
+    digest = hashlib.sha512(seed).digest()
+    low = int.from_bytes(digest[:32], "little")
+    return low & (2**254 - 8) | 2**254, digest[32:]
+
+
+def _sign(seed: bytes, public: bytes, message: bytes) -> bytes:
+    scalar, prefix = _scalar(seed)
+    nonce = int.from_bytes(hashlib.sha512(prefix + message).digest(), "little") % _ORDER
+    commitment = _encode(_times(nonce, _BASE))
+    challenge = int.from_bytes(hashlib.sha512(commitment + public + message).digest(), "little")
+    return commitment + ((nonce + challenge * scalar) % _ORDER).to_bytes(32, "little")
