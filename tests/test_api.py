@@ -57,7 +57,7 @@ def starred(module: str) -> list[str]:
 def test_all_lists_every_public_name() -> None:
     """`__all__` is written out for tools that do not run the code."""
     names = [name for module, names in promised().items() for name in (starred(module) if names == ["*"] else names)]
-    assert sorted(aiompi.__all__) == sorted(set(names))
+    assert sorted(aiompi.__all__) == sorted({*names, "load"})  # the one name that is defined in the package itself
     public = {
         name
         for name in dir(MPI)
@@ -90,12 +90,34 @@ def test_unknown_names(name: str) -> None:
         ("import aiompi; aiompi.ANY_SOURCE, aiompi.Status, aiompi.TruncationError, aiompi.rc", True),
         ("import aiompi.wire.control, aiompi.impi", True),
         ("import aiompi; aiompi.run", False),
+        ("import aiompi, asyncio; asyncio.run(aiompi.load())", False),
     ],
 )
 def test_large_modules_are_imported_when_they_are_needed(statement: str, light: bool) -> None:
     heavy = "{'asyncio', 'numpy', 'uvloop', 'aiompi.engine'}"
     loaded = isolated(f"{statement}\nprint(*sorted({heavy} & set(sys.modules)))").split()
     assert loaded == ([] if light else ["aiompi.engine", "asyncio"])
+
+
+def test_the_loop_goes_on_while_aiompi_is_loaded() -> None:
+    """What is used after that imports nothing more of it."""
+    program = """
+import asyncio, sys, aiompi
+
+async def main():
+    turns = 0
+    loading = asyncio.ensure_future(aiompi.load())
+    while not loading.done():
+        turns += 1
+        await asyncio.sleep(0.001)
+    loaded = {name for name in sys.modules if name.startswith("aiompi.")}
+    async with aiompi.init() as world:
+        assert await world.allreduce(1) == 1
+    print(turns > 5, sorted(name for name in sys.modules if name.startswith("aiompi.") and name not in loaded))
+
+asyncio.run(main())
+"""
+    assert isolated(program) == "True []\n"
 
 
 @pytest.mark.parametrize(

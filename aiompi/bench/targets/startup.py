@@ -26,16 +26,41 @@ _BARE: Final = (sys.executable, "-c", "import numpy")
 _MOST_LARGE_JOBS: Final = 3
 _IMPORT_GOAL: Final = Goal("difference", "at most", 80)
 _HELLO_GOAL: Final = Goal("ratio", "at most", 3)
+_HOLD_GOAL: Final = Goal("ours", "at most", 20)
+_FIRST_USE: Final = """
+import asyncio, time, numpy, aiompi
+
+async def main():
+    late = []
+
+    async def tick():
+        while True:
+            due = time.perf_counter() + 1e-3
+            await asyncio.sleep(1e-3)
+            late.append(time.perf_counter() - due)
+
+    ticking = asyncio.ensure_future(tick())
+    await asyncio.sleep(0.02)
+    {}
+    async with aiompi.init() as world:
+        await world.allreduce(1)
+    await asyncio.sleep(0.01)
+    print(max(late))
+
+asyncio.run(main())
+"""
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Compare imports with that of numpy, and jobs with as many bare processes at once that import numpy."""
+    """Compare imports with that of numpy, first uses with and without `load`, and jobs with as many bare processes."""
     if not options.quick:  # the first process reads and compiles the files
         for statement in (*IMPORTS, "import numpy"):
             import_time(statement)
     for statement in IMPORTS:
         sides = partial(import_time, statement), partial(import_time, "import numpy")
         yield compare(statement, "ms", options.repeat, *sides, _IMPORT_GOAL)
+    sides = partial(longest_hold, "await aiompi.load()"), partial(longest_hold, "pass")
+    yield compare("first use in a running loop, longest hold, loaded early", "ms", options.repeat, *sides, _HOLD_GOAL)
     few, many = (2, 3) if options.quick else (RANKS, MANY_RANKS)
     for face in HELLOS:
         yield _job(face, few, options.repeat, _HELLO_GOAL)
@@ -50,6 +75,15 @@ def _job(face: str, ranks: int, repeat: int, goal: Goal | None) -> Figure:
 def import_time(statement: str) -> float:
     """Return the milliseconds that a statement takes in a fresh interpreter."""
     return float(_run((sys.executable, "-c", _TIMER.format(statement)))) * 1e3
+
+
+def longest_hold(preparation: str) -> float:
+    """Return the milliseconds for which the first use of aiompi holds an event loop, NumPy being loaded.
+
+    Args:
+        preparation: statement in the coroutine before the first use.
+    """
+    return float(_run((sys.executable, "-c", _FIRST_USE.format(preparation)))) * 1e3
 
 
 def job_time(program: str, ranks: int) -> float:
