@@ -27,6 +27,7 @@ from worlds import (
 )
 
 from aiompi import errors
+from aiompi.comm import Communicator
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.engine import Owned, OwnedReceive
 from aiompi.engine.credit import OVERHEAD
@@ -566,3 +567,25 @@ def test_cancelled_send_before_the_connection_stands(run: Run, kind: str, tmp_pa
             assert w.comms[1].iprobe(0, 1) is None
 
     run(main())
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+async def test_two_producers_are_served_alike(kind: str, tmp_path: Path) -> None:
+    """Each turn reads an equal share of each connection, and so credit comes back evenly."""
+    with SocketWorld(kind, 3, str(tmp_path)) as world:
+        consumer, *producers = world.comms
+
+        async def produce(comm: Communicator) -> None:
+            while True:
+                await isend(comm, b"small", 0)
+
+        tasks = [asyncio.ensure_future(produce(comm)) for comm in producers]
+        counts = [0, 0, 0]
+        for number in range(20_000):
+            receive = irecv(consumer)
+            await receive
+            counts[receive.source] += number >= 10_000
+        for task in tasks:
+            task.cancel()
+    assert 4_500 < counts[1] < 5_500, counts
