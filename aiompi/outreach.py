@@ -70,8 +70,8 @@ class Outreach:
         used = {type(transport) for transport in self._transports}
         return [kind for kind in registry.select(self._engine.settings.transports) if kind not in used]
 
-    def _start(self, programs: Sequence[Program], port: str) -> Request[None]:
-        launch = Launch(self._engine, programs, port)
+    def _start(self, programs: Sequence[Program], port: str, options: Sequence[str]) -> Request[None]:
+        launch = Launch(self._engine, programs, port, options)
         self._launches.append(launch)
         launch.ended.when_done(lambda _: self._launches.remove(launch))
         return launch.ended

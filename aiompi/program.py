@@ -56,6 +56,16 @@ class Program(NamedTuple):
         """Return the main program of this process, None if `load` has not loaded it."""
         return getattr(sys.modules["__main__"], _ATTRIBUTE, None)
 
+    @classmethod
+    def of_main(cls) -> Program | None:
+        """Return the program that Python runs in this process; None if it is no module and has no file."""
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        path = getattr(main, "__file__", None)
+        if spec is not None:
+            return cls(module=spec.name)
+        return None if path is None else cls(path=os.path.abspath(path))
+
     def run(self) -> None:
         """Run the program in this process as Python does.
 

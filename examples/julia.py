@@ -1,9 +1,11 @@
 """A picture of a Julia set: its rows are tasks for an executor.
 
-    aiompi-launch -n 5 -m aiompi.futures examples/julia.py --size 800 --picture julia.png
+    python examples/julia.py --workers 4 --size 800 --picture julia.png
 
-Some rows take much longer than others, so that workers take the next one whenever they are free. With one rank only,
-a thread does the tasks. The picture needs pillow: pip install 'aiompi[examples]'
+Some rows take much longer than others, so that workers take the next one whenever they are free. With
+`aiompi-launch -n 5 -m aiompi.futures` before its name the workers are the other ranks.
+
+The picture needs pillow: pip install 'aiompi[examples]'
 """
 
 import argparse
@@ -37,9 +39,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Draw a Julia set.")
     parser.add_argument("--size", type=int, default=400, help="rows and columns of the picture")
     parser.add_argument("--chunk", type=int, default=10, help="rows that a worker gets at a time")
+    parser.add_argument("--workers", type=int, help="number of workers")
     parser.add_argument("--picture", metavar="FILE", help="where to save it")
     args = parser.parse_args()
-    with MPIPoolExecutor() as executor:
+    with MPIPoolExecutor(args.workers) as executor:
         rows = executor.map(steps_in_row, range(args.size), [args.size] * args.size, chunksize=args.chunk)
         steps = np.array(list(rows))
         workers = executor.num_workers

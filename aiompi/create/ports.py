@@ -159,20 +159,21 @@ def close_port(engine: Engine, name: str) -> None:
     engine.contexts.pop(_context(namespace.id), None)
 
 
-def accept(comm: Communicator, port: str | None, root: int) -> Request[Communicator]:
+def accept(comm: Communicator, port: str | None, root: int, stop: Request[None] | None = None) -> Request[Communicator]:
     """Wait for a group that connects, and make an intercommunicator with it (MPI_Comm_accept).
 
     Args:
         comm: communicator of the accepting group, all of which call this.
         port: name of a port that the root has opened; other processes may give None.
         root: rank of the process that has opened the port.
+        stop: request whose completion at the root ends the wait with a SpawnError.
 
     Raises:
         InvalidCommError: an intercommunicator; awaiting the request: the groups have processes in common.
         InvalidRootError: the root is no rank of the communicator.
         InvalidPortError: awaiting the request: the root has no such open port, or the other group is gone.
     """
-    return meet(comm, lambda: _await_knock(comm.engine, port), root, "Accept")
+    return meet(comm, lambda: _await_knock(comm.engine, port, stop), root, "Accept")
 
 
 def connect(comm: Communicator, port: str | None, root: int) -> Request[Communicator]:
@@ -233,27 +234,30 @@ def error_of(kind: int, what: str) -> MPIError:
     return type(MPIError(kind))(what)
 
 
-def spawn(comm: Communicator, programs: Sequence[Program], root: int) -> Request[Communicator]:
+def spawn(
+    comm: Communicator, programs: Sequence[Program], root: int, options: Sequence[str] = ()
+) -> Request[Communicator]:
     """Start processes, and make an intercommunicator with their world (MPI_Comm_spawn_multiple, MPI-2).
 
     Args:
         comm: communicator all of whose processes call this.
         programs: what to start; only the argument of the root counts.
         root: rank of the process that starts them.
+        options: more options of the launcher.
 
     Raises:
         SpawnError: awaiting the request: they cannot be started, or have ended before they joined.
     """
-    return meet(comm, lambda: _start(comm.engine, programs), root, "Spawn")
+    return meet(comm, lambda: _start(comm.engine, programs, options), root, "Spawn")
 
 
 # The roots.
 
 
-async def _start(engine: Engine, programs: Sequence[Program]) -> _Bridge:
+async def _start(engine: Engine, programs: Sequence[Program], options: Sequence[str]) -> _Bridge:
     port = await open_port(engine)
     try:
-        bridge = await _await_knock(engine, port, engine.processes.start(programs, port))
+        bridge = await _await_knock(engine, port, engine.processes.start(programs, port, options))
     except BaseException:
         close_port(engine, port)
         raise

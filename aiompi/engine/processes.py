@@ -72,8 +72,8 @@ class Processes:
         expecting: operations that wait for processes which this rank does not know yet.
         ports: the ports that this process has opened, by their names; values belong to `aiompi.create.ports`.
         admit: starts to listen for processes of other jobs; set by the runtime.
-        start: starts processes that connect to a port of this process; set by the runtime. The request that it returns
-            completes when they have ended, and fails if they cannot be started.
+        start: starts processes that connect to a port of this process, with options of the launcher; set by the
+            runtime. The request that it returns completes when they have ended, and fails if they cannot be started.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -87,7 +87,7 @@ class Processes:
         self.expecting: set[object] = set()
         self.ports: dict[str, Any] = {}
         self.admit: Callable[[], Awaitable[None]] = self._refuse
-        self.start: Callable[[Sequence[Program], str], Request[None]]
+        self.start: Callable[[Sequence[Program], str, Sequence[str]], Request[None]]
         self._next = FIRST_MET
         self._names: dict[int, Name] = {}  # of the processes that were met
         self._numbers: dict[Name, int] = {}

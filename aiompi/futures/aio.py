@@ -1,4 +1,4 @@
-"""`pool`: an executor of the native face, whose workers are ranks and whose results are awaited."""
+"""`pool`: an executor of the native face, whose workers are other processes and whose results are awaited."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
+from aiompi.comm import Communicator
+from aiompi.create import ports
+from aiompi.driver.spin import cores
 from aiompi.driver.threads import call_in_thread
 from aiompi.errors import InvalidRootError
 from aiompi.face.native import Intracomm
+from aiompi.face.native.job import init
 from aiompi.futures.setup import Setup
 from aiompi.futures.task import Task, apply_to_all, is_async
 from aiompi.futures.worker import Worker, serve_async
-from aiompi.futures.workers import CONCURRENCY, Workers
+from aiompi.futures.workers import CONCURRENCY, Workers, recruiter
 from aiompi.lazy import is_array
 
 T = TypeVar("T")
@@ -23,7 +27,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def pool(
-    comm: Intracomm,
+    comm: Intracomm | None = None,
     root: int = 0,
     max_workers: int | None = None,
     initializer: Callable[..., object] | None = None,
@@ -31,21 +35,25 @@ async def pool(
     *,
     retries: int = 0,
     concurrency: int = CONCURRENCY,
+    start: int | None = None,
 ) -> AsyncIterator[TaskPool | None]:
-    """A block in which one rank has a pool, and the others are its workers; a single rank is both.
+    """A block in which one process has a pool of workers.
 
         async with aiompi.futures.pool(world) as executor:
             if executor is not None:
                 print(await executor.submit(pow, 2, 10))
 
     Args:
-        comm: communicator of the ranks; its own messages are not disturbed.
+        comm: communicator of the workers and of this process; a single rank is both. Its own messages are not
+            disturbed. None, in a process that is no rank yet, to start the workers, and to replace those that fail.
         root: rank that has the pool.
-        max_workers: most workers that are used at once; by default all.
+        max_workers: most workers that are used at once, by default all.
         initializer: called with `initargs` by each worker before its first task.
         retries: number of times that a task is given to another worker because its worker has failed. Without it the
             task fails with BrokenExecutor, whose cause is the ProcessFailedError.
         concurrency: coroutine functions that a worker runs at once.
+        start: number of workers that are started without a communicator; by default `max_workers`, or one for each
+            core. Others may come; see `TaskPool.open_port`.
 
     Returns:
         The pool at the root, where leaving the block waits for all tasks. None at the workers, once the root has left
@@ -55,11 +63,22 @@ async def pool(
         InvalidRootError: the communicator has no such rank.
         ValueError: max_workers is not positive.
     """
-    if not 0 <= root < comm.size:
+    if comm is not None and not 0 <= root < comm.size:
         raise InvalidRootError(f"pool: root {root} is no rank of {comm!r}")
     if max_workers is not None and max_workers <= 0:
         raise ValueError(f"max_workers must be positive, not {max_workers}")
-    setup = Setup(initializer=initializer, initargs=tuple(initargs), main=False)
+    setup = Setup(initializer=initializer, initargs=tuple(initargs), main=comm is None)
+    options = {"limit": max_workers, "setup": setup.calls(), "retries": retries, "concurrency": concurrency}
+    if comm is None:
+        async with init() as world:
+            alone = world._runtime.self_comm
+            count = (max_workers or cores()) if start is None else start
+            workers = Workers(alone.engine, world._codec, recruiter(alone) if count else None)
+            if count:
+                workers.start(count)
+            async with _closing(TaskPool(workers, alone, **options)) as tasks:
+                yield tasks
+        return
     own: Intracomm = await comm.Dup()
     worker = Worker(own._core, own._codec, root)
     try:
@@ -67,17 +86,33 @@ async def pool(
             await serve_async(worker)
             yield None
         else:
-            options = {"setup": setup.calls(), "retries": retries, "concurrency": concurrency}
-            async with _at_root(TaskPool(own, max_workers, **options), worker) as tasks:
+            workers = Workers(own._core.engine, own._codec)
+            workers.hire(own._core)
+            async with _closing(TaskPool(workers, None, **options), worker if worker.is_alone else None) as tasks:
                 yield tasks
     finally:
         await own.Free()
 
 
+async def work(port: str) -> None:
+    """Be a worker of a pool until its block is left. The process must not be a rank yet.
+
+    Args:
+        port: from `TaskPool.open_port`.
+
+    Raises:
+        InvalidPortError: there is no such port, or it cannot be reached.
+        ProcessFailedError: the process of the pool has failed.
+    """
+    async with init() as world:
+        core = await ports.connect(world._runtime.self_comm, port, 0)
+        await serve_async(Worker(core, world._codec, 0))
+
+
 @asynccontextmanager
-async def _at_root(tasks: TaskPool, worker: Worker) -> AsyncIterator[TaskPool]:
+async def _closing(tasks: TaskPool, worker: Worker | None = None) -> AsyncIterator[TaskPool]:
     """Close the pool after the block. A single rank serves its own pool meanwhile."""
-    own_worker = asyncio.create_task(serve_async(worker)) if worker.is_alone else None
+    own_worker = None if worker is None else asyncio.create_task(serve_async(worker))
     try:
         yield tasks
     finally:
@@ -89,16 +124,35 @@ async def _at_root(tasks: TaskPool, worker: Worker) -> AsyncIterator[TaskPool]:
 class TaskPool:
     """Calls functions on other ranks; `pool` makes it."""
 
-    def __init__(self, comm: Intracomm, max_workers: int | None, **options: Any) -> None:
-        self._workers = Workers(comm._core, comm._codec)
-        self._queue = self._workers.open(max_workers, **options)
+    def __init__(self, workers: Workers, alone: Communicator | None, **options: Any) -> None:
+        self._workers = workers
+        self._alone = alone
+        self._queue = workers.open(**options)
         self._loop = asyncio.get_running_loop()
-        self._driver = comm._core.engine.driver
+        self._driver = workers.engine.driver
 
     @property
     def num_workers(self) -> int:
         """Number of workers that the pool uses now, without those that have failed; 0 once it is broken."""
         return self._queue.size
+
+    async def bootup(self) -> None:
+        """Wait until the workers that have been started are there."""
+        await asyncio.gather(*self._workers.arriving)
+
+    async def open_port(self) -> str:
+        """Let other processes become workers whenever they like: those that call `work`.
+
+        Returns:
+            The name of a port. It contains a key: any process that knows it can connect, also from another machine if
+            the setting `bind` lets it.
+
+        Raises:
+            RuntimeError: the workers of this pool are the ranks of a communicator.
+        """
+        if self._alone is None:
+            raise RuntimeError("the workers of this pool are the ranks of its communicator: make a pool without one")
+        return await self._workers.engine.spawn(self._workers.admit(self._alone))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         """Call `fn(*args, **kwargs)` on a worker, which awaits a coroutine function and calls others in a thread.
@@ -176,10 +230,10 @@ class TaskPool:
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be positive, not {value}")
         tasks = self._queue.concurrency if is_async(fn) else 1
-        most = buffersize or 2 * max(1, self._queue.size) * tasks
         futures: list[asyncio.Future[Any]] = []
         try:
             while True:
+                most = buffersize or 2 * max(1, self._queue.size) * tasks  # workers may come and go
                 while len(futures) < most and (chunk := source.take(chunksize)):
                     futures.append(self.submit(apply_to_all, fn, chunk))
                 wanted = futures if unordered else futures[:1]

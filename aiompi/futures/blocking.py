@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
-from aiompi.constants import THREAD_MULTIPLE, UNDEFINED
-from aiompi.face.blocking import COMM_SELF, Intracomm
+from aiompi.comm import Communicator
+from aiompi.constants import THREAD_MULTIPLE, UNDEFINED, UNIVERSE_SIZE
+from aiompi.create import ports
+from aiompi.driver.threads import loop_is_running
+from aiompi.face.blocking import COMM_SELF, COMM_WORLD, Intracomm
 from aiompi.face.blocking.process import process
+from aiompi.futures import setup
 from aiompi.futures.task import Task
 from aiompi.futures.worker import BlockingServer, Worker
-from aiompi.futures.workers import Queue, Workers
+from aiompi.futures.workers import Queue, Workers, recruiter
 
 
 class BlockingWorkers:
@@ -26,12 +33,8 @@ class BlockingWorkers:
     """
 
     def __init__(self, comm: Intracomm) -> None:
-        if process.driver.level < THREAD_MULTIPLE:
-            raise RuntimeError(
-                "an executor needs the thread level THREAD_MULTIPLE: set AIOMPI_THREAD_LEVEL=multiple, or begin with "
-                "MPI.Init_thread(MPI.THREAD_MULTIPLE)"
-            )
-        self._comm = comm
+        check_level()
+        self._comm: Intracomm | None = comm
         comm.Split(UNDEFINED)
         self._thread: threading.Thread | None = None
         if comm.size == 1:
@@ -41,7 +44,8 @@ class BlockingWorkers:
             )
             self._thread.start()
         with process.driver.exclusive("MPIPoolExecutor"):
-            self._workers = Workers(comm._core, process.codec)
+            self._workers = Workers(comm._core.engine, process.codec)
+            self._workers.hire(comm._core)
 
     def open(self, limit: int | None, **options: Any) -> Queue:
         """Serve one more executor; see `Workers.open`."""
@@ -53,13 +57,130 @@ class BlockingWorkers:
         with process.driver.exclusive("submit"):
             self._workers.submit(queue, task)
 
+    def await_arrival(self) -> None:
+        """Wait until the workers that have been started are there."""
+        with process.driver.exclusive("bootup"):
+            for arrival in self._workers.arriving:
+                process.driver.finish(arrival)
+
+    def begin_dismissal(self) -> None:
+        """Have the workers dismissed when all tasks are done."""
+        with process.driver.exclusive("shutdown"):
+            self._workers.dismiss()
+
     def dismiss(self) -> None:
         """Dismiss the workers when all tasks are done, and free the communicator."""
         with process.driver.exclusive("shutdown"):
             process.driver.wait(self._workers.dismiss())
         if self._thread is not None:  # it may not have received its dismissal yet
             self._thread.join()
-        self._comm.Free()
+        if self._comm is not None:
+            self._comm.Free()
+            self._comm = None
+
+
+class RemoteWorkers(BlockingWorkers):
+    """Workers of another job: one that this process starts, or one that serves under a name.
+
+    Raises:
+        RuntimeError: the thread level is lower than THREAD_MULTIPLE, or the program of a worker makes an executor while
+            it is loaded.
+    """
+
+    def __init__(self) -> None:
+        if setup.is_loading():
+            raise RuntimeError(
+                "the program of a worker makes an executor while the worker loads it: put what only the master does "
+                'under `if __name__ == "__main__":`'
+            )
+        _start()
+        check_level()
+        self._comm = self._thread = None
+
+    @classmethod
+    def spawn(cls, count: int | None, executable: str | None, arguments: Sequence[str]) -> RemoteWorkers:
+        """Start workers, which are replaced when they fail.
+
+        Args:
+            count: number of workers; None for as many as there is room for, which the environment says, or else one.
+            executable: interpreter of the workers; None for that of this process.
+            arguments: more options of the interpreter.
+        """
+        self = cls()
+        core = COMM_SELF._core
+        with process.driver.exclusive("MPIPoolExecutor"):
+            self._workers = Workers(core.engine, process.codec, recruiter(core, executable, arguments))
+            self._workers.start(count or _room())
+        _at_exit.add(self)
+        return self
+
+    @classmethod
+    def connect(cls, service: str) -> RemoteWorkers:
+        """Use the processes of a job that serves under a name (`python -m aiompi.futures.server --service NAME`).
+
+        Raises:
+            aiompi.Exception: there is no such service.
+        """
+        self = cls()
+        port = process.runtime.outreach.lookup(service)
+        with process.driver.exclusive("MPIPoolExecutor"):
+            self._workers = Workers(COMM_SELF._core.engine, process.codec)
+            self._workers.await_crew(ports.connect(COMM_SELF._core, port, 0))
+        _at_exit.add(self)
+        return self
+
+    def dismiss(self) -> None:
+        super().dismiss()
+        _at_exit.discard(self)
+
+    def abandon(self) -> None:
+        """Have the workers dismissed because nothing refers to their executor any more. Any thread may call this."""
+        if not process.finalized:
+            process.driver.call_soon_threadsafe(self._workers.dismiss)
+
+
+#: workers that are dismissed at the end of the program
+_at_exit: Final[set[RemoteWorkers]] = set()
+
+
+def _start() -> None:
+    """Join or make a job at the thread level of executors, also while an event loop runs in this thread."""
+    if not process.initialized and loop_is_running():
+        thread = threading.Thread(target=process.start, args=(THREAD_MULTIPLE,))
+        thread.start()
+        thread.join()
+    elif not process.initialized:
+        process.start(THREAD_MULTIPLE)
+    atexit.unregister(_dismiss_all)
+    atexit.register(_dismiss_all)  # after `process` has registered its end, so that this comes first
+
+
+def _dismiss_all() -> None:
+    if not process.finalized and process.runtime.engine.error is None:
+        for workers in [*_at_exit]:
+            workers.dismiss()
+
+
+def _room() -> int:
+    """Return the number of workers of an executor that does not say it, as in mpi4py."""
+    wanted = os.environ.get("MPI4PY_FUTURES_MAX_WORKERS")
+    if wanted is not None:
+        return int(wanted)
+    universe = COMM_WORLD.Get_attr(UNIVERSE_SIZE)
+    return 1 if universe is None else max(1, int(universe) - COMM_WORLD.size)
+
+
+def check_level() -> None:
+    """Check that executors make progress while the program does something else.
+
+    Raises:
+        RuntimeError: the thread level is lower than THREAD_MULTIPLE.
+    """
+    if process.driver.level < THREAD_MULTIPLE:
+        raise RuntimeError(
+            "an executor needs the thread level THREAD_MULTIPLE: set AIOMPI_THREAD_LEVEL=multiple, or begin with "
+            "MPI.Init_thread(MPI.THREAD_MULTIPLE)"
+        )
 
 
 #: communicator of all workers, set in the thread that is a worker
@@ -74,13 +195,24 @@ def run_worker(master: int, comm: Intracomm) -> None:
         comm: communicator that is used for nothing else, and freed at the end.
     """
     comm_workers = comm.Split(0, comm.rank)
-    before = _comm_workers.set(comm_workers)
-    try:
-        BlockingServer(Worker(comm._core, process.codec, master)).serve()
-    finally:
-        _comm_workers.reset(before)
+    serve_master(comm._core, master, comm_workers)
     comm_workers.Free()
     comm.Free()
+
+
+def serve_master(core: Communicator, master: int, comm_workers: Intracomm) -> None:
+    """Do the tasks of a master until it dismisses the worker.
+
+    Args:
+        core: communicator with the master, which is used for nothing else.
+        master: rank of the master.
+        comm_workers: communicator of the workers.
+    """
+    before = _comm_workers.set(comm_workers)
+    try:
+        BlockingServer(Worker(core, process.codec, master)).serve()
+    finally:
+        _comm_workers.reset(before)
 
 
 def _run_worker_thread(worker: Worker) -> None:

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor
 from types import TracebackType
@@ -14,33 +15,38 @@ from typing import Any, ClassVar, Final, TypeVar
 from aiompi.constants import THREAD_MULTIPLE
 from aiompi.face.blocking import COMM_WORLD, Intracomm
 from aiompi.face.blocking.process import process
-from aiompi.futures.blocking import BlockingWorkers, run_worker
+from aiompi.futures.blocking import BlockingWorkers, RemoteWorkers, run_worker
 from aiompi.futures.results import Deadline, as_completed, ordered
 from aiompi.futures.setup import Setup
 from aiompi.futures.task import Task, apply_to_all, chunks
-from aiompi.futures.workers import CONCURRENCY, Queue
+from aiompi.futures.workers import CONCURRENCY, SERVICE, Queue
 
 T = TypeVar("T")
 
 #: options of mpi4py for spawned processes, polling and pickling, which have no meaning here
-_WITHOUT_EFFECT: Final = frozenset({"python_exe", "python_args", "mpi_info", "backoff", "use_pkl5"})
+_WITHOUT_EFFECT: Final = frozenset({"mpi_info", "backoff", "use_pkl5"})
 
 
 class MPIPoolExecutor(Executor):
     """Calls functions in other MPI processes, the workers.
 
-    The workers are all other ranks of a program that was started with `aiompi-launch -n N -m aiompi.futures PROGRAM`,
-    and serve all its executors. `MPICommExecutor` uses the ranks of a communicator instead. A function is sent by its
-    name. Arguments and results are sent like any object, so that large arrays in them are not pickled.
+    An executor starts its workers itself, in a program that runs under `aiompi-launch` or alone, and replaces those
+    that fail. In a program started with `aiompi-launch -n N -m aiompi.futures PROGRAM` the workers are the other
+    ranks instead, and serve all executors; `MPICommExecutor` uses the ranks of a communicator. A function is sent by
+    its name. Arguments and results are sent like any object, so that large arrays in them are not pickled.
 
     Args:
-        max_workers: most workers that are used at once; by default all.
+        max_workers: number of workers that are started, or most of the other ranks that are used at once. By default
+            all ranks are used, or as many workers started as mpi4py would: MPI4PY_FUTURES_MAX_WORKERS, the part of
+            UNIVERSE_SIZE that is free, or one.
         initializer: called with `initargs` by each worker before its first task of this executor.
         retries: number of times that a task is given to another worker because its worker has failed. Without it the
             future of the task gets BrokenExecutor, whose cause is the ProcessFailedError.
         concurrency: coroutine functions that a worker runs at once.
-        options: fields of `aiompi.futures.setup.Setup`: main, path, wdir, env, globals. The other options of mpi4py,
-            python_exe, python_args, mpi_info, backoff and use_pkl5, have no effect.
+        options: fields of `aiompi.futures.setup.Setup`: main, path, wdir, env, globals; for workers that are started
+            python_exe and python_args, the interpreter and more options of it; or service, the name of a job of
+            `aiompi.futures.server` whose processes are the workers. The other options of mpi4py, mpi_info, backoff and
+            use_pkl5, have no effect.
 
     Raises:
         ValueError: max_workers is not positive.
@@ -68,11 +74,14 @@ class MPIPoolExecutor(Executor):
             raise TypeError(f"the initializer {initializer!r} cannot be called")
         self._limit = max_workers
         self._tasks = {"retries": retries, "concurrency": concurrency}
-        setup = {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT}
+        self._interpreter = options.pop("python_exe", None), options.pop("python_args", None) or ()
+        self._service = options.pop("service") or SERVICE if "service" in options else None
+        setup = {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT and value is not None}
         self._setup = Setup(initializer=initializer, initargs=tuple(initargs), **setup)
         self._futures: set[concurrent.futures.Future[Any]] = set()
         self._queue: Queue | None = None
-        self._workers = self._common
+        self._remote: RemoteWorkers | None = None
+        self._workers: BlockingWorkers | None = self._common
         self._shutdown = False
         self._lock = threading.Lock()
 
@@ -81,7 +90,10 @@ class MPIPoolExecutor(Executor):
         """Number of workers that this executor uses; 0 once it has been shut down or is broken."""
         if self._shutdown:
             return 0
-        return self._boot().size
+        queue = self._boot()
+        assert self._workers is not None
+        self._workers.await_arrival()
+        return queue.size
 
     # What packages read in executors of mpi4py and of `concurrent.futures`.
     @property
@@ -100,9 +112,12 @@ class MPIPoolExecutor(Executor):
             wait: True to wait until the workers are initialized.
 
         Raises:
-            RuntimeError: there are no workers, or the executor has been shut down.
+            RuntimeError: the executor has been shut down.
         """
         queue = self._boot()
+        assert self._workers is not None
+        if wait:
+            self._workers.await_arrival()
         with contextlib.suppress(BrokenExecutor):
             futures = [self.submit(_nothing) for _ in range(queue.size)]
             if wait:
@@ -116,7 +131,7 @@ class MPIPoolExecutor(Executor):
             A future. If the call raises, the cause of the exception is the traceback in the worker.
 
         Raises:
-            RuntimeError: there are no workers, or the executor has been shut down.
+            RuntimeError: the executor has been shut down.
             BrokenExecutor: a worker could not be initialized, or all workers are gone.
         """
         queue = self._boot()
@@ -135,12 +150,16 @@ class MPIPoolExecutor(Executor):
                 raise RuntimeError("this executor has been shut down")
             if self._queue is None:
                 if self._workers is None:
-                    raise RuntimeError(
-                        "there are no workers: start the program with `aiompi-launch -n N -m aiompi.futures PROGRAM`, "
-                        "or use MPICommExecutor; processes are not spawned at run time"
-                    )
+                    self._workers = self._remote = self._find()
+                    self._finalizer = weakref.finalize(self, self._remote.abandon)
+                    self._finalizer.atexit = False
                 self._queue = self._workers.open(self._limit, setup=self._setup.calls(), **self._tasks)
             return self._queue
+
+    def _find(self) -> RemoteWorkers:
+        if self._service is not None:
+            return RemoteWorkers.connect(self._service)
+        return RemoteWorkers.spawn(self._limit, *self._interpreter)
 
     def map(
         self,
@@ -204,6 +223,11 @@ class MPIPoolExecutor(Executor):
                 future.cancel()
         if wait:
             concurrent.futures.wait(futures)
+        if self._remote is not None:
+            if wait:
+                self._remote.dismiss()
+            else:
+                self._remote.begin_dismissal()
 
 
 class _Promise:
@@ -226,6 +250,12 @@ class _Promise:
 
 def _nothing() -> None:
     """Do nothing: the task of a worker that is only initialized."""
+
+
+class ProcessPoolExecutor(MPIPoolExecutor):
+    """An `MPIPoolExecutor` that starts its workers in any case."""
+
+    _common = None
 
 
 class ThreadPoolExecutor(MPIPoolExecutor):

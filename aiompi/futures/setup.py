@@ -44,10 +44,10 @@ class Setup:
         calls: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = [
             (set_environment, environment, {})
         ]
-        program = Program.current() if self.main else None
+        program = Program.current() or Program.of_main() if self.main else None
         if program is not None:
             sys.modules.setdefault(WORKER_NAME, sys.modules["__main__"])  # results are pickled by that name
-            calls.append((load_main, (list(sys.path), program), {}))
+            calls.append((load_main, (list(sys.path), list(sys.argv), program), {}))
         if self.globals:
             calls.append((set_globals, (dict(self.globals),), {}))
         if self.initializer is not None:
@@ -63,11 +63,29 @@ def set_environment(env: Mapping[str, str], wdir: str, path: Iterable[str]) -> N
     sys.path.extend(directory for directory in path if directory not in sys.path)
 
 
-def load_main(path: Iterable[str], program: Program) -> None:
-    """Load the master's main program, so that this worker has its functions under the names by which they are sent."""
+def load_main(path: Iterable[str], arguments: list[str], program: Program) -> None:
+    """Load the master's main program, so that this worker has its functions under the names by which they are sent.
+
+    Args:
+        path, arguments: sys.path and sys.argv of the master.
+    """
+    global _loading
     sys.path.extend(directory for directory in path if directory not in sys.path)
     if Program.current() != program:
-        program.load(WORKER_NAME)
+        _loading = True
+        sys.argv = arguments
+        try:
+            program.load(WORKER_NAME)
+        finally:
+            _loading = False
+
+
+_loading = False
+
+
+def is_loading() -> bool:
+    """Return True while this worker loads the main program."""
+    return _loading
 
 
 def set_globals(values: Mapping[str, Any]) -> None:

@@ -8,13 +8,18 @@ function at a time, and beside it as many coroutine functions as their executor 
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
 from typing import Any, Final
 
 from aiompi.comm import Communicator
-from aiompi.engine import Request
+from aiompi.create import ports
+from aiompi.create.free import free
+from aiompi.engine import Engine, Request
+from aiompi.engine.processes import Program
 from aiompi.engine.schedule import settled
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import JobAbortedError, ProcessFailedError
@@ -29,6 +34,11 @@ FAREWELL: Final = 0xFFFF_FFFF
 #: coroutine functions that a worker runs at once by default
 CONCURRENCY: Final = 16
 
+#: the module that runs in a worker that has been started
+SERVER: Final = "aiompi.futures.server"
+#: name of a service that does not say it, as in mpi4py
+SERVICE: Final = "mpi4py.futures"
+
 _NUMBER_BYTES: Final = 4
 _WORKER_LOST: Final = (ProcessFailedError, JobAbortedError)
 
@@ -41,6 +51,21 @@ def with_number(pieces: Sequence[Segment], nbytes: int, number: int) -> tuple[li
 def split_number(message: memoryview) -> tuple[int, memoryview]:
     """Return the number at the end of a message, and the rest."""
     return int.from_bytes(message[-_NUMBER_BYTES:], "little"), message[:-_NUMBER_BYTES]
+
+
+def recruiter(
+    core: Communicator, executable: str | None = None, arguments: Sequence[str] = ()
+) -> Callable[[int], Request[Communicator]]:
+    """Return a function that starts processes as workers, and returns the intercommunicator with them.
+
+    Args:
+        core: communicator of this process alone.
+        executable: interpreter of the workers; None for that of this process.
+        arguments: more options of the interpreter.
+    """
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    command = (executable or sys.executable, *flags, *arguments, "-m", SERVER)
+    return lambda count: ports.spawn(core, [Program(command, count)], 0, ["--on-failure=continue"])
 
 
 class Queue:
@@ -193,26 +218,100 @@ class Workers:
     """The workers of this rank, and the executors that use them.
 
     Args:
-        core: communicator, which is used for nothing else. Its other ranks are workers, or this one if there is no
-            other.
+        engine: of this rank.
         codec: makes messages of calls and answers.
+        recruit: starts as many processes as it is told, and returns the intercommunicator with them, which is used for
+            nothing else. With it, a worker that has failed is replaced.
     """
 
-    def __init__(self, core: Communicator, codec: Codec) -> None:
-        self._core = core
+    def __init__(
+        self, engine: Engine, codec: Codec, recruit: Callable[[int], Request[Communicator]] | None = None
+    ) -> None:
+        self.engine = engine
+        self._codec = codec
+        self._recruit = recruit
         self._queues: list[Queue] = []
+        self._lanes: list[Lane] = []
+        self._crews: list[Request[None]] = []
         self._idle: Request[None] | None = None
-        ranks = [rank for rank in range(core.size) if rank != core.rank] or [core.rank]
-        self._lanes = [Lane(core, rank, codec) for rank in ranks]
-        self._listening = [core.run(self._listen(lane)) for lane in [*self._lanes]]
+        self._error: BrokenExecutor | None = None
+        self._dismissal: Request[None] | None = None
+        self._arrivals: list[Request[None]] = []
+        self._doors: list[Request[None]] = []
+        self._closing: Request[None] = Request(engine)
 
     def __len__(self) -> int:
         """Return the number of workers that have not failed."""
         return len(self._lanes)
 
+    def hire(self, core: Communicator) -> None:
+        """Take the remote group of a communicator as workers, or its other ranks, or this one if there is no other.
+
+        Args:
+            core: communicator, which is used for nothing else. An intercommunicator is freed at the end.
+        """
+        everyone = range(core.size if core.remote is None else core.remote.size)
+        ranks = [rank for rank in everyone if core.remote is not None or rank != core.rank] or [core.rank]
+        lanes = [Lane(core, rank, self._codec) for rank in ranks]
+        self._lanes += lanes
+        self._crews = [crew for crew in self._crews if not crew.done()]
+        self._crews.append(core.run(self._accompany(core, lanes)))
+        self._assign()
+
+    async def _accompany(self, core: Communicator, lanes: list[Lane]) -> None:
+        await settled([core.run(self._listen(lane)) for lane in lanes])
+        if core.remote is not None:
+            free(core)
+
+    def start(self, count: int) -> None:
+        """Start processes that become workers."""
+        if self._recruit is not None:
+            self.await_crew(self._recruit(count))
+
+    def await_crew(self, coming: Request[Communicator]) -> None:
+        """Take the remote group of a communicator as workers once there is one; see `hire`."""
+        self._arrivals = [*self.arriving, self.engine.spawn(self._await_crew(coming))]
+
+    async def admit(self, core: Communicator) -> str:
+        """Let other processes become workers whenever they like, until the workers are dismissed.
+
+        Args:
+            core: communicator of this process alone.
+
+        Returns:
+            The name of the port to which they connect. It contains the key that lets them in.
+        """
+        port = await ports.open_port(self.engine)
+        self._doors.append(self.engine.spawn(self._admit(core, port)))
+        return port
+
+    async def _admit(self, core: Communicator, port: str) -> None:
+        while not self._closing.done():
+            try:
+                self.hire(await ports.accept(core, port, 0, self._closing))
+            except MPIException as error:
+                if isinstance(error, JobAbortedError):
+                    return
+        ports.close_port(self.engine, port)
+
+    @property
+    def arriving(self) -> list[Request[None]]:
+        """Requests that complete when workers that have been started are there."""
+        return [arrival for arrival in self._arrivals if not arrival.done()]
+
+    async def _await_crew(self, coming: Request[Communicator]) -> None:
+        try:
+            self.hire(await coming)
+        except Exception as error:
+            if not self._lanes and len(self.arriving) <= 1:  # this call
+                broken = BrokenExecutor(f"there are no workers: {error}")
+                broken.__cause__ = error
+                self._give_up(broken)
+
     def open(self, limit: int | None, **options: Any) -> Queue:
         """Serve the tasks of one more executor; the arguments are those of `Queue`."""
         queue = Queue(self, limit, **options)
+        queue.broken = self._error
         self._queues.append(queue)
         return queue
 
@@ -232,20 +331,27 @@ class Workers:
                 lane.withdraw(number)
 
     def dismiss(self) -> Request[None]:
-        """Dismiss the workers when all tasks are done.
+        """Dismiss the workers when all tasks are done. Further calls return the same request.
 
         Returns:
             A request that is complete when no worker is left.
         """
-        return self._core.engine.spawn(self._dismiss())
+        if self._dismissal is None:
+            self._dismissal = self.engine.spawn(self._dismiss())
+        return self._dismissal
 
     async def _dismiss(self) -> None:
+        await settled(self.arriving)
         if not all(queue.idle for queue in self._queues):
-            self._idle = Request(self._core.engine)
+            self._idle = Request(self.engine)
             await self._idle
+        self._recruit = None
+        self._closing.complete()
+        await settled(self._doors)
+        await settled(self.arriving)  # those that replace others
         for lane in [*self._lanes]:
             await lane.dismiss()
-        await settled(self._listening)
+        await settled(self._crews)
 
     async def _listen(self, lane: Lane) -> None:
         try:
@@ -256,14 +362,28 @@ class Workers:
             self._lanes.remove(lane)
 
     def _lost(self, lane: Lane, error: Exception) -> None:
-        """Give up a worker that has failed. Its tasks notice it themselves."""
+        """Give up a worker that has failed. Its tasks notice it themselves.
+
+        Another one takes its place, unless it has failed while it was initialized, as others would as well.
+        """
         if lane not in self._lanes:
             return
         self._lanes.remove(lane)
-        if not self._lanes:
-            for queue in self._queues:
-                self._break(queue, _broken(lane, error))
+        unfit = any(lane in queue.initializing for queue in self._queues)
+        for queue in self._queues:
+            queue.initializing.discard(lane)
+            queue.initialized.discard(lane)
+        if not unfit and not isinstance(error, JobAbortedError):
+            self.start(1)
+        if not self._lanes and not self.arriving and not self._doors:
+            self._give_up(_broken(lane, error))
         lane.fail(error)
+
+    def _give_up(self, error: BrokenExecutor) -> None:
+        """Break all executors, also those to come, because there are no workers any more."""
+        self._error = error
+        for queue in self._queues:
+            self._break(queue, error)
 
     def _break(self, queue: Queue, error: BrokenExecutor) -> None:
         """Fail the tasks of an executor, now and later."""
@@ -310,7 +430,7 @@ class Workers:
     def _begin(self, lane: Lane, queue: Queue, task: Task) -> None:
         lane.coroutines += task.is_async
         lane.has_function |= not task.is_async
-        self._core.run(self._serve(lane, queue, task))
+        self.engine.spawn(self._serve(lane, queue, task))
 
     async def _serve(self, lane: Lane, queue: Queue, task: Task) -> None:
         try:
@@ -333,28 +453,27 @@ class Workers:
 
     def _try_again(self, lane: Lane, queue: Queue, task: Task, error: Exception) -> None:
         """Put a task whose worker has failed in front of the others, if it may be run again; fail it otherwise."""
-        if self._lanes and task.failures < queue.retries and not isinstance(error, JobAbortedError):
+        if queue.broken is None and task.failures < queue.retries and not isinstance(error, JobAbortedError):
             task.failures += 1
             queue.pending[task.is_async].appendleft(task)
         else:
             self._call_soon(task.promise.fail, queue.broken or _broken(lane, error))
 
     async def _set_up(self, lane: Lane, queue: Queue) -> None:
-        queue.initializing.add(lane)
-        try:
-            for call in queue.setup:
-                answer = await lane.ask(call)
-                if isinstance(answer, Failure):
-                    self._break(queue, _not_initialized(lane, answer))
-                    return
-        finally:
-            queue.initializing.remove(lane)
-        queue.initialized.add(lane)
+        queue.initializing.add(lane)  # where it stays if the worker fails
+        for call in queue.setup:
+            answer = await lane.ask(call)
+            if isinstance(answer, Failure):
+                self._break(queue, _not_initialized(lane, answer))
+                break
+        else:
+            queue.initialized.add(lane)
+        queue.initializing.remove(lane)
         self._assign()
 
     def _call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function that may run callbacks of the program later, outside of the engine."""
-        self._core.engine.driver.call_soon(function, *args)
+        self.engine.driver.call_soon(function, *args)
 
 
 def _not_initialized(lane: Lane, answer: Failure) -> BrokenExecutor:

@@ -413,7 +413,13 @@ class Supervisor:
             case table.Note(text, rank):
                 self.outputs.report(rank, text)
             case table.End(code):
-                self._exit_code.set_result(code)
+                self._end(code)
+
+    def _end(self, code: int) -> None:
+        self._exit_code.set_result(code)
+        if self._lifeline is not None:
+            self._loop.remove_reader(self._lifeline)
+            self._lifeline.detach()  # the end of this process closes it
 
     def _signal(self, signum: int, ranks: Iterable[int]) -> None:
         for rank in ranks:

@@ -58,15 +58,18 @@ def test_ring_with_a_late_token(site: Site) -> None:
     assert last.startswith("1 laps around 2 ranks")
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_julia(site: Site, tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize(("size", "workers"), [(0, 2), (1, 1), (3, 2)])
+def test_julia(site: Site, tmp_path: Path, size: int, workers: int) -> None:
     """The set is symmetric about its middle, and the picture equals that of a direct evaluation."""
     picture = tmp_path / "julia.png"
-    options = ["--size", "40", "--chunk", "3", "--picture", str(picture)]
-    job = site.launch("-n", str(size), "-m", "aiompi.futures", str(EXAMPLES / "julia.py"), *options).finish()
+    command = [str(EXAMPLES / "julia.py"), "--size", "40", "--chunk", "3", "--picture", str(picture)]
+    if size:
+        job = site.launch("-n", str(size), "-m", "aiompi.futures", *command).finish()
+    else:
+        job = site.start("python3", *command, "--workers", str(workers)).finish()
     assert (job.code, job.err) == (0, "")
     steps = np.asarray(Image.open(picture))
-    assert job.out == f"{np.count_nonzero(steps == 255)} of 1600 points stay, said {max(1, size - 1)} workers\n"
+    assert job.out == f"{np.count_nonzero(steps == 255)} of 1600 points stay, said {workers} workers\n"
     for row, column in [(0, 0), (20, 20), (13, 27)]:
         z, expected = complex(-1.5 + 3 * column / 39, 1.5 - 3 * row / 39), 0
         while expected < 255 and abs(z := z * z + complex(-0.8, 0.156)) <= 2:

@@ -18,6 +18,7 @@ import aiompi
 from aiompi.futures import BrokenExecutor, TaskPool, pool
 from aiompi.futures.task import RemoteTraceback
 from aiompi.futures.worker import Worker, serve_async
+from aiompi.futures.workers import Workers
 
 
 def with_pool(use: Callable[[TaskPool], Awaitable[None]], size: int = 3, **options: Any) -> None:
@@ -309,7 +310,9 @@ def test_a_worker_that_is_cancelled_cancels_its_task_and_waits_for_it() -> None:
 
     async def main() -> None:
         first, second = aiompi.local_world(2)
-        executor = TaskPool(first, 1)
+        workers = Workers(first._core.engine, first._codec)
+        workers.hire(first._core)
+        executor = TaskPool(workers, None, limit=1)
         serving = asyncio.create_task(serve_async(Worker(second._core, second._codec, 0)))
         executor.submit(_call, "task", None)
         await begun.wait()

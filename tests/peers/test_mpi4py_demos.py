@@ -70,17 +70,19 @@ from mpi4py import MPI, futures
 
 directory, name, *left_out = sys.argv[1:]
 sys.path[:0] = [directory, os.path.join(directory, "..", "..", "test")]
-futures._core = types.SimpleNamespace(SharedPool=True, MAIN_RUN_NAME="__main__", RemoteTraceback=Exception)
+shared = os.environ.get("SHARED", "1") or None
+futures._core = types.SimpleNamespace(SharedPool=shared, MAIN_RUN_NAME="__main__", RemoteTraceback=Exception)
 MPI.Win.Allocate = lambda *_: types.SimpleNamespace(Free=lambda: None)  # it is there for counters and locks
 if __name__ == "__main__":
-    tests = unittest.defaultTestLoader.loadTestsFromName(name)
-    suite = unittest.TestSuite(
-        test for case in tests for test in case if test.id().split(".")[-1] not in left_out
-    )
+    def flat(tests):
+        return [test for each in tests for test in flat(each)] if isinstance(tests, unittest.TestSuite) else [tests]
+
+    tests = flat(unittest.defaultTestLoader.loadTestsFromNames(name.split(",")))
+    suite = unittest.TestSuite(test for test in tests if test.id().split(".")[-1] not in left_out)
     print(suite.countTestCases())
     sys.exit(not unittest.TextTestRunner().run(suite).wasSuccessful())
 else:
-    importlib.import_module(name)
+    importlib.import_module(name.split(".")[0])
 """
 #: tests of parts of mpi4py's executors that are not public, and of an error where we have none
 INNER: Final = [
@@ -148,9 +150,20 @@ def test_futures(site: Site, demos: Path) -> None:
     assert int(job.out) > 100
 
 
+@pytest.mark.timeout(200)
+def test_futures_whose_workers_are_started(site: Site, demos: Path) -> None:
+    classes = ("Init", "Bootup", "Shutdown", "Submit", "Pickle")
+    names = [f"test_futures.ProcessPool{name}Test" for name in classes]
+    options = ("--mpi4py", "-n", "1", "-x", "SHARED=")
+    left_out = (*INNER, "test_use_pkl5_environ", "test_init_globals")
+    job = site.launch(*options, site.program(SUITE), str(demos / "futures"), ",".join(names), *left_out).finish(180)
+    assert job.code == 0, job.err
+    assert int(job.out) > 20
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("name", "count"), [("test_util_sync", 78), ("test_util_pool", 40)])
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_utilities(site: Site, demos: Path, ranks: int, name: str, count: int) -> None:
     options = ("--mpi4py", "-n", str(ranks))
     job = site.launch(*options, site.program(SUITE), str(demos.parent / "test"), name).finish(100)

@@ -1,0 +1,54 @@
+"""The program of workers in another job than their master.
+
+    aiompi-launch -n 4 -m aiompi.futures.server [--service NAME]
+
+The ranks of this job are the workers of one executor, which is made with `MPIPoolExecutor(service=NAME)` by another
+program of the same user. Executors also start this program themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from aiompi.comm import Communicator
+from aiompi.constants import THREAD_MULTIPLE
+from aiompi.create import ports
+from aiompi.errors import JobAbortedError, ProcessFailedError
+from aiompi.face.blocking import COMM_WORLD
+from aiompi.face.blocking.process import process
+from aiompi.futures.blocking import serve_master
+from aiompi.futures.workers import SERVER, SERVICE
+
+
+def main() -> None:
+    """Do the tasks of the process that has started this one, or of one that connects, until it dismisses this one."""
+    parser = argparse.ArgumentParser(prog=f"python -m {SERVER}", description="Be a worker of an executor.")
+    parser.add_argument("--service", metavar="NAME", default=SERVICE, help=f"name of these workers ({SERVICE})")
+    options = parser.parse_args()
+    process.start(THREAD_MULTIPLE)
+    parent = process.runtime.parent
+    try:
+        serve_master(parent or _accept(options.service), 0, COMM_WORLD)
+    except (ProcessFailedError, JobAbortedError) as error:
+        sys.exit(None if parent is not None else f"the master of this worker is gone: {error}")
+
+
+def _accept(service: str) -> Communicator:
+    """Publish a name and wait for an executor that uses it."""
+    core, driver, outreach = COMM_WORLD._core, process.driver, process.runtime.outreach
+    port = None
+    if core.rank == 0:
+        with driver.exclusive("Open_port"):
+            port = driver.wait(core.engine.spawn(ports.open_port(core.engine)))
+        outreach.publish(service, port)
+    with driver.exclusive("Accept"):
+        master = driver.wait(ports.accept(core, port, 0))
+    if port is not None:
+        outreach.withdraw(service)
+        ports.close_port(core.engine, port)
+    return master
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Test executors and pools that start their workers, in programs that run alone and under the launcher."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from jobs import Result, Site
+
+HEAD = """
+import asyncio, os, signal, sys, time
+import aiompi
+from aiompi import MPI
+from aiompi.futures import BrokenExecutor, MPIPoolExecutor, ProcessPoolExecutor, get_comm_workers, pool
+
+def square(number):
+    return number * number
+
+def process(_=None):
+    return os.getpid()
+
+def die(_=None):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def die_once(path):
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return "survived"
+    os._exit(3)
+
+async def plus_one(number):
+    await asyncio.sleep(0)
+    return number + 1
+
+def until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+"""
+
+
+def alone(site: Site, body: str, functions: str = "") -> Result:
+    """Run a program without a launcher."""
+    main = f'if __name__ == "__main__":\n{textwrap.indent(body, "    ")}'
+    return site.start("python3", site.program(HEAD + functions + main)).finish()
+
+
+def lines(result: Result) -> list[str]:
+    return result.out.splitlines()
+
+
+def test_an_executor_starts_its_workers(site: Site) -> None:
+    body = """
+with MPIPoolExecutor(2) as executor:
+    print([*executor.map(square, range(5))], executor.num_workers, executor._max_workers, executor._pool.size)
+    processes = {*executor.map(process, range(20))}
+    print(len(processes) in (1, 2), os.getpid() in processes)
+    print(executor.submit(plus_one, 1).result())
+    print([task.result() for task in [executor.submit(count_workers) for _ in range(2)]])
+print(executor.num_workers)
+with MPIPoolExecutor() as executor:
+    print(executor.bootup().num_workers, "by default")
+"""
+    result = alone(site, body, "def count_workers():\n    return get_comm_workers().allreduce(1)\n")
+    assert (result.code, result.err) == (0, ""), result
+    assert lines(result) == [
+        "[0, 1, 4, 9, 16] 2 2 2", "True False", "2", "[2, 2]", "0", "1 by default",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_executors_of_a_launched_program(site: Site, size: int) -> None:
+    """Each rank has workers of its own, and the ranks communicate meanwhile."""
+    body = """
+if __name__ == "__main__":
+    MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    with MPIPoolExecutor(1) as executor, ProcessPoolExecutor(1) as other:
+        futures = [executor.submit(square, MPI.COMM_WORLD.rank), other.submit(square, 3)]
+        print(MPI.COMM_WORLD.allreduce(1), [future.result() for future in futures])
+"""
+    result = site.run(size, HEAD + body)
+    assert (result.code, result.err) == (0, ""), result
+    assert result.lines == [f"{size} [{rank * rank}, 9]" for rank in range(size)]
+
+
+def test_a_dead_worker_is_replaced(site: Site) -> None:
+    body = """
+with MPIPoolExecutor(2) as executor:
+    before = {*executor.map(process, range(50))}
+    error = executor.submit(die).exception()
+    print(type(error).__name__, type(error.__cause__).__name__)
+    until(lambda: executor.num_workers == 2)
+    print([*executor.map(square, range(3))])
+    os.kill(executor.submit(process).result(), signal.SIGKILL)  # an idle one
+    until(lambda: executor.num_workers == 2 and executor.submit(process).exception() is None)
+with MPIPoolExecutor(1, retries=2) as executor:
+    executor.submit(square, 2).result()
+    print(executor.submit(die_once, sys.argv[0] + ".once").result(), executor.num_workers)
+    print(type(executor.submit(die).exception()).__name__, executor.submit(square, 4).result())
+"""
+    result = alone(site, body)
+    assert result.code == 0, result
+    assert lines(result) == ["BrokenExecutor ProcessFailedError", "[0, 1, 4]", "survived 1", "BrokenExecutor 16"]
+
+
+def test_workers_that_cannot_work(site: Site) -> None:
+    """They are not started again and again."""
+    body = """
+with MPIPoolExecutor(1, initializer=die) as executor:
+    print(type(executor.submit(square, 1).exception()).__name__, executor.num_workers)
+with MPIPoolExecutor(1, python_exe=sys.argv[0] + ".missing") as executor:
+    print(executor.submit(square, 1).exception())
+with MPIPoolExecutor(1, python_args=["-c", "raise SystemExit(3)"]) as executor:
+    print(executor.submit(square, 1).exception())
+"""
+    result = alone(site, body)
+    assert result.code == 0, result
+    assert lines(result)[0] == "BrokenExecutor 0"
+    assert lines(result)[1].startswith("there are no workers: ")
+    assert lines(result)[2].startswith("there are no workers: ")
+
+
+def test_a_program_without_a_guard(site: Site) -> None:
+    """The worker, which loads the program, says what is wrong instead of starting workers of its own."""
+    program = HEAD + "print(type(error := MPIPoolExecutor(1).submit(square, 1).exception()).__name__, error)"
+    result = site.start("python3", site.program(program)).finish()
+    assert result.code == 0, result
+    assert "BrokenExecutor the worker of rank 0 could not be initialized: RuntimeError" in result.out
+    assert "under `if __name__" in result.out
+
+
+@pytest.mark.parametrize(
+    "end", ["", "del executor; time.sleep(0.2)", "executor.shutdown(wait=False)", "sys.exit(0)", "os._exit(0)"]
+)
+def test_nothing_is_left(site: Site, end: str) -> None:
+    """Workers end with their executor or with the program, after all tasks, however it ends."""
+    result = alone(site, f"executor = MPIPoolExecutor(2).bootup()\nexecutor.submit(square, 3)\n{end}")
+    assert (result.code, result.out, result.err) == (0, "", ""), result
+    site.settle()
+
+
+def test_in_an_event_loop(site: Site) -> None:
+    body = """
+async def main():
+    loop = asyncio.get_running_loop()
+    with MPIPoolExecutor(1) as executor:
+        print(await loop.run_in_executor(executor, square, 5))
+
+asyncio.run(main())
+"""
+    result = alone(site, body)
+    assert (result.code, lines(result), result.err) == (0, ["25"], ""), result
+
+
+def test_an_asyncio_pool_starts_its_workers(site: Site) -> None:
+    body = """
+async def main():
+    async with pool(max_workers=2, retries=1) as executor:
+        print(await executor.submit(square, 5), [x async for x in executor.map(plus_one, range(5))])
+        await executor.bootup()
+        print(executor.num_workers, await executor.submit(die_once, sys.argv[0] + ".once"))
+        while executor.num_workers < 2:
+            await asyncio.sleep(0.005)
+
+asyncio.run(main())
+"""
+    result = alone(site, body)
+    assert (result.code, lines(result)) == (0, ["25 [1, 2, 3, 4, 5]", "2 survived"]), result
+
+
+def test_workers_come_and_go_as_they_like(site: Site) -> None:
+    """A pool may begin without any, and takes those that connect to its port."""
+    body = """
+import subprocess
+from aiompi.futures import work
+
+async def main():
+    async with pool(start=0) as executor:
+        port = await executor.open_port()
+        waiting = [executor.submit(process) for _ in range(3)]
+        print(executor.num_workers)
+        programs = [subprocess.Popen([sys.executable, sys.argv[0], port]) for _ in range(2)]
+        print({*await asyncio.gather(*waiting)} <= {program.pid for program in programs})
+        while executor.num_workers < 2:
+            await asyncio.sleep(0.005)
+        programs[0].kill()
+        while executor.num_workers > 1:
+            await asyncio.sleep(0.005)
+        print(await executor.submit(square, 3))
+        programs.append(subprocess.Popen([sys.executable, sys.argv[0], port]))
+        while executor.num_workers < 2:
+            await asyncio.sleep(0.005)
+    print([program.wait() for program in programs])
+
+asyncio.run(work(sys.argv[1]) if sys.argv[1:] else main())
+"""
+    result = alone(site, body)
+    assert (result.code, lines(result), result.err) == (0, ["0", "True", "9", "[-9, 0, 0]"], ""), result
+
+
+def test_ranks_that_serve_under_a_name(site: Site, tmp_path: Path) -> None:
+    env = {"AIOMPI_NAMES": str(tmp_path)}
+    server = site.launch("-n", "3", "-m", "aiompi.futures.server", "--service", "mine", env=env)
+    body = """
+MPI.Init_thread(MPI.THREAD_MULTIPLE)
+until(lambda: published("mine"))
+with MPIPoolExecutor(service="mine") as executor:
+    print([*executor.map(square, range(5))], executor.num_workers)
+try:
+    MPIPoolExecutor(service="other").submit(square, 1)
+except MPI.Exception as error:
+    print(error)
+"""
+    functions = """
+def published(name):
+    try:
+        return MPI.Lookup_name(name)
+    except MPI.Exception:
+        return False
+
+"""
+    main = f"if __name__ == '__main__':{textwrap.indent(body, '    ')}"
+    client = site.start("python3", site.program(HEAD + functions + main), env=env)
+    result = client.finish()
+    assert (result.code, result.err) == (0, ""), result
+    assert lines(result)[0] == "[0, 1, 4, 9, 16] 3"
+    assert "'other' is not published" in lines(result)[1]
+    assert server.finish().code == 0
