@@ -75,7 +75,7 @@ def test_the_job_is_full() -> None:
     assert table.enter() == 3
 
 
-def test_a_world_is_formed_once_all_who_are_expected_ask() -> None:
+def test_a_world_is_formed_once_all_expected_members_ask() -> None:
     table = Table(3)
     table.assemble(1, at_least=2)
     table.assemble(2, at_least=1)
