@@ -14,7 +14,7 @@ from aiompi.errors import InvalidArgumentError
 from aiompi_launcher.cli import parse
 from aiompi_launcher.hosts import hostlist, starters
 from aiompi_launcher.hosts.branches import divide
-from aiompi_launcher.hosts.hostlist import Host, node_names, parse_hosts, place, read_hostfile, slurm_allocation
+from aiompi_launcher.hosts.hostlist import Host, parse_hosts, place, read_hostfile, slurm_allocation
 from aiompi_launcher.hosts.messages import Part
 from aiompi_launcher.jobspec import WIDTH, RunSpec
 from aiompi_launcher.spawn.binding import cpus_of
@@ -48,7 +48,6 @@ def test_hostfiles_of_mpich_and_open_mpi(tmp_path: Path) -> None:
 
 
 def test_allocations_of_slurm() -> None:
-    assert node_names("n[08-10,12],login,r[1-2]b") == ["n08", "n09", "n10", "n12", "login", "r1b", "r2b"]
     given = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_CPUS_PER_NODE": "4(x2),8"}
     assert slurm_allocation(given) == [Host("n1", 4), Host("n2", 4), Host("n3", 8)]
     given |= {"SLURM_NTASKS": "5", "SLURM_TASKS_PER_NODE": "2(x2),1"}

@@ -15,7 +15,6 @@ BY_SLOT: Final = "slot"
 BY_NODE: Final = "node"
 #: what a name of a host must not look like, because ssh or a shell would take it for something else
 _UNSAFE: Final = re.compile(r"^-|[^\w.@:%\[\]-]")
-_GROUP: Final = re.compile(r"([^,\[]*)\[([^\]]*)\]([^,\[]*)|([^,\[]+)")
 _REPEATED: Final = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
 
@@ -96,27 +95,11 @@ def slurm_allocation(environ: Mapping[str, str] = os.environ) -> list[Host]:
     names = environ.get("SLURM_JOB_NODELIST", "")
     if not names or int(environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
         return []
+    from aiompi.bootstrap.nodelist import expand  # seldom needed
+
     tasks = "SLURM_NTASKS" in environ and environ.get("SLURM_TASKS_PER_NODE")
     slots = _numbers(tasks or environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
-    return [Host(*pair) for pair in zip(node_names(names), itertools.chain(slots, itertools.repeat(1)), strict=False)]
-
-
-def node_names(text: str) -> list[str]:
-    """Return the names of a list of Slurm: `a[1-3,07],b` names a1, a2, a3, a07 and b."""
-    names: list[str] = []
-    for before, numbers, after, plain in _GROUP.findall(text):
-        if plain:
-            names += filter(None, plain.split(","))
-        else:
-            names += [f"{before}{name}" for name in _range_names(numbers, after)]
-    return names
-
-
-def _range_names(numbers: str, after: str) -> Iterator[str]:
-    for part in numbers.split(","):
-        low, _, high = part.partition("-")
-        for number in range(int(low), int(high or low) + 1):
-            yield f"{number:0{len(low)}}{after}"
+    return [Host(*pair) for pair in zip(expand(names), itertools.chain(slots, itertools.repeat(1)), strict=False)]
 
 
 def _numbers(text: str) -> Iterator[int]:
