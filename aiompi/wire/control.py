@@ -389,11 +389,12 @@ def encode(message: Any, codes: Mapping[type[Any], int] = _CODES, end: bytes = b
     """Return a message as bytes.
 
     Args:
-        message: an instance of a dataclass.
+        message: an instance of a dataclass or of a named tuple.
         codes: code of each class.
         end: bytes behind each message.
     """
-    fields = (getattr(message, field.name) for field in dataclasses.fields(message))
+    named = isinstance(message, tuple)
+    fields = message if named else (getattr(message, field.name) for field in dataclasses.fields(message))
     body: bytes = msgpack.packb([codes[type(message)], *fields], unicode_errors=_SURROGATES)
     return _LENGTH.pack(len(body)) + body + end
 

@@ -90,10 +90,6 @@ def impirun(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str], name: str) -> int:
     _open_standard_descriptors()
-    if [*argv[:1]] == [starters.AGENT] and len(argv) == 2:
-        from aiompi_launcher.hosts import agent
-
-        return agent.main(argv[1])
     try:
         spec = parse(argv, name)
         _check_limits()

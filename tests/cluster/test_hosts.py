@@ -136,7 +136,7 @@ def test_interrupt(machines: Machines, app: Path) -> None:
 def test_what_is_killed_leaves_nothing(machines: Machines, app: Path, victim: str) -> None:
     job = running(machines[0], app, "ends.py")
     where = machines[1] if victim == "agent" else machines[0]
-    marks = {"launcher": "--hosts", "agent": "--agent ssh", "ssh": "ssh -T"}
+    marks = {"launcher": "--hosts", "agent": "hosts.agent ssh", "ssh": "ssh -T"}
     os.kill(find(where, marks[victim]), signal.SIGKILL)
     job.communicate(timeout=20)
     assert job.returncode
@@ -172,3 +172,37 @@ def test_a_rank_that_is_stopped_on_another_host_is_expelled(machines: Machines, 
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (1, "running\n" * 3)
     assert err == "aiompi-launch: rank 2 on node3 was stopped for 0.5 s (AIOMPI_HEARTBEAT)\n"
+
+
+def test_the_others_go_on_without_a_host(doomed: Machines, app: Path) -> None:
+    (app / "survive.py").write_text(
+        "from aiompi import MPI\n"
+        "world = MPI.COMM_WORLD\nworld.Set_errhandler(MPI.ERRORS_RETURN)\nworld.barrier()\n"
+        "print('running', flush=True)\n"
+        "try:\n    world.recv(source=1)\nexcept MPI.Exception as error:\n"
+        "    rest = world.Shrink()\n    print(rest.allreduce(1), error.Get_error_class() == MPI.ERR_PROC_FAILED)\n"
+    )
+    job = running(doomed[0], app, "--on-failure", "continue", "survive.py")
+    doomed[1].kill()
+    out, err = job.communicate(timeout=25)
+    assert (job.returncode, out) == (0, "2 True\n" * 2), err
+    for rank in (1, 2):
+        assert f"rank {rank} on node2 is lost with its host" in err
+
+
+def test_ranks_go_on_while_the_launcher_is_stopped(machines: Machines, app: Path) -> None:
+    """A launcher that Ctrl-Z stops says so to the agents, which do not give it up then."""
+    (app / "slow.py").write_text(f"{PROGRAM}import time; time.sleep(1); open(f'ended{{world.rank}}', 'w').close()\n")
+    script = (
+        "from aiompi_launcher.hosts import channel; channel.BEAT, channel.SILENCE = 0.1, 0.5\n"
+        "import sys; from aiompi_launcher.cli import main; sys.exit(main())"
+    )
+    job = machines[0].popen(sys.executable, "-c", script, "--hosts", "node2,node3", "slow.py", cwd=str(app))
+    assert job.stdout is not None
+    job.stdout.readline()
+    launcher = find(machines[0], "--hosts")
+    os.kill(launcher, signal.SIGTSTP)
+    until(lambda: (app / "ended0").exists() and (app / "ended1").exists())
+    os.kill(launcher, signal.SIGCONT)
+    job.communicate(timeout=20)
+    assert job.returncode == 0

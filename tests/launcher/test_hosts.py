@@ -135,7 +135,10 @@ def test_commands_of_starters(monkeypatch: pytest.MonkeyPatch) -> None:
     *ssh, host, words = starters.command(("ssh", "-p", "2222"), "me@node1", 7.0)
     assert ssh[:3] == ["ssh", "-p", "2222"]
     assert {"-oBatchMode=yes", "-oConnectTimeout=7"} < set(ssh)
-    assert (host, words) == ("me@node1", f"exec env 'PYTHONPATH=/a b' {sys.executable} -m aiompi_launcher --agent ssh")
+    assert (host, words) == (
+        "me@node1",
+        f"exec env 'PYTHONPATH=/a b' {sys.executable} -m aiompi_launcher.hosts.agent ssh",
+    )
     srun = starters.command(("srun",), "node1", 7.0)
     assert srun[0] == "srun"
     assert "-wnode1" in srun

@@ -1,4 +1,4 @@
-"""The agent of a host in a job on several hosts (`aiompi-launch --agent`, which the launcher runs, not the user).
+"""The agent of a host in a job on several hosts, a program that the launcher runs (`starters`).
 
 It reads what to do from its standard input, starts further agents and the ranks of its host, and relays between them
 and the launcher. If the channel to the launcher ends, it ends all processes, and so does its watchdog if it is killed.
@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -410,3 +411,7 @@ def _addresses(starter: str) -> tuple[str, str]:
             probe.connect((launcher, 9))  # sends nothing
             return probe.getsockname()[0], launcher
     return "", ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import itertools
 import os
 import signal
@@ -160,7 +159,7 @@ class Branches:
         self._by_host: dict[int, Branch] = {}
         self._hosts = {rank: part.index for part in parts for rank in part.ranks}
         for group in divide(parts, plan.width):
-            branch = Branch(dataclasses.replace(plan, parts=group), archive, on_message, self._on_lost)
+            branch = Branch(plan._replace(parts=group), archive, on_message, self._on_lost)
             on_start(branch.process.pid)
             self._branches.append(branch)
             self._by_host.update(dict.fromkeys(branch.hosts, branch))

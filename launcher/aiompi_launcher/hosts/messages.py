@@ -17,8 +17,7 @@ A connection is numbered by `host << HOST_SHIFT | number`. Both sides send a Pin
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiompi.wire import control
 
@@ -28,70 +27,61 @@ STDOUT: Final = 1
 STDERR: Final = 2
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """What an agent does; a `Plan`, packed."""
 
     plan: dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Files:
+class Files(NamedTuple):
     """The next part of the archive of files for the working directory; empty at its end."""
 
-    data: bytes = dataclasses.field(repr=False)
+    data: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Post:
+class Post(NamedTuple):
     """Bytes for connections of ranks."""
 
     connections: list[int]
-    data: bytes = dataclasses.field(repr=False)
+    data: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HangUp:
+class HangUp(NamedTuple):
     """Close a connection once everything is sent."""
 
     connection: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SignalRanks:
+class SignalRanks(NamedTuple):
     """Send a signal to the process groups of ranks."""
 
     ranks: list[int]
     signum: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """Standard input for a rank; empty at its end."""
 
     rank: int
-    data: bytes = dataclasses.field(repr=False)
+    data: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """A rank has read so many bytes of its input."""
 
     rank: int
     count: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """Output of a rank; empty at its end."""
 
     rank: int
     stream: int
-    data: bytes = dataclasses.field(repr=False)
+    data: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """So many bytes of output of a rank have been passed on: as many more may come."""
 
     rank: int
@@ -99,23 +89,19 @@ class Grant:
     count: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """End all processes of the job."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(NamedTuple):
     """The sender is about to be stopped, by Ctrl-Z for example, and sends no Ping until it goes on."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(NamedTuple):
     """The sender lives."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """An agent runs.
 
     Attributes:
@@ -131,16 +117,14 @@ class Ready:
     launcher: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """The process of a rank runs."""
 
     rank: int
     pid: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(NamedTuple):
     """A host cannot do its part, so the job ends with this exit code."""
 
     host: int
@@ -148,8 +132,7 @@ class Trouble:
     code: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     """A process has proven the key and wants to be a rank."""
 
     connection: int
@@ -158,40 +141,35 @@ class Joined:
     namespace: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Said:
+class Said(NamedTuple):
     """A message of a connection that has joined."""
 
     connection: int
-    data: bytes = dataclasses.field(repr=False)
+    data: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(NamedTuple):
     """A connection that had joined is closed, possibly because of an error."""
 
     connection: int
     error: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(NamedTuple):
     """The process of a rank has ended."""
 
     rank: int
     status: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stuck:
+class Stuck(NamedTuple):
     """The process of a rank has not run for the heartbeat of the job."""
 
     rank: int
     cause: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HostsLost:
+class HostsLost(NamedTuple):
     """An agent has ended, or cannot be reached, and with it those behind it."""
 
     hosts: list[int]
@@ -239,8 +217,7 @@ def decoder() -> control.Decoder:
     return control.Decoder(_FIELDS, b"\n")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A host of a plan.
 
     Attributes:
@@ -256,8 +233,7 @@ class Part:
     programs: list[int]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What an agent does.
 
     Attributes:
@@ -279,12 +255,12 @@ class Plan:
     """
 
     name: str
-    key: bytes = dataclasses.field(repr=False)
+    key: bytes
     size: int
     parts: list[Part]
     programs: list[list[Any]]
     directory: str
-    environ: dict[str, str] = dataclasses.field(repr=False)
+    environ: dict[str, str]
     prefork: bool
     bind_to: str
     stdin: int
@@ -296,7 +272,7 @@ class Plan:
 
     def pack(self) -> dict[str, Any]:
         """Return it in types of msgpack."""
-        return dataclasses.asdict(self)
+        return {**self._asdict(), "parts": [part._asdict() for part in self.parts]}
 
     @classmethod
     def unpack(cls, fields: dict[str, Any]) -> Plan:

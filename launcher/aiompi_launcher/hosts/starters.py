@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,9 +14,8 @@ SSH: Final = "ssh"
 SRUN: Final = "srun"
 LOCAL: Final = "local"
 STARTERS: Final = (SSH, SRUN, LOCAL)
-#: the first argument of a launcher that is an agent
-AGENT: Final = "--agent"
-
+#: the module of an agent; the modules of a command line would take longer to import than all others that it needs
+_AGENT: Final = "aiompi_launcher.hosts.agent"
 #: No question is asked, and a host that is cut off is noticed within 12 s.
 _SSH_OPTIONS: Final = ("-Tx", "-oBatchMode=yes", "-oServerAliveInterval=3", "-oServerAliveCountMax=3")
 #: One task with all that the allocation has of the host, beside other steps.
@@ -26,6 +24,8 @@ _SRUN_OPTIONS: Final = ("--overlap", "-N1", "-n1", "--mpi=none", "--cpu-bind=non
 
 def default_starter(allocated: bool) -> str:
     """Return the starter for hosts: srun in an allocation of Slurm, if it is installed, otherwise ssh."""
+    import shutil  # agents do not need it
+
     return SRUN if allocated and shutil.which(SRUN) else SSH
 
 
@@ -44,7 +44,7 @@ def command(starter: Sequence[str], host: str, patience: float) -> list[str]:
 
     The Python of this process runs the agent, which has to have the same path on all hosts.
     """
-    agent = [*MODULE, "aiompi_launcher", AGENT]
+    agent = [*MODULE, _AGENT]
     if is_local(starter, host):
         return [*agent, LOCAL]
     if os.path.basename(starter[0]) == SRUN:
