@@ -37,6 +37,7 @@ mount --make-rprivate /
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /mnt
 touch /mnt/hosts && printf '{hosts}' > /mnt/hosts && mount --bind /mnt/hosts /etc/hosts
+[ ! -e /root/.bashrc ] || mount --bind /dev/null /root/.bashrc  # bash reads it if sshd starts it
 number=0
 for shared in {shared}; do  # hidden by the new /tmp otherwise
     number=$((number + 1)) && mkdir /mnt/$number && mount --bind $shared /mnt/$number

@@ -11,14 +11,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiompi.errors import InvalidArgumentError
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import control, hello, liveness
-from aiompi_launcher.jobspec import EXIT_SIGNAL, EXIT_TIMEOUT, HostsSpec, RunSpec, ServeSpec
+from aiompi_launcher.jobspec import EXIT_SIGNAL, EXIT_TIMEOUT, RunSpec, ServeSpec
 from aiompi_launcher.listen import address_of, announce, listen_for, listen_unix
 from aiompi_launcher.rundir import RunDirectory
 from aiompi_launcher.spawn.ranks import RankProcess, Starting
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from aiompi.impi.auth import Credentials
+    from aiompi_launcher.hosts.messages import Plan
+    from aiompi_launcher.hosts.starters import Started
     from aiompi_launcher.job import Job
     from aiompi_launcher.openjob import OpenJob
     from aiompi_launcher.rendezvous import Rendezvous
@@ -86,6 +88,8 @@ class _Launch:
         self._directory = directory
         self._watchdog = watchdog
         self._key = hello.new_key()
+        default = _HEARTBEAT_ON_HOSTS if spec.hosts else liveness.SEVERAL_MACHINES if spec.server else 0.0
+        self._heartbeat = liveness.interval(settings.heartbeat, default)
         lifeline = os.environ.pop(control.ENV_LIFELINE, None)  # ranks do not have it
         self._lifeline = None if lifeline is None else socket.socket(fileno=int(lifeline))
         self._variables = {control.ENV_CONTROL: contact(directory), control.ENV_KEY: self._key.hex()}
@@ -94,25 +98,29 @@ class _Launch:
 
     def run(self) -> int:
         if self._spec.hosts is not None:
-            import asyncio
+            from aiompi_launcher.hosts.plans import archive, plan_of
+            from aiompi_launcher.hosts.starters import start_agents
 
-            return asyncio.run(self._supervise_hosts(self._spec.hosts))
+            files = self._spec.hosts.files
+            path = archive(files, self._directory.join("files.tar")) if files else ""
+            plan = plan_of(self._spec, self._spec.hosts, self._name, self._key, self._heartbeat)
+            started = start_agents(plan, plan.parts, self._watchdog.add)
+            import asyncio  # meanwhile
+
+            return asyncio.run(self._supervise_hosts(plan, started, path))
         self._listener = listen_unix(self._directory.join(CONTROL))
         with Starting(self._spec, self._variables) as starting:
             import asyncio  # meanwhile
 
             return asyncio.run(self._supervise(starting))
 
-    async def _supervise_hosts(self, hosts: HostsSpec) -> int:
-        from aiompi_launcher.hosts.remote import Hosts, archive, plan_of
+    async def _supervise_hosts(self, plan: Plan, started: Sequence[Started], archive: str) -> int:
+        from aiompi_launcher.hosts.remote import Hosts
         from aiompi_launcher.rendezvous import ServerInMemory
 
-        spec = self._spec
-        path = archive(hosts.files, self._directory.join("files.tar")) if hosts.files else ""
         supervisor = self._supervisor("")
-        await supervisor.meet(ServerInMemory(spec.size))
-        plan = plan_of(spec, hosts, self._name, self._key, self._job.heartbeat)
-        supervisor.start_on(Hosts(plan, spec, path, supervisor, self._watchdog.add))
+        await supervisor.meet(ServerInMemory(self._spec.size))
+        supervisor.start_on(Hosts(plan, self._spec, started, archive, supervisor))
         return await supervisor.finish()
 
     def _supervisor(self, directory: str) -> Supervisor:
@@ -125,10 +133,7 @@ class _Launch:
             directory=directory,
             spawned=True,
             survives=self._survives,
-            heartbeat=liveness.interval(
-                self._settings.heartbeat,
-                _HEARTBEAT_ON_HOSTS if spec.hosts else liveness.SEVERAL_MACHINES if spec.server else 0.0,
-            ),
+            heartbeat=self._heartbeat,
         )
         supervisor = Supervisor(
             self._job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose

@@ -32,9 +32,6 @@ END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class RemoteHosts(Protocol):
     """The hosts of a job on several hosts."""
 
-    def start(self) -> None:
-        """Start their agents."""
-
     async def end(self) -> None:
         """End everything on all hosts."""
 
@@ -168,10 +165,9 @@ class Supervisor:
     # Start on other hosts.
 
     def start_on(self, hosts: RemoteHosts) -> None:
-        """Start the ranks on other hosts, which report them by `adopt`."""
+        """Supervise ranks on other hosts, which are reported by `adopt`."""
         self._remote = hosts
         self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
-        hosts.start()
 
     def adopt(self, rank: int, process: RankProcess, place: table.Place) -> None:
         """A rank runs on another host."""

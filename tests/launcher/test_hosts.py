@@ -13,7 +13,6 @@ import pytest
 from aiompi.errors import InvalidArgumentError
 from aiompi_launcher.cli import parse
 from aiompi_launcher.hosts import hostlist, starters
-from aiompi_launcher.hosts.branches import divide
 from aiompi_launcher.hosts.hostlist import Host, parse_hosts, place, read_hostfile, slurm_allocation
 from aiompi_launcher.hosts.messages import Part
 from aiompi_launcher.jobspec import WIDTH, RunSpec
@@ -69,14 +68,14 @@ def test_placement() -> None:
 @pytest.mark.parametrize("count", [1, 31, 33, 200, 5000])
 def test_many_hosts_are_reached_in_few_steps_over_few_connections(count: int, width: int) -> None:
     """A simulation: each process starts at most `width` agents, and all start at once what they have to."""
-    parts = [Part(index=index, name=f"node{index}", ranks=[index], programs=[0]) for index in range(count)]
+    parts = [Part(host=index, name=f"node{index}", ranks=[index], programs=[0]) for index in range(count)]
     reached, waves = [], [parts]
     steps = 0
     while waves:
-        groups = [divide(wave, width) for wave in waves]
+        groups = [starters.divide(wave, width) for wave in waves]
         assert all(len(group) <= width for group in groups)
         agents = [branch for group in groups for branch in group]
-        reached += [branch[0].index for branch in agents]
+        reached += [branch[0].host for branch in agents]
         waves = [branch[1:] for branch in agents if len(branch) > 1]
         steps += 1
     assert sorted(reached) == list(range(count))
@@ -216,4 +215,4 @@ def test_a_starter_that_is_missing_or_never_answers(launch, tmp_path: Path) -> N
     assert "cannot be used: it did not answer within 1 s; it printed 'Welcome'" in result.stderr
     result = launch("--hosts", "a,b", "--starter", "/nowhere/ssh", "true")
     assert result.returncode == 1
-    assert "/nowhere/ssh cannot be started: No such file or directory" in result.stderr
+    assert "/nowhere/ssh: No such file or directory" in result.stderr

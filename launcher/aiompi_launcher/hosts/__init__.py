@@ -1,6 +1,7 @@
 """Jobs on several hosts.
 
     hostlist   which hosts there are, and which rank runs on which
+    plans      what the launcher tells agents to do
     starters   the command that starts an agent on a host: ssh, srun, or none on this machine
     branches   the agents that a launcher or an agent has started, and what is behind them
     channel    messages (`messages`) over the standard input and output of an agent

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from aiompi.wire import control, liveness
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
-from aiompi_launcher.hosts.starters import SRUN, SSH
+from aiompi_launcher.hosts.starters import SRUN, SSH, Started, start_agents
 from aiompi_launcher.jobspec import EXIT_FAILURE, Program, RunSpec
 from aiompi_launcher.jobstate import NOT_OPEN
 from aiompi_launcher.listen import listen_unix
@@ -49,6 +49,7 @@ def main(starter: str) -> int:
             return EXIT_FAILURE
         plan, early = received
         agent = Agent(plan, directory, watchdog, starter)
+        agent.start_agents()
         with agent.starting() as starting:
             import asyncio  # meanwhile
 
@@ -115,10 +116,19 @@ class Agent:
         self._numbers = 0
         self._joiners: dict[int, int] = {}  # by rank, the process that has joined, if it is of this namespace
         self._stops = liveness.Stops()
-        self._ending = False
+        self._started: list[Started] = []
+        self._trouble: messages.Trouble | None = None
         self._input: _Input | None = None
         self._channel: Channel
         os.environ.update(plan.environ)
+
+    def start_agents(self) -> None:
+        """Start the agents of further hosts."""
+        try:
+            self._started = start_agents(self._plan, self._plan.parts[1:], self._watchdog.add)
+        except OSError as error:
+            text = f"{self._plan.starter[0]} cannot be started: {error.strerror}"
+            self._trouble = messages.Trouble(self._part.host, text, EXIT_FAILURE)
 
     def starting(self) -> Starting:
         """Return the start of the ranks."""
@@ -179,10 +189,12 @@ class Agent:
             self._loop.add_signal_handler(signum, self._end.set)
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
         plan = self._plan
-        self._channel.send(messages.Ready(self._part.index, self._directory.path, *self._addresses))
+        self._channel.send(messages.Ready(self._part.host, self._directory.path, *self._addresses))
         if plan.stdin in self._part.ranks:
             self._input = _Input(self._stdin, lambda count: self._channel.send(messages.Taken(plan.stdin, count)))
-        self._branches = Branches(plan, self._archive, plan.parts[1:], self._channel.send, self._watchdog.add)
+        if self._trouble is not None:
+            self._channel.send(self._trouble)
+        self._branches = Branches(self._started, self._archive, self._channel.send)
         server = ControlServer(self, plan.key, self._listener, hello_timeout=None)
         for message in early:
             self._on_order(message)
@@ -207,7 +219,7 @@ class Agent:
                     if self._end.is_set():
                         break
             except StartError as error:
-                self._channel.send(messages.Trouble(self._part.index, str(error), error.code))
+                self._channel.send(messages.Trouble(self._part.host, str(error), error.code))
         if self._input is not None:  # only the rank has the other end
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         self._running.update(self._processes)  # only now forked ranks are children of this process
@@ -262,7 +274,7 @@ class Agent:
             link.close()
             return
         self._numbers += 1
-        link.rank = self._part.index << HOST_SHIFT | self._numbers
+        link.rank = self._part.host << HOST_SHIFT | self._numbers
         self._connections[link.rank] = link
         if join.namespace == liveness.namespace():
             self._joiners.setdefault(wanted, join.pid)
@@ -280,7 +292,7 @@ class Agent:
 
     def on_shortage(self) -> None:
         text = "no descriptors are left for the connections of ranks: raise their limit (ulimit -n)"
-        self._channel.send(messages.Trouble(self._part.index, text, EXIT_FAILURE))
+        self._channel.send(messages.Trouble(self._part.host, text, EXIT_FAILURE))
 
     def _reap(self) -> None:
         for rank in sorted(self._running):

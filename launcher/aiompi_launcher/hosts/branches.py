@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from aiompi_launcher.hosts import messages, starters
+from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.channel import Channel
-from aiompi_launcher.hosts.messages import HOST_SHIFT, Message, Part, Plan
+from aiompi_launcher.hosts.messages import HOST_SHIFT, Message
+from aiompi_launcher.hosts.starters import Started
 from aiompi_launcher.watchdog import KILL_GRACE
 
 _GRACE: Final = KILL_GRACE + 2.0  # seconds for agents to end processes and close their channels
@@ -22,18 +21,11 @@ _TAIL: Final = 4096
 _PIECE: Final = 2**20
 
 
-def divide(parts: Sequence[Part], width: int) -> list[list[Part]]:
-    """Divide hosts among at most `width` agents. The first host of each group is that of the agent."""
-    count = min(width, len(parts))
-    cuts = [len(parts) * number // count for number in range(count + 1)] if count else []
-    return [list(parts[low:high]) for low, high in itertools.pairwise(cuts)]
-
-
 class Branch:
     """An agent, and the hosts that are reached through it.
 
     Args:
-        plan: of the agent.
+        started: its starter.
         archive: path of a file with the files that the agent unpacks; empty if there is none.
         on_message: called with each message of the agent.
         on_lost: called with this object and the reason if the agent ends before it should.
@@ -41,20 +33,16 @@ class Branch:
 
     def __init__(
         self,
-        plan: Plan,
+        started: Started,
         archive: str,
         on_message: Callable[[Message], object],
         on_lost: Callable[[Branch, str], object],
     ) -> None:
-        self.plan = plan
-        self.name = plan.parts[0].name
+        self.plan = plan = started.plan
+        self.process = started.process
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._errors = b""
-        self._argv = starters.command(plan.starter, self.name, plan.patience)
-        self.process = subprocess.Popen(
-            self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
-        )
         pipes = self.process.stdin, self.process.stdout, self.process.stderr
         stdin, stdout, self._stderr = (os.dup(pipe.fileno()) for pipe in pipes if pipe is not None)
         for pipe in pipes:
@@ -77,7 +65,7 @@ class Branch:
     @property
     def hosts(self) -> list[int]:
         """Indices of all its hosts."""
-        return [part.index for part in self.plan.parts]
+        return [part.host for part in self.plan.parts]
 
     def close(self) -> None:
         """Close the channel; the agent then ends all processes."""
@@ -112,7 +100,7 @@ class Branch:
         while (self._stderr >= 0 or self.process.poll() is None) and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
         code = self.process.poll()
-        self._lost("its agent has ended" if not code else f"{self._argv[0]} has ended with status {code}")
+        self._lost("its agent has ended" if not code else f"{self.plan.starter[0]} has ended with status {code}")
 
     def _lost(self, reason: str) -> None:
         if self._stderr >= 0:
@@ -138,31 +126,18 @@ class Branches:
     """The agents that this process has started.
 
     Args:
-        plan: of this process, or of the whole job in the launcher.
+        started: their starters.
         archive: as in `Branch`.
-        parts: the hosts that are to be reached.
         on_message: called with each message of an agent.
-        on_start: called with the process group of each starter.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        archive: str,
-        parts: Sequence[Part],
-        on_message: Callable[[Message], object],
-        on_start: Callable[[int], object],
-    ) -> None:
+    def __init__(self, started: Sequence[Started], archive: str, on_message: Callable[[Message], object]) -> None:
         self._on_message = on_message
         self._closed = False
-        self._branches: list[Branch] = []
-        self._by_host: dict[int, Branch] = {}
-        self._hosts = {rank: part.index for part in parts for rank in part.ranks}
-        for group in divide(parts, plan.width):
-            branch = Branch(plan._replace(parts=group), archive, on_message, self._on_lost)
-            on_start(branch.process.pid)
-            self._branches.append(branch)
-            self._by_host.update(dict.fromkeys(branch.hosts, branch))
+        self._branches = [Branch(each, archive, on_message, self._on_lost) for each in started]
+        self._by_host = {host: branch for branch in self._branches for host in branch.hosts}
+        parts = (part for branch in self._branches for part in branch.plan.parts)
+        self._hosts = {rank: part.host for part in parts for rank in part.ranks}
 
     def send(self, message: Message) -> None:
         """Send a message to the hosts that it concerns."""

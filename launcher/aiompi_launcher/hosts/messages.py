@@ -8,7 +8,7 @@ srun passes on whole lines. Before them an agent writes MAGIC, so that what a lo
                                              <--  Ready(host, ...), Started(rank, pid) ... or Trouble(text, code)
       ... a rank of the host connects: <-- Joined(connection, ...), <-- Said(connection, data), <-- Closed(connection),
       Post(connections, data) -->, HangUp(connection) --> ...
-      ... <-- Output(rank, stream, data), Grant(rank, stream, count) -->, Input(rank, data) -->, <-- Taken(rank, count),
+      ... <-- Output(rank, stream, data), Grant(rank, stream, size) -->, Input(rank, data) -->, <-- Taken(rank, size),
       SignalRanks(ranks, signum) -->, <-- Exited(rank, status), <-- Stuck(rank, cause), <-- HostsLost(hosts, cause) ...
     End()                                    -->  it ends all processes, and closes its output
 
@@ -70,7 +70,7 @@ class Taken(NamedTuple):
     """A rank has read so many bytes of its input."""
 
     rank: int
-    count: int
+    size: int
 
 
 class Output(NamedTuple):
@@ -86,7 +86,7 @@ class Grant(NamedTuple):
 
     rank: int
     stream: int
-    count: int
+    size: int
 
 
 class End(NamedTuple):
@@ -221,13 +221,13 @@ class Part(NamedTuple):
     """A host of a plan.
 
     Attributes:
-        index: among the hosts of the job.
+        host: its index among the hosts of the job.
         name: of the host.
         ranks: its ranks.
         programs: for each of them, the index of its program.
     """
 
-    index: int
+    host: int
     name: str
     ranks: list[int]
     programs: list[int]

@@ -12,7 +12,8 @@ from aiompi.wire import control
 from aiompi_launcher.hosts import messages, starters
 from aiompi_launcher.hosts.branches import Branches
 from aiompi_launcher.hosts.messages import HOST_SHIFT, Message, Plan
-from aiompi_launcher.jobspec import HostsSpec, RunSpec
+from aiompi_launcher.hosts.starters import Started
+from aiompi_launcher.jobspec import RunSpec
 from aiompi_launcher.jobstate import Place
 from aiompi_launcher.spawn.local import Process
 from aiompi_launcher.spawn.ranks import RankProcess
@@ -20,11 +21,6 @@ from aiompi_launcher.supervisor import Supervisor
 
 #: bytes of standard input that may be on their way to a rank
 INPUT_WINDOW: Final = 64 * 2**10
-#: variables that each host has of its own
-_OF_THE_HOST: Final = (
-    "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "HOST", "TMPDIR", "MAIL", "DISPLAY", "XAUTHORITY", "XDG_",
-    "DBUS_", "SSH_", "SLURM_", "SLURMD_", "PMI_", "PMIX_",
-)  # fmt: skip
 _PROGRESS_AFTER: Final = 1.0  # seconds
 _PROGRESS_EVERY: Final = 0.1
 
@@ -77,18 +73,17 @@ class Hosts:
     Args:
         plan: of the job, with all its hosts.
         spec: the job.
+        started: the starters of agents.
         archive: path of the archive of files for the hosts; empty if there is none.
         supervisor: of the job.
-        on_start: called with the process group of each starter.
     """
 
     def __init__(
-        self, plan: Plan, spec: RunSpec, archive: str, supervisor: Supervisor, on_start: Callable[[int], object]
+        self, plan: Plan, spec: RunSpec, started: Sequence[Started], archive: str, supervisor: Supervisor
     ) -> None:
-        self._plan, self._spec, self._archive, self._supervisor = plan, spec, archive, supervisor
-        self._on_start = on_start
+        self._plan, self._spec, self._supervisor = plan, spec, supervisor
         self._loop = asyncio.get_running_loop()
-        self._branches: Branches | None = None
+        self._branches = Branches(started, archive, self._on_message)
         self._ending = False
         self._places: dict[int, Place] = {}
         self._part_of = {rank: part for part in plan.parts for rank in part.ranks}
@@ -101,26 +96,18 @@ class Hosts:
         self._input: _Input | None = None
         self._progress = _Progress(plan.name, len(plan.parts))
 
-    def start(self) -> None:
-        """Start the agents."""
-        try:
-            self._branches = Branches(self._plan, self._archive, self._plan.parts, self._on_message, self._on_start)
-        except OSError as error:
-            self._supervisor.fail(f"{self._plan.starter[0]} cannot be started: {error.strerror}")
-
     async def end(self) -> None:
         """End everything on all hosts, and wait until nothing is left."""
         self._ending = True
         self._progress.close()
         if self._input is not None:
             self._input.close()
-        if self._branches is not None:
-            self._flush()
-            await self._branches.end()
+        self._flush()
+        await self._branches.end()
 
     def pause(self) -> None:
         """Tell agents that this process is about to be stopped."""
-        self._send(messages.Pause())
+        self._branches.send(messages.Pause())
 
     def post(self, connection: int, data: bytes) -> None:
         """Send bytes to the connection of a rank. What goes to many is sent to each host once."""
@@ -130,7 +117,7 @@ class Hosts:
         """Close the connection of a rank once everything is sent."""
         self._connections.pop(connection, None)
         self._flush()
-        self._send(messages.HangUp(connection))
+        self._branches.send(messages.HangUp(connection))
 
     def _enqueue(self, what: bytes | int, target: int) -> None:
         if self._batch[0] is not what:
@@ -142,13 +129,9 @@ class Hosts:
     def _flush(self) -> None:
         (what, targets), self._batch = self._batch, (None, [])
         if isinstance(what, bytes):
-            self._send(messages.Post(targets, what))
+            self._branches.send(messages.Post(targets, what))
         elif isinstance(what, int):
-            self._send(messages.SignalRanks(targets, what))
-
-    def _send(self, message: Message) -> None:
-        if self._branches is not None:
-            self._branches.send(message)
+            self._branches.send(messages.SignalRanks(targets, what))
 
     # Messages of agents.
 
@@ -202,14 +185,15 @@ class Hosts:
 
     def _on_started(self, rank: int, pid: int) -> None:
         part, spec, outputs = self._part_of[rank], self._spec, self._supervisor.outputs
-        outputs.add_remote(rank, part.name, spec.output_dir, lambda *grant: self._send(messages.Grant(rank, *grant)))
+        send = self._branches.send
+        outputs.add_remote(rank, part.name, spec.output_dir, lambda *grant: send(messages.Grant(rank, *grant)))
         process = RemoteProcess(pid, lambda signum: self._enqueue(signum, rank))
         self._processes[rank] = process
         terminal_input = -1
         if rank == spec.stdin_rank:
             descriptor, terminal_input = os.pipe() if os.isatty(0) else (os.dup(0), -1)
-            self._input = _Input(descriptor, lambda data: self._send(messages.Input(rank, data)))
-        self._supervisor.adopt(rank, RankProcess(process, terminal_input=terminal_input), self._places[part.index])
+            self._input = _Input(descriptor, lambda data: send(messages.Input(rank, data)))
+        self._supervisor.adopt(rank, RankProcess(process, terminal_input=terminal_input), self._places[part.host])
         if len(self._processes) == self._plan.size:
             self._progress.close()
             self._supervisor.start_ended()
@@ -315,44 +299,3 @@ class _Progress:
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError):
             os.write(2, text.encode())
-
-
-def archive(files: Sequence[str], path: str) -> str:
-    """Write files and directories below the working directory to a new archive; return its path.
-
-    Raises:
-        OSError: a file does not exist, for example.
-    """
-    import tarfile  # seldom needed
-
-    with tarfile.open(path, "x") as archive:
-        for file in files:
-            archive.add(file, os.path.relpath(file))
-    return path
-
-
-def plan_of(spec: RunSpec, hosts: HostsSpec, name: str, key: bytes, heartbeat: float) -> Plan:
-    """Return the plan of a job on several hosts."""
-    program_of = [number for number, program in enumerate(spec.programs) for _ in range(program.count)]
-    parts = [
-        messages.Part(index=index, name=host, ranks=list(ranks), programs=[program_of[rank] for rank in ranks])
-        for index, (host, ranks) in enumerate(zip(hosts.names, hosts.ranks, strict=True))
-    ]
-    programs = [[list(p.argv), p.directory, dict(p.environ), p.mpi4py] for p in spec.programs]
-    return Plan(
-        name=name,
-        key=key,
-        size=spec.size,
-        parts=parts,
-        programs=programs,
-        directory=os.getcwd(),
-        environ={name: value for name, value in os.environ.items() if not name.startswith(_OF_THE_HOST)},
-        prefork=spec.prefork,
-        bind_to=spec.bind_to,
-        stdin=-1 if spec.stdin_rank is None else spec.stdin_rank,
-        files=bool(hosts.files),
-        starter=list(hosts.starter),
-        width=hosts.width,
-        patience=hosts.patience,
-        heartbeat=heartbeat,
-    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
-from collections.abc import Sequence
-from typing import Final
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from aiompi_launcher.hosts.hostlist import is_this_machine
+from aiompi_launcher.hosts.messages import Part, Plan
 from aiompi_launcher.jobspec import MODULE
 
 SSH: Final = "ssh"
@@ -53,3 +56,43 @@ def command(starter: Sequence[str], host: str, patience: float) -> list[str]:
     words = [*(() if path is None else ("env", f"PYTHONPATH={path}")), *agent, SSH]
     timeout = f"-oConnectTimeout={max(1, round(patience))}"
     return [*starter, *_SSH_OPTIONS, timeout, host, f"exec {shlex.join(words)}"]
+
+
+class Started(NamedTuple):
+    """A starter that runs.
+
+    Attributes:
+        plan: of the agent.
+        process: the starter, which leads a process group of its own.
+    """
+
+    plan: Plan
+    process: subprocess.Popen[bytes]
+
+
+def start_agents(plan: Plan, parts: Sequence[Part], on_start: Callable[[int], object]) -> list[Started]:
+    """Start the agents of this process, with the plan of each. No event loop is needed.
+
+    Args:
+        plan: of this process, or of the whole job in the launcher.
+        parts: the hosts that are to be reached.
+        on_start: called with the process group of each starter.
+
+    Raises:
+        OSError: a starter cannot be started.
+    """
+    started = []
+    for group in divide(parts, plan.width):
+        argv = command(plan.starter, group[0].name, plan.patience)
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, process_group=0)
+        on_start(process.pid)
+        started.append(Started(plan._replace(parts=group), process))
+    return started
+
+
+def divide(parts: Sequence[Part], width: int) -> list[list[Part]]:
+    """Divide hosts among at most `width` agents. The first host of each group is that of the agent."""
+    count = min(width, len(parts))
+    cuts = [len(parts) * number // count for number in range(count + 1)] if count else []
+    return [list(parts[low:high]) for low, high in itertools.pairwise(cuts)]

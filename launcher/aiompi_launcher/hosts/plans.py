@@ -1,0 +1,58 @@
+"""The plan of a job on several hosts, and the archive of its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from aiompi_launcher.hosts import messages
+from aiompi_launcher.hosts.messages import Plan
+from aiompi_launcher.jobspec import HostsSpec, RunSpec
+
+#: variables that each host has of its own
+_OF_THE_HOST: Final = (
+    "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "HOST", "TMPDIR", "MAIL", "DISPLAY", "XAUTHORITY", "XDG_",
+    "DBUS_", "SSH_", "SLURM_", "SLURMD_", "PMI_", "PMIX_",
+)  # fmt: skip
+
+
+def archive(files: Sequence[str], path: str) -> str:
+    """Write files and directories below the working directory to a new archive; return its path.
+
+    Raises:
+        OSError: a file does not exist, for example.
+    """
+    import tarfile  # seldom needed
+
+    with tarfile.open(path, "x") as archive:
+        for file in files:
+            archive.add(file, os.path.relpath(file))
+    return path
+
+
+def plan_of(spec: RunSpec, hosts: HostsSpec, name: str, key: bytes, heartbeat: float) -> Plan:
+    """Return the plan of a job on several hosts."""
+    program_of = [number for number, program in enumerate(spec.programs) for _ in range(program.count)]
+    parts = [
+        messages.Part(host=index, name=host, ranks=list(ranks), programs=[program_of[rank] for rank in ranks])
+        for index, (host, ranks) in enumerate(zip(hosts.names, hosts.ranks, strict=True))
+    ]
+    programs = [[list(p.argv), p.directory, dict(p.environ), p.mpi4py] for p in spec.programs]
+    return Plan(
+        name=name,
+        key=key,
+        size=spec.size,
+        parts=parts,
+        programs=programs,
+        directory=os.getcwd(),
+        environ={name: value for name, value in os.environ.items() if not name.startswith(_OF_THE_HOST)},
+        prefork=spec.prefork,
+        bind_to=spec.bind_to,
+        stdin=-1 if spec.stdin_rank is None else spec.stdin_rank,
+        files=bool(hosts.files),
+        starter=list(hosts.starter),
+        width=hosts.width,
+        patience=hosts.patience,
+        heartbeat=heartbeat,
+    )
