@@ -7,13 +7,12 @@ translates their options and calls `aiompi-launch`.
 from __future__ import annotations
 
 import itertools
-import socket
 import sys
 from collections.abc import Sequence
 from typing import Final
 
-from aiompi import network
 from aiompi_launcher import cli
+from aiompi_launcher.hosts.hostlist import is_this_machine
 
 _EXIT_USAGE: Final = 2
 
@@ -27,10 +26,10 @@ The mpiexec of aiompi, with the options of MPICH (HYDRA):
   -envall, -genvall             pass on the environment, as is always done
   -envlist NAMES, -genvlist NAMES
                                 the same for some variables
-  -host NAMES, -hosts NAMES     names of this machine, with commas; others are refused
+  -host NAMES, -hosts NAMES     hosts for all sections, with commas: NAME[:SLOTS]
   -f FILE, -hostfile FILE, -machinefile FILE
-                                a file with names of this machine, one a line
-  -ppn N, -perhost N            accepted: all ranks are on this machine
+                                the same from a file, one host a line
+  -ppn N, -perhost N            ranks of each host
   -wdir DIR                     working directory
   -l, -prepend-rank             prefix lines with the rank
   -V, -version, -h, -help
@@ -45,13 +44,13 @@ def translate(argv: Sequence[str]) -> list[str]:
     """Translate the arguments of MPICH's mpiexec into those of aiompi-launch.
 
     Raises:
-        UsageError: an option is unknown or lacks its value, or a host is another machine.
+        UsageError: an option is unknown or lacks its value, or sections name different hosts.
     """
     parser = _Parser(argv)
     sections = []
     while (section := parser.section()) is not None:
         sections.append(section)
-    command = parser.job
+    command = [*(["--tag-output"] if parser.tags else []), *parser.hosts, *(parser.ppn if parser.hosts else [])]
     for number, section in enumerate(sections or [[]]):
         command += [*([":"] if number else []), *parser.everywhere, *section]
     return command
@@ -62,7 +61,9 @@ class _Parser:
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._words = iter(argv)
-        self.job: list[str] = []
+        self.tags = False
+        self.hosts: list[str] = []
+        self.ppn: list[str] = []
         self.everywhere: list[str] = []
 
     def section(self) -> list[str] | None:
@@ -86,12 +87,16 @@ class _Parser:
             case "genv":
                 self.everywhere += ["--env", f"{self._value(word)}={self._value(word)}"]
             case "l" | "prepend-rank":
-                self.job = ["--tag-output"]
+                self.tags = True
             case "host" | "hosts":
-                _check_hosts(word, self._value(word).split(","))
+                names = self._value(word)
+                self._place(word, ["--hosts", names], names.split(","))
             case "f" | "hostfile" | "machinefile":
-                _check_hosts(word, _hosts_in(word, self._value(word)))
-            case "ppn" | "perhost" | "envlist" | "genvlist":
+                file = self._value(word)
+                self._place(word, ["--hostfile", file], _hosts_in(word, file))
+            case "ppn" | "perhost":
+                self.ppn = ["--ppn", self._value(word)]
+            case "envlist" | "genvlist":
                 self._value(word)
             case "envall" | "genvall":
                 pass
@@ -99,19 +104,18 @@ class _Parser:
                 raise UsageError(f"unrecognized argument {name}")  # libEnsemble recognises MPICH by these words
         return []
 
+    def _place(self, option: str, words: list[str], names: Sequence[str]) -> None:
+        """Start ranks on these hosts, unless all are names of this machine."""
+        if not all(is_this_machine(name) or is_this_machine(name.rpartition(":")[0]) for name in names):
+            if self.hosts and self.hosts != words:
+                raise UsageError(f"{option}: all sections run on the same hosts; name these once")
+            self.hosts = words
+
     def _value(self, option: str) -> str:
         value = next(self._words, None)
         if value is None:
             raise UsageError(f"{option} needs a value")
         return value
-
-
-def _check_hosts(option: str, names: Sequence[str]) -> None:
-    name = socket.gethostname()
-    here = {"localhost", name, name.partition(".")[0], *(address for _, address in network.own_addresses())}
-    for name in names:
-        if name not in here and name.rpartition(":")[0] not in here:
-            raise UsageError(f"{option}: {name} is not this machine; aiompi starts ranks on this one only")
 
 
 def _hosts_in(option: str, path: str) -> list[str]:

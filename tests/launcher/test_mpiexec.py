@@ -74,15 +74,22 @@ def test_options_that_only_say_where_ranks_run(tmp_path: Path) -> None:
     assert translate(words) == ["-n", "2", "--", "prog"]
 
 
+def test_other_hosts(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("localhost\nelsewhere.invalid:2\n")
+    words = ["-l", "-ppn", "1", "-hosts", "localhost,node2:4", "-n", "2", "prog"]
+    assert translate(words) == ["--tag-output", "--hosts", "localhost,node2:4", "--ppn", "1", "-n", "2", "--", "prog"]
+    assert translate(["-f", str(file), "prog"]) == ["--hostfile", str(file), "--", "prog"]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("-n", "-n needs a value"),
         ("-n 2 -bind-to core prog", "unrecognized argument bind-to"),
         ("-f /nowhere/hosts prog", "-f /nowhere/hosts: No such file or directory"),
-        ("-machinefile {file} prog", "elsewhere.invalid:2 is not this machine"),
         ("-genv NAME", "-genv needs a value"),
-        ("-host elsewhere.invalid prog", "elsewhere.invalid is not this machine"),
+        ("-host a prog : -host b prog", "-host: all sections run on the same hosts"),
         ("prog : -rmk x prog", "unrecognized argument rmk"),
     ],
 )

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from aiompi import network
 from aiompi.errors import InvalidArgumentError
 
 BY_SLOT: Final = "slot"
@@ -109,8 +110,9 @@ def _numbers(text: str) -> Iterator[int]:
 
 
 def is_this_machine(name: str) -> bool:
-    """Return True for a name of this machine."""
-    return name in ("localhost", "127.0.0.1", "::1", socket.gethostname())
+    """Return True for a name or an address of this machine."""
+    own = socket.gethostname()
+    return name in ("localhost", own, own.partition(".")[0]) or name in (pair[1] for pair in network.own_addresses())
 
 
 def place(hosts: Sequence[Host], size: int, by: str, ppn: int | None = None) -> list[list[int]]:
