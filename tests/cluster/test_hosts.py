@@ -65,6 +65,19 @@ def test_ranks_of_three_hosts(machines: Machines, app: Path) -> None:
     assert sorted(result.stdout.splitlines()) == ["0 4 6 node1 1", "1 4 6 node2 2", "2 4 6 node2 2", "3 4 6 node3 1"]
 
 
+def test_programs_of_mpi4py_and_of_the_asyncio_face(machines: Machines, app: Path) -> None:
+    (app / "blocking.py").write_text(PROGRAM.replace("aiompi", "mpi4py"))
+    (app / "native.py").write_text(
+        "import aiompi\nasync def main(comm):\n    print(comm.rank, await comm.allreduce(comm.rank))\naiompi.run(main)\n"
+    )
+    for words, expected in (
+        ("--mpi4py blocking.py", ["0 2 1 node2 1", "1 2 1 node3 1"]),
+        ("native.py", ["0 1", "1 1"]),
+    ):
+        result = machines[0].python(*LAUNCH, "--hosts", "node2,node3", *words.split(), cwd=str(app))
+        assert (result.returncode, sorted(result.stdout.splitlines())) == (0, expected), result
+
+
 def test_the_launcher_may_be_on_another_host(machines: Machines, app: Path) -> None:
     result = machines[0].python(*LAUNCH, "--hosts", "node2,node3", "-n", "3", "--tag-output", "hello.py", cwd=str(app))
     assert (result.returncode, result.stderr) == (0, "")

@@ -216,3 +216,18 @@ def test_a_starter_that_is_missing_or_never_answers(launch, tmp_path: Path) -> N
     result = launch("--hosts", "a,b", "--starter", "/nowhere/ssh", "true")
     assert result.returncode == 1
     assert "/nowhere/ssh: No such file or directory" in result.stderr
+
+
+def test_progress_on_a_terminal(launch, tmp_path: Path) -> None:
+    """While hosts start, a terminal shows how many have; a message takes the place of that."""
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "ssh").chmod(0o700)
+    ours, theirs = os.openpty()
+    words = ("--hosts", "localhost,b", "--starter", str(tmp_path / "ssh"), "--start-timeout", "2", "sleep", "60")
+    result = launch(*words, stderr=theirs)
+    os.close(theirs)
+    shown = os.read(ours, 2**16).decode()
+    os.close(ours)
+    assert result.returncode == 1
+    assert "\raiompi-launch: 1 of 2 hosts have started\x1b[K" in shown
+    assert shown.endswith("\r\x1b[Kaiompi-launch: host b cannot be used: it did not answer within 2 s\r\n")

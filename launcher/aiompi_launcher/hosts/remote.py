@@ -13,7 +13,7 @@ from aiompi_launcher.hosts import messages, starters
 from aiompi_launcher.hosts.branches import Branches
 from aiompi_launcher.hosts.messages import HOST_SHIFT, Message, Plan
 from aiompi_launcher.hosts.starters import Started
-from aiompi_launcher.jobspec import RunSpec
+from aiompi_launcher.jobspec import EXIT_FAILURE, RunSpec
 from aiompi_launcher.jobstate import Place
 from aiompi_launcher.spawn.local import Process
 from aiompi_launcher.spawn.ranks import RankProcess
@@ -142,7 +142,7 @@ class Hosts:
             case messages.Started(rank, pid) if not self._ending:
                 self._on_started(rank, pid)
             case messages.Trouble(host, text, code):
-                self._supervisor.fail(f"host {self._plan.parts[host].name}: {text}", code)
+                self._fail(f"host {self._plan.parts[host].name}: {text}", code)
             case messages.HostsLost(hosts, cause):
                 self._on_lost(hosts, cause)
             case messages.Output(rank, stream, data) if rank in self._processes:
@@ -169,6 +169,10 @@ class Hosts:
                 self._waiting.pop(number, None)
                 if number in self._connections:
                     self._supervisor.on_closed(self._connections.pop(number), error)
+
+    def _fail(self, text: str, code: int = EXIT_FAILURE) -> None:
+        self._progress.close()  # the message follows in its place
+        self._supervisor.fail(text, code)
 
     def _on_ready(self, ready: messages.Ready) -> None:
         name = self._plan.parts[ready.host].name
@@ -211,7 +215,7 @@ class Hosts:
             part = self._plan.parts[host]
             if host not in self._places or not all(rank in self._processes for rank in part.ranks):
                 behind = "" if host == hosts[0] else f" (reached through {self._plan.parts[hosts[0]].name})"
-                self._supervisor.fail(f"host {part.name}{behind} cannot be used: {cause}")
+                self._fail(f"host {part.name}{behind} cannot be used: {cause}")
         gone = {number: each for number, each in self._connections.items() if number >> HOST_SHIFT in hosts}
         ranks = [rank for host in hosts for rank in self._plan.parts[host].ranks if rank in self._processes]
         for rank in ranks:
