@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from aiompi.errors import InvalidArgumentError
 from aiompi_launcher.cli import parse
-from aiompi_launcher.hosts import hostlist, starters
+from aiompi_launcher.hosts import channel, hostlist, messages, starters
 from aiompi_launcher.hosts.hostlist import Host, parse_hosts, place, read_hostfile, slurm_allocation
 from aiompi_launcher.hosts.messages import Part
 from aiompi_launcher.jobspec import WIDTH, RunSpec
@@ -150,9 +151,9 @@ def test_a_job_of_hosts_that_are_this_machine(launch, rank) -> None:
 
 
 def test_many_agents_start_each_other(launch, rank) -> None:
-    names = ",".join(f"h{number}" for number in range(9))
-    result = launch("--width", "2", *LOCAL, names, "--tag-output", rank, *FULL, "8:print=last", "8:err=error")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "[8@h8] last\n", "[8@h8:err] error\n")
+    names = ",".join(f"h{number}" for number in range(5))
+    result = launch("--width", "2", *LOCAL, names, "--tag-output", rank, *FULL, "4:print=last", "4:err=error")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "[4@h4] last\n", "[4@h4:err] error\n")
 
 
 def test_environment_of_a_host(launch) -> None:
@@ -231,3 +232,36 @@ def test_progress_on_a_terminal(launch, tmp_path: Path) -> None:
     assert result.returncode == 1
     assert "\raiompi-launch: 1 of 2 hosts have started\x1b[K" in shown
     assert shown.endswith("\r\x1b[Kaiompi-launch: host b cannot be used: it did not answer within 2 s\r\n")
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_silent_channel(monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
+    """The other end is given up, unless it has said that it will be stopped, as by Ctrl-Z, until it speaks again."""
+    monkeypatch.setattr(channel, "BEAT", 0.05)
+    monkeypatch.setattr(channel, "SILENCE", 0.2)
+    reader, other = os.pipe()
+    ended: list[str] = []
+    got: list[object] = []
+
+    async def wait(seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not ended:
+            await asyncio.sleep(0.02)
+
+    async def listen() -> None:
+        one = channel.Channel(reader, os.open(os.devnull, os.O_WRONLY), got.append, ended.append, messages.MAGIC)
+        await wait(0.5)
+        assert not ended  # it has not begun
+        os.write(other, b"Welcome\n" + messages.MAGIC)
+        os.write(other, messages.encode(messages.Pause() if paused else messages.Ping()))
+        await wait(1.0)
+        assert bool(ended) is not paused
+        if paused:
+            os.write(other, messages.encode(messages.Exited(1, 2)))
+            await wait(5.0)
+        one.close()
+
+    asyncio.run(listen())
+    os.close(other)
+    assert ended == ["nothing has come from it for 0.2 s"]
+    assert got == ([messages.Exited(1, 2)] if paused else [])
