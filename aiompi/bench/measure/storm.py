@@ -300,7 +300,7 @@ def main(seed: int, seconds: float, face: str, address: str, cuts: list[list[Any
         _say(rank=world.rank, **await storm.run(lambda: _begin(world._runtime, world.rank, cuts)))
 
     async def join() -> None:
-        async with aiompi.join(address) as world:
+        async with aiompi.init(address) as world:
             await run(world)
 
     try:
