@@ -40,7 +40,7 @@ def plainly(name, rank, size, root):
         (name, algorithm)
         for name, collective in COLLECTIVES.items()
         for algorithm, entry in collective.algorithms.items()
-        if entry.any_form and hasattr(objects, name)
+        if entry.any_form and entry.order_safe and hasattr(objects, name)  # `join` does not commute
     ],
 )
 @given(size=st.integers(1, 9), root=st.integers(0, 8), seed=st.integers(0, 2**32), limit=st.sampled_from([0, 65536]))
