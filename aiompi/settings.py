@@ -78,6 +78,9 @@ class Settings:
         tls_ca: file with the authorities that sign the certificates of the other hosts; empty for tls_cert itself.
         engine: name of the process manager that has started this process, such as "pmi", or "none" if it is to run
             alone. Empty means the one whose variables are set. It is not used under `aiompi-launch`.
+        pmix_library: path of libpmix.so.2. Empty means the one beside the program that has started this process, or
+            else the one that the dynamic linker finds.
+        start_timeout: seconds in which all ranks that an engine has started must have joined.
         connect_timeout: seconds to wait for a connection, and for a peer that has connected to prove the key. A rank
             that accepts a connection may take longer to answer, because it computes; a launched rank waits for its
             launcher as long as that lives.
@@ -130,6 +133,8 @@ class Settings:
     tls_key: str = ""
     tls_ca: str = ""
     engine: str = ""
+    pmix_library: str = ""
+    start_timeout: float = 600.0
     connect_timeout: float = 30.0
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
     impi_native: bool = True

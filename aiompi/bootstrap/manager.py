@@ -1,10 +1,12 @@
-"""`ProcessManager`, what a rank needs of the program that has started it, and `Store`, one that passes values on."""
+"""`ProcessManager`, what a rank needs of the program that has started it, and `Place`, what it gets."""
 
 from __future__ import annotations
 
 import dataclasses
 import socket
 from abc import ABC, abstractmethod
+
+from aiompi.settings import Settings
 
 
 class ProcessManager(ABC):
@@ -21,6 +23,15 @@ class ProcessManager(ABC):
     size: int
 
     @abstractmethod
+    def meet(self, settings: Settings) -> Place:
+        """Become a rank of the job.
+
+        Raises:
+            JobAbortedError: the others cannot be reached.
+            AuthenticationError: there is no key.
+        """
+
+    @abstractmethod
     def abort(self, code: int, reason: str) -> None:
         """Ask it to end all processes, if it can.
 
@@ -32,27 +43,6 @@ class ProcessManager(ABC):
     @abstractmethod
     def finalize(self) -> None:
         """Tell it that this process ends well."""
-
-
-class Store(ProcessManager):
-    """A process manager with a store of texts, by which processes introduce themselves to each other."""
-
-    @abstractmethod
-    def put(self, key: str, value: str) -> None:
-        """Store a value, which others can get after the next fence.
-
-        Args:
-            key: at most 32 letters, digits, dots and hyphens.
-            value: at most 1023 such characters and colons, commas and brackets.
-        """
-
-    @abstractmethod
-    def get(self, key: str, rank: int) -> str:
-        """Return the value that a rank has put before the last fence."""
-
-    @abstractmethod
-    def fence(self) -> None:
-        """Wait until all processes call this."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -14,49 +14,66 @@ its parent in a tree. Each process then connects to the agent and proves that it
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import socket
-import struct
 import sys
 import time
+from abc import abstractmethod
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final
 
 from aiompi import network
-from aiompi.bootstrap.manager import Place, Store
+from aiompi.bootstrap.manager import Place, ProcessManager
 from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError, RemoteProtocolError
 from aiompi.impi.native import KeyExchange
 from aiompi.settings import Settings
+from aiompi.wire import liveness
 from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Connector, new_key
 
 #: processes for which one process seals the key; each takes some milliseconds
 _FANOUT: Final = 32
 #: descriptor by which the shell gets the standard input of the agent; one digit, and free at the start of the agent
 _SPEC: Final = 9
-_BACKLOG: Final = 4096
+#: addresses of rank 0 that are passed on, because a value of PMI has 1023 bytes
+_ADDRESSES: Final = 16
 #: seconds for a TCP connection to one address, and between attempts
 _DIAL: Final = 5.0
 _PAUSE: Final = (0.02, 1.0)
 
 
-def meet(store: Store, settings: Settings) -> Place:
-    """Become a rank of the job of a process manager with a store.
+class Store(ProcessManager):
+    """A process manager with a store of texts, by which processes introduce themselves to each other."""
 
-    Raises:
-        JobAbortedError: the agent cannot be reached.
-    """
-    key, where = b"", ""
-    if store.rank == 0:
-        key = new_key()
-        listener = listen(settings.bind, 0)
-        where = json.dumps([published(listener), listener.getsockname()[1]], separators=(",", ":"))
-        start_agent(listener, key, store.size, settings)
-    where, key = _share(store, where, key)
-    hosts, port = json.loads(where)
-    return Place(store, key, connect(hosts, port, key, store.rank, settings))
+    def meet(self, settings: Settings) -> Place:
+        key, where = b"", ""
+        if self.rank == 0:
+            key = new_key()
+            listener = listen(settings, settings.ports)
+            where = json.dumps([published(listener, settings), listener.getsockname()[1]], separators=(",", ":"))
+            start_agent(listener, key, self.size, settings)
+        where, key = _share(self, where, key)
+        hosts, port = json.loads(where)
+        return Place(self, key, connect(hosts, port, key, self.rank, settings, settings.connect_timeout))
+
+    @abstractmethod
+    def put(self, key: str, value: str) -> None:
+        """Store a value, which others can get after the next fence.
+
+        Args:
+            key: at most 32 letters, digits, dots and hyphens.
+            value: at most 1023 such characters and colons, commas and brackets.
+        """
+
+    @abstractmethod
+    def get(self, key: str, rank: int) -> str:
+        """Return the value that a rank has put before the last fence."""
+
+    @abstractmethod
+    def fence(self) -> None:
+        """Wait until all processes call this."""
 
 
 def _share(store: Store, where: str, key: bytes) -> tuple[str, bytes]:
@@ -89,56 +106,73 @@ def _level(rank: int) -> int:
     return level
 
 
-def listen(bind: str, port: int) -> socket.socket:
-    """Return a socket that listens on one address of this machine, or on all of them if `bind` is empty.
+def listen(settings: Settings, ports: Sequence[int]) -> socket.socket:
+    """Return a socket that listens on the first free one of these ports, on all addresses or on that of `bind`.
 
     Raises:
         InvalidArgumentError: that is not possible.
     """
-    listener = None
+    bind = settings.bind or "0.0.0.0"
+    if not settings.bind and all(
+        ":" in address or network.is_loopback(address) for _, address in network.own_addresses()
+    ):
+        bind = "::"  # takes connections of IPv4 as well
     try:
-        found = socket.getaddrinfo(bind or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        listener = socket.socket(found[0][0], socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(found[0][4])
-        listener.listen(_BACKLOG)
+        family, _, _, _, address = socket.getaddrinfo(bind, 0, type=socket.SOCK_STREAM)[0]
+        return network.listen(family, address, ports)
     except OSError as error:
-        if listener is not None:
-            listener.close()
-        raise InvalidArgumentError(
-            f"rank 0 cannot listen on {bind or 'any address'}, port {port}: {error.strerror}"
-        ) from None
-    return listener
+        raise InvalidArgumentError(f"rank 0 cannot listen at {bind!r}: {error.strerror}") from None
 
 
-def published(listener: socket.socket) -> list[str]:
+def published(listener: socket.socket, settings: Settings) -> list[str]:
     """Return the numeric addresses by which others may reach a listening socket."""
     own: str = listener.getsockname()[0]
-    if own != "0.0.0.0":
+    if own not in network.LOOPBACK:
         return [own]
-    return _interfaces() or ["127.0.0.1"]
+    return list(network.select(settings.interface) if settings.interface else network.published(own))[:_ADDRESSES]
 
 
-def _interfaces() -> list[str]:
-    """Return the IPv4 addresses of this machine but for loopback."""
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):
-                answer = fcntl.ioctl(sock, 0x8915, struct.pack("256s", name.encode()))  # SIOCGIFADDR
-                found.append(socket.inet_ntoa(answer[20:24]))
-    return [address for address in found if not address.startswith("127.")]
-
-
-def start_agent(listener: socket.socket, key: bytes, size: int, settings: Settings) -> None:
-    """Start the agent of the job, a process that ends with the job, and close this end of the listening socket.
+def start_agent(
+    listener: socket.socket,
+    key: bytes,
+    size: int,
+    settings: Settings,
+    door: socket.socket | None = None,
+    credential: str = "",
+) -> None:
+    """Start the agent of the job, a process that ends with the job, and close this end of its sockets.
 
     It is a process of its own, because the job goes on when rank 0 computes for long, and must end when rank 0 is
     killed. It belongs to a session of its own, so that signals of the terminal reach the ranks only, and is no child of
     this process, which may wait for any child. It prints what goes wrong on the standard error of rank 0.
+
+    Args:
+        listener: at which ranks join.
+        key: of the job.
+        size: number of ranks.
+        settings: of rank 0.
+        door: at which the agent gives a credential of munge to whatever connects.
+        credential: what is in it.
     """
-    descriptor = fcntl.fcntl(listener, fcntl.F_DUPFD, _SPEC + 1)
-    listener.close()
+    sockets = [listener] if door is None else [listener, door]
+    descriptors = [fcntl.fcntl(sock, fcntl.F_DUPFD, _SPEC + 1) for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    job = {
+        "listener": descriptors[0],
+        "door": None if door is None else descriptors[1],
+        "credential": credential,
+        "key": key.hex(),
+        "size": size,
+        "on_failure": settings.on_failure or "abort",
+    }
+    _spawn(json.dumps(job).encode() + b"\n")
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _spawn(job: bytes) -> None:
+    """Start the process of an agent, with these bytes on its standard input."""
     reader, writer = os.pipe()
     roots = [os.path.dirname(os.path.dirname(spec.origin)) for spec in map(find_spec, ("aiompi", "aiompi_launcher"))
              if spec is not None and spec.origin]  # fmt: skip
@@ -156,13 +190,10 @@ def start_agent(listener: socket.socket, key: bytes, size: int, settings: Settin
     )
     os.waitpid(pid, 0)
     os.close(reader)
-    os.close(descriptor)
-    job = {"listener": descriptor, "key": key.hex(), "size": size, "on_failure": settings.on_failure or "abort"}
-    os.write(writer, json.dumps(job).encode() + b"\n")
-    # The pipe stays open until this process ends, however that happens.
+    os.write(writer, job)  # the pipe ends when this process ends, however that happens
 
 
-def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settings) -> socket.socket:
+def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settings, timeout: float) -> socket.socket:
     """Return a connection to the agent on which both sides have proven the key.
 
     Args:
@@ -170,13 +201,13 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
         port: that it listens on.
         key: of the job.
         rank: of this process.
-        settings: say how long to try, and how connections are encrypted. The agent may take longer to answer.
+        settings: say how connections are encrypted.
+        timeout: seconds until a connection must have been made. The agent may take longer to answer.
 
     Raises:
         JobAbortedError: it cannot be reached, or has another key.
     """
     where = f"{', '.join(hosts)} port {port}"
-    timeout = settings.connect_timeout
     deadline, pause = time.monotonic() + timeout, _PAUSE[0]
     causes: dict[str, str] = {}
     while True:
@@ -218,8 +249,8 @@ def _encrypted(sock: socket.socket, key: bytes, settings: Settings) -> socket.so
 
 def _shake_hands(sock: socket.socket, handshake: Connector) -> None:
     sock.settimeout(None)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    liveness.end_if_silent(sock, liveness.LONG_SILENCE)
     sock.sendall(handshake.data_to_send())
     while not handshake.done:
         data = sock.recv(handshake.needed)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from aiompi.bootstrap.manager import Store
+from aiompi.bootstrap.meeting import Store
 from aiompi.errors import JobAbortedError
 
 _VERSION: Final = (1, 1)

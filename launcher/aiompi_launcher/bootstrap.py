@@ -27,7 +27,7 @@ def main() -> int:
     """Run the job to its end; return the exit status, of which nothing takes notice."""
     spec = json.loads(_line())
     for descriptor in map(int, os.listdir("/proc/self/fd")):
-        if descriptor > 2 and descriptor != spec["listener"]:
+        if descriptor > 2 and descriptor not in (spec["listener"], spec["door"]):
             with contextlib.suppress(OSError):
                 os.close(descriptor)  # such as the socket of the process manager, which waits for its end
     return asyncio.run(_serve(**spec))
@@ -40,7 +40,8 @@ def _line() -> bytes:
     return line
 
 
-async def _serve(size: int, listener: int, key: str, on_failure: str) -> int:
+async def _serve(size: int, listener: int, door: int | None, credential: str, key: str, on_failure: str) -> int:
+    settings = load_settings()
     job = Job(size, directory="", spawned=False, survives=on_failure == "continue")
     supervisor = Supervisor(job, _NAME)
     loop = asyncio.get_running_loop()
@@ -51,19 +52,33 @@ async def _serve(size: int, listener: int, key: str, on_failure: str) -> int:
             supervisor.fail("rank 0 ended before it had joined the job")
 
     loop.add_reader(0, rank_0_ended)
+    supervisor.limit_start(settings.start_timeout)
+    if door is not None:
+        _hand_out(credential, socket.socket(fileno=door))
     await supervisor.meet(ServerInMemory(size))
-    settings = load_settings()
+    sock = socket.socket(fileno=listener)
     server = ControlServer(
-        supervisor,
-        bytes.fromhex(key),
-        socket.socket(fileno=listener),
-        hello_timeout=settings.connect_timeout,
-        settings=settings,
+        supervisor, bytes.fromhex(key), sock, hello_timeout=settings.connect_timeout, settings=settings
     )
     try:
         return await supervisor.finish()
     finally:
         server.close()
+
+
+def _hand_out(text: str, door: socket.socket) -> None:
+    """Give a new credential of munge with this text to each connection. It is read once on each host."""
+    from aiompi.bootstrap import munge
+
+    door.setblocking(False)
+
+    def give() -> None:
+        with contextlib.suppress(OSError):
+            sock, _ = door.accept()
+            with sock:
+                sock.sendall(munge.encode(text.encode()))  # it fits into the buffer of a new connection
+
+    asyncio.get_running_loop().add_reader(door, give)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from aiompi.bootstrap import meeting
-from aiompi.bootstrap.manager import Store
+from aiompi.bootstrap.meeting import Store
 from aiompi.errors import InvalidArgumentError, JobAbortedError
 from aiompi.settings import Settings
 from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Acceptor
 
 KEY = bytes(range(32))
+HERE = Settings(bind="127.0.0.1")
 
 
 class Memory(Store):
@@ -66,35 +67,31 @@ def test_a_tree_of_more_than_two_levels(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_connection_proves_the_key_and_tries_each_address() -> None:
-    with meeting.listen("127.0.0.1", 0) as listener, ThreadPoolExecutor(1) as thread:
+    with meeting.listen(HERE, [0]) as listener, ThreadPoolExecutor(1) as thread:
         port = listener.getsockname()[1]
-        connecting = thread.submit(
-            meeting.connect, ["127.0.0.2", "127.0.0.1"], port, KEY, 3, Settings(connect_timeout=5.0)
-        )
+        connecting = thread.submit(meeting.connect, ["127.0.0.2", "127.0.0.1"], port, KEY, 3, HERE, 5.0)
         assert _accept(listener, KEY) == 3
         connecting.result(10).close()
 
 
 def test_a_wrong_key_is_an_error_that_says_so() -> None:
-    with meeting.listen("127.0.0.1", 0) as listener, ThreadPoolExecutor(1) as thread:
-        connecting = thread.submit(
-            meeting.connect, ["127.0.0.1"], listener.getsockname()[1], KEY, 3, Settings(connect_timeout=5.0)
-        )
+    with meeting.listen(HERE, [0]) as listener, ThreadPoolExecutor(1) as thread:
+        connecting = thread.submit(meeting.connect, ["127.0.0.1"], listener.getsockname()[1], KEY, 3, HERE, 5.0)
         _accept(listener, bytes(32))
         with pytest.raises(JobAbortedError, match=r"rank 3.*right key"):
             connecting.result(10)
 
 
 def test_an_address_at_which_nothing_listens_is_named() -> None:
-    with meeting.listen("127.0.0.1", 0) as listener:
+    with meeting.listen(HERE, [0]) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(JobAbortedError, match=rf"127\.0\.0\.1 port {port} within 0\.1 s: .*refused"):
-        meeting.connect(["127.0.0.1"], port, KEY, 1, Settings(connect_timeout=0.1))
+        meeting.connect(["127.0.0.1"], port, KEY, 1, HERE, 0.1)
 
 
 def test_an_address_of_another_machine_cannot_be_listened_on() -> None:
     with pytest.raises(InvalidArgumentError, match=r"192\.0\.2\.77"):
-        meeting.listen("192.0.2.77", 0)
+        meeting.listen(Settings(bind="192.0.2.77"), [0])
 
 
 def _accept(listener: socket.socket, key: bytes) -> int:

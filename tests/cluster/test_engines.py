@@ -6,14 +6,13 @@ import dataclasses
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from jobs import ROOTS
+from jobs import KEY
 from machines import Machines
-
-from aiompi.compat import STAND_IN
 
 SIZE = 4
 HELLO = """
@@ -66,9 +65,31 @@ class Engine:
     kills: bool = True
     environ: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def run(self, program: Path, *argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        command = [*self.command, sys.executable, str(program), *argv]
-        return self.machines[0].run(*command, env=self.environ | environ, limit=40.0)
+    def run(self, *argv: object) -> subprocess.CompletedProcess[str]:
+        """Run Python on the machines; leave out a warning of PRRTE about the process group of ssh."""
+        done = self.machines[0].run(*self.command, sys.executable, *map(str, argv), env=self.environ, limit=40.0)
+        done.stderr = re.sub(r"\[node1:\d+\] plm:ssh: Warning: setpgid.*\n", "", done.stderr)
+        return done
+
+
+class Pods(Engine):
+    """What an indexed Job of Kubernetes gives each pod; a machine is a pod, and the first has two. They start late."""
+
+    def run(self, *argv: object) -> subprocess.CompletedProcess[str]:
+        environ = {"WORLD_SIZE": str(SIZE), "MASTER_ADDR": "node1", "AIOMPI_KEY": KEY}
+        words = [sys.executable, *map(str, argv)]
+        pods = []
+        for index in reversed(range(SIZE)):
+            machine = self.machines[index % len(self.machines)]
+            pods.append(machine.popen(*words, env=environ | {"JOB_COMPLETION_INDEX": str(index)}))
+            time.sleep(0.2)
+        outputs = [pod.communicate(timeout=40.0) for pod in pods]
+        out, err = ("".join(texts) for texts in zip(*outputs, strict=True))
+        return subprocess.CompletedProcess(words, max(abs(pod.returncode) for pod in pods), out, err)
+
+
+def pods(request: pytest.FixtureRequest) -> Engine:
+    return Pods(request.getfixturevalue("machines"), [], kills=False)
 
 
 def hydra(request: pytest.FixtureRequest) -> Engine:
@@ -78,10 +99,26 @@ def hydra(request: pytest.FixtureRequest) -> Engine:
 
 
 def srun_pmi2(request: pytest.FixtureRequest) -> Engine:
-    return Engine(request.getfixturevalue("slurm"), ["srun", "-N3", f"-n{SIZE}", "--mpi=pmi2"], kills=False)
+    return Engine(request.getfixturevalue("slurm"), ["srun", "-Q", "-N3", f"-n{SIZE}", "--mpi=pmi2"], kills=False)
 
 
-ENGINES: list[Callable[[pytest.FixtureRequest], Engine]] = [hydra, srun_pmi2]
+def srun_pmix(request: pytest.FixtureRequest) -> Engine:
+    return Engine(request.getfixturevalue("slurm"), ["srun", "-Q", "-N3", f"-n{SIZE}", "--mpi=pmix"], kills=False)
+
+
+def srun_alone(request: pytest.FixtureRequest) -> Engine:
+    return Engine(request.getfixturevalue("slurm"), ["srun", "-Q", "-N3", f"-n{SIZE}", "--mpi=none"], kills=False)
+
+
+def openmpi(request: pytest.FixtureRequest) -> Engine:
+    prterun = request.getfixturevalue("openmpi")
+    hosts = request.getfixturevalue("tmp_path") / "hosts"
+    hosts.write_text("".join(f"node{number} slots=2\n" for number in (1, 2, 3)))
+    words = [prterun, "--prefix", str(Path(prterun).parent.parent), "--allow-run-as-root", "--hostfile", str(hosts)]
+    return Engine(request.getfixturevalue("machines"), [*words, "-n", str(SIZE), "--map-by", "node"])
+
+
+ENGINES: list[Callable[[pytest.FixtureRequest], Engine]] = [hydra, srun_pmi2, srun_pmix, srun_alone, openmpi, pods]
 
 
 @pytest.fixture(params=ENGINES, ids=lambda engine: engine.__name__)
@@ -90,11 +127,11 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return made
 
 
-@pytest.mark.parametrize("text", [HELLO, NATIVE], ids=["mpi4py", "native"])
-def test_processes_are_ranks_of_one_job(engine: Engine, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(("words", "text"), [(["-m", "aiompi.compat"], HELLO), ([], NATIVE)], ids=["mpi4py", "native"])
+def test_processes_are_ranks_of_one_job(engine: Engine, tmp_path: Path, words: list[str], text: str) -> None:
     program = tmp_path / "app.py"
     program.write_text(text)
-    done = engine.run(program, PYTHONPATH=f"{STAND_IN}:{':'.join(ROOTS)}")
+    done = engine.run(*words, program)
     assert (done.returncode, done.stderr) == (0, ""), done
     size, total, *names = done.stdout.split()
     assert (size, total) == ("4", "6")

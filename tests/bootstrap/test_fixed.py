@@ -1,0 +1,144 @@
+"""Jobs whose environment says where rank 0 is: indexed jobs, and steps of Slurm without PMI."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from jobs import KEY, LIMIT, Site
+
+from aiompi import bootstrap
+from aiompi.bootstrap import fixed, munge
+from aiompi.errors import AuthenticationError, JobAbortedError
+from aiompi.settings import Settings
+from aiompi.wire.hello import parse_key
+
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+STEP = {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3",
+        "SLURM_STEP_NODELIST": "n[2-4]"}  # fmt: skip
+HELLO = """
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+print(comm.rank, comm.size, comm.allreduce(comm.rank))
+"""
+
+
+def test_which_engine_is_found() -> None:
+    assert bootstrap.find(TORCHRUN) == bootstrap.find({"JOB_COMPLETION_INDEX": "0"}) == "indexed"
+    assert bootstrap.find(STEP | TORCHRUN) == "slurm"
+    assert bootstrap.find(STEP | {"PMI_FD": "5", "PMI_RANK": "1", "PMI_SIZE": "2"}) == "pmi"
+    batch_script = {"SLURM_PROCID": "0", "SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"}
+    assert bootstrap.find(batch_script) == bootstrap.find({"RANK": "1"}) == ""
+
+
+def test_ranks_of_kubernetes_and_of_torchrun() -> None:
+    pod = fixed.Indexed({"JOB_COMPLETION_INDEX": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "job-0.svc"})
+    assert (pod.rank, pod.size, pod.host, pod.ports) == (3, 4, "job-0.svc", [29501])
+    assert fixed.Indexed(TORCHRUN | {"MASTER_PORT": "1234"}).ports == [1235]
+
+
+@pytest.mark.parametrize("missing", ["WORLD_SIZE", "MASTER_ADDR"])
+def test_a_variable_that_is_missing_is_named(missing: str) -> None:
+    environ = TORCHRUN | {"JOB_COMPLETION_INDEX": "0"}
+    del environ[missing]
+    with pytest.raises(JobAbortedError, match=f"{missing}.*AIOMPI_ENGINE=none.*{missing}"):
+        bootstrap.join("indexed", environ, Settings())
+
+
+def test_without_a_key_no_port_is_opened() -> None:
+    with pytest.raises(AuthenticationError, match=r"rank 0 of 2.*AIOMPI_KEY.*Secret"):
+        bootstrap.join("indexed", TORCHRUN | {"RANK": "0"}, Settings())
+
+
+def test_the_key_may_be_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(KEY + "\n")
+    assert fixed._given_key({"AIOMPI_KEY_FILE": str(path)}) == parse_key(KEY)
+    with pytest.raises(AuthenticationError, match="nowhere"):
+        fixed._given_key({"AIOMPI_KEY_FILE": "/nowhere"})
+
+
+def test_an_indexed_job_of_one_process_is_alone() -> None:
+    assert bootstrap.join("indexed", TORCHRUN | {"RANK": "0", "WORLD_SIZE": "1"}, Settings()) is None
+
+
+def test_a_rank_0_that_does_not_come_is_named() -> None:
+    environ = TORCHRUN | {"MASTER_PORT": "1", "AIOMPI_KEY": KEY}
+    with pytest.raises(JobAbortedError, match=r"rank 1 cannot reach rank 0 at 127\.0\.0\.1 port 2 within 0\.1 s"):
+        bootstrap.join("indexed", environ, Settings(start_timeout=0.1))
+
+
+def test_ranks_come_in_any_order(site: Site) -> None:
+    environ = TORCHRUN | {"WORLD_SIZE": "3", "MASTER_PORT": "28431", "AIOMPI_KEY": KEY}
+    program = site.program(HELLO)
+    ranks = [site.start(sys.executable, program, env=environ | {"RANK": str(rank)}) for rank in (2, 1, 0)]
+    results = [rank.finish(LIMIT) for rank in ranks]
+    assert sorted(result.out for result in results) == ["0 3 3\n", "1 3 3\n", "2 3 3\n"]
+    assert [(result.code, result.err) for result in results] == [(0, "")] * 3
+
+
+def test_a_rank_with_another_key_is_refused(site: Site) -> None:
+    environ = TORCHRUN | {"MASTER_PORT": "28433", "AIOMPI_START_TIMEOUT": "3"}
+    program = site.program(HELLO)
+    first = site.start(sys.executable, program, env=environ | {"RANK": "0", "AIOMPI_KEY": KEY})
+    second = site.start(sys.executable, program, env=environ | {"RANK": "1", "AIOMPI_KEY": "77" * 16}).finish()
+    assert second.code == 1
+    assert "is its key the right one" in second.err or "does it have the right key" in second.err
+    ended = first.finish()
+    assert ended.code == 1
+    assert "ranks that have not joined within 3 s" in ended.err
+    assert "right one" in ended.err
+
+
+def test_ports_of_a_step() -> None:
+    assert fixed.Slurm(STEP | {"SLURM_STEP_RESV_PORTS": "20000-20002,20007"}).ports == [20000, 20001, 20002, 20007]
+    ports = fixed.Slurm(STEP).ports
+    assert ports == fixed.Slurm(STEP | {"SLURM_PROCID": "2"}).ports
+    assert set(ports).isdisjoint(fixed.Slurm(STEP | {"SLURM_STEP_ID": "1"}).ports)
+    assert all(61440 <= port < 2**16 for port in ports)
+
+
+def test_rank_0_of_a_step_that_hands_out_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = fixed.Slurm(STEP | {"SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_STEP_RESV_PORTS": "1-2"})
+    with pytest.raises(
+        JobAbortedError, match=r"3 processes.*rank 1 .* on 127\.0\.0\.1; try --mpi=pmi2: port 1: .*refused"
+    ):
+        manager.meet(Settings(start_timeout=0.1))
+
+
+def test_munge_that_does_not_run_is_an_error() -> None:
+    with pytest.raises(JobAbortedError, match="munge"):
+        munge.decode(b"MUNGE:nonsense:")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "examples" / "kubernetes").glob("*.yaml")), ids=str
+)
+def test_manifests_start_ranks_that_find_each_other(path: Path) -> None:
+    kinds = {document["kind"]: document for document in yaml.safe_load_all(path.read_text())}
+    if "MPIJob" in kinds:
+        replicas = kinds["MPIJob"]["spec"]["mpiReplicaSpecs"]
+        command = replicas["Launcher"]["template"]["spec"]["containers"][0]["command"]
+        slots = kinds["MPIJob"]["spec"]["slotsPerWorker"] * replicas["Worker"]["replicas"]
+        assert (command[0], int(command[command.index("-n") + 1])) == ("mpirun", slots)
+        return
+    if "JobSet" in kinds:
+        name = kinds["JobSet"]["metadata"]["name"]
+        (group,) = kinds["JobSet"]["spec"]["replicatedJobs"]
+        job, first = group["template"]["spec"], f"{name}-{group['name']}-0-0.{name}"
+    else:
+        job, service = kinds["Job"]["spec"], kinds["Service"]
+        first = f"{kinds['Job']['metadata']['name']}-0.{service['metadata']['name']}"
+        assert service["spec"]["clusterIP"] == "None"
+        assert service["spec"]["selector"] == {"job-name": kinds["Job"]["metadata"]["name"]}
+        assert job["template"]["spec"]["subdomain"] == service["metadata"]["name"]
+    pod = job["template"]["spec"]
+    environ = {each["name"]: each.get("value", "") for each in pod["containers"][0]["env"]}
+    assert job["completionMode"] == "Indexed"
+    assert (job["completions"], job["parallelism"], job["backoffLimit"]) == (4, 4, 0)
+    assert pod["restartPolicy"] == "Never"
+    rank = fixed.Indexed(environ | {"JOB_COMPLETION_INDEX": "3"})
+    assert (rank.rank, rank.size, rank.host) == (3, 4, first)
+    assert "AIOMPI_KEY" in environ

@@ -1,0 +1,66 @@
+"""Jobs that mpiexec and mpirun start on this machine. `tests/cluster/test_engines.py` has those on three machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+from jobs import Result, Site
+
+HELLO = """
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+assert comm.Split_type(MPI.COMM_TYPE_SHARED).size == comm.size  # ranks of one machine share memory
+print(comm.rank, comm.size, comm.allreduce(comm.rank))
+"""
+NATIVE = """
+import aiompi
+async def main(world):
+    print(world.rank, world.size, await world.allreduce(world.rank))
+aiompi.run(main)
+"""
+Run = Callable[..., Result]
+
+
+@pytest.fixture(params=["hydra", "openmpi"])
+def run(request: pytest.FixtureRequest, site: Site) -> Run:
+    """A function that runs a program as four processes."""
+    command = [request.getfixturevalue(request.param), "-n", "4"]
+    if request.param == "openmpi":
+        command[1:1] = ["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
+
+    def run(text: str, **environ: str) -> Result:
+        return site.start(*command, sys.executable, site.program(text), env=environ).finish()
+
+    return run
+
+
+@pytest.mark.parametrize("text", [HELLO, NATIVE], ids=["blocking", "native"])
+def test_four_processes_are_four_ranks(run: Run, text: str) -> None:
+    result = run(text)
+    assert (result.code, result.err) == (0, "")
+    assert result.lines == ["0 4 6", "1 4 6", "2 4 6", "3 4 6"]
+
+
+def test_processes_run_alone_if_the_user_says_so(run: Run) -> None:
+    assert run(NATIVE, AIOMPI_ENGINE="none").lines == ["0 1 0"] * 4
+
+
+def test_a_rank_that_ends_well_before_the_others_does_not_end_them(run: Run) -> None:
+    result = run(
+        "import sys, time\nfrom aiompi import MPI\nif MPI.COMM_WORLD.rank == 1: sys.exit()\ntime.sleep(0.5); print(1)"
+    )
+    assert (result.code, result.lines) == (0, ["1"] * 3)
+
+
+def test_a_process_that_a_rank_starts_is_told_how_to_run_alone(site: Site, hydra: str) -> None:
+    child = site.program("from aiompi import MPI; print(MPI.COMM_WORLD.size)", "child.py")
+    parent = site.program(
+        "import os, subprocess, sys\nfrom aiompi import MPI\nMPI.COMM_WORLD.Barrier()\n"
+        f"if MPI.COMM_WORLD.rank == 0:\n  for extra in ({{}}, {{'AIOMPI_ENGINE': 'none'}}):\n"
+        f"    subprocess.run([sys.executable, {child!r}], env=os.environ | extra)\n"
+    )
+    result = site.start(hydra, "-n", "2", sys.executable, parent).finish()
+    assert (result.code, result.out) == (0, "1\n")
+    assert "AIOMPI_ENGINE=none" in result.err
