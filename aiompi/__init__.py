@@ -71,7 +71,7 @@ __all__ = [
     "ProcessFailedError", "ProcessFailedPendingError", "RemoteProtocolError", "Remove_error_class", "Remove_error_code",
     "Remove_error_string", "Request", "RevokedError", "ServedJob", "Session", "Settings", "SpawnError", "Status",
     "TruncationError", "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub",
-    "UnknownError", "World", "error_string", "init", "join", "load", "local_world", "rc", "run", "serve",
+    "UnknownError", "World", "error_string", "init", "join", "load", "local_world", "rc", "run", "serve", "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from aiompi.face.native import *
     from aiompi.face.native.job import Joining, World, init, local_world, run
     from aiompi.face.native.session import Session
+    from aiompi.face.native.spawn import spawn
     from aiompi.info import *
     from aiompi.membership import AssembledWorld, Job, Member, MemberChange, Membership, ServedJob, join, serve
     from aiompi.op import Op
@@ -109,6 +110,7 @@ _MODULES = {
     ),
     "aiompi.face.native.job": ("Joining", "World", "init", "local_world", "run"),
     "aiompi.face.native.session": ("Session",),
+    "aiompi.face.native.spawn": ("spawn",),
     "aiompi.membership": (
         "AssembledWorld", "Job", "Member", "MemberChange", "Membership", "ServedJob", "join", "serve",
     ),

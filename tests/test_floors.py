@@ -52,6 +52,7 @@ FLOORS: dict[str, float] = {
     "driver": 5,
     "launching": 5,
     "outreach": 5.9,
+    "spawned": 8,
     "runtime": 6,
     "face": 6.5,
     "MPI": 7,

@@ -280,7 +280,9 @@ async def _await_knock(engine: Engine, port: str | None, failure: Request[None] 
         matcher = engine.matcher(context)
         receive = NotedReceive(engine, matcher, None, ANY_SOURCE, _KNOCK_TAG, ANY_SOURCE)
         engine.receive(receive)
-        if failure is not None:
+        if failure is not None and failure.done():
+            _give_up(receive, failure)
+        elif failure is not None:
             failure.when_done(functools.partial(_give_up, receive))
         await receive
         token, tag = _KNOCK.unpack(receive.data or bytes(_KNOCK.size))

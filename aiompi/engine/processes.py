@@ -121,6 +121,11 @@ class Processes:
         """Return the name of a process."""
         return self._names[number] if number >= FIRST_MET else Name(self.job, self.first + number)
 
+    @property
+    def has_met(self) -> bool:
+        """True if this rank knows processes that are not of its world."""
+        return bool(self._names)
+
     def number(self, name: Name) -> int | None:
         """Return the number of a process, None if this rank does not know it."""
         if name.job == self.job and 0 <= name.process - self.first < self._engine.size:

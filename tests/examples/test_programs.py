@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -199,3 +200,9 @@ def test_survivor(site: Site) -> None:
         means.add(result.out.partition(" after")[0])
         assert f"after 300 steps, {3 if kill < 0 else 2} ranks left" in result.out
     assert len(means) == 1
+
+
+def test_spawn_ranks(site: Site) -> None:
+    result = site.start(sys.executable, str(EXAMPLES / "spawn_ranks.py"), "2000").finish()
+    assert result.code == 0, result.err
+    assert re.fullmatch(r"4 processes: pi is about 3\.\d\d\n", result.out)

@@ -146,7 +146,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         core = self._admitted
         request = disconnect(self)
         self._core = freed(core)
-        return request
+        return request if self._runtime.parting is None else core.engine.spawn(_parted(request, self._runtime))
 
     # Failures (ULFM).
 
@@ -442,6 +442,13 @@ class Intercomm(Comm, Collectives):
             InvalidArgumentError: awaiting it: `high` differs within a group.
         """
         return self._made(create.merge(self._admitted, high))
+
+
+async def _parted(disconnecting: Request[None], runtime: Runtime) -> None:
+    """Wait until a rank that lives only for the ranks that it has spawned has left, once nothing connects them."""
+    await disconnecting
+    if runtime.parting is not None and not runtime.engine.processes.has_met:
+        await runtime.parting
 
 
 _ARRANGED: Final[dict[type, type[Intracomm]]] = {

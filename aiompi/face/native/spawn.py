@@ -1,0 +1,154 @@
+"""`spawn`: ranks for a program that no launcher has started, such as a notebook."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from aiompi import create
+from aiompi.constants import ROOT
+from aiompi.engine import Request
+from aiompi.engine.processes import Program
+from aiompi.errors import InvalidArgumentError, ProcessFailedError
+from aiompi.face.native.communicator import Intercomm, Intracomm
+from aiompi.face.native.job import Joining
+from aiompi.face.processes import Command
+from aiompi.launching import Launch
+from aiompi.runtime import Runtime
+from aiompi.settings import Settings
+
+Function: TypeAlias = Callable[..., Any]
+
+_READ = 2**16
+
+
+class Output(Protocol):
+    """Takes the output of ranks, such as a text file or `sys.stdout`."""
+
+    def write(self, text: str, /) -> object: ...
+
+
+class _Forward:
+    """Passes what ranks print on to the program."""
+
+    def __init__(self, runtime: Runtime, output: Output | None) -> None:
+        self._driver = runtime.engine.driver
+        self._output = output
+        self._read, self.write_end = os.pipe()
+        os.set_blocking(self._read, False)
+        self._driver.add_reader(self._read, self._readable)
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._read, _READ)
+        except BlockingIOError:
+            return
+        if data:
+            (self._output or sys.stdout).write(data.decode(errors="replace"))
+        else:  # all ranks have ended, and their launcher
+            self._driver.remove_reader(self._read)
+            os.close(self._read)
+
+
+def _pickled(function: Function, args: Sequence[Any]) -> bytes:
+    """Return a function and its arguments as bytes.
+
+    Raises:
+        InvalidArgumentError: they cannot be pickled, or not be found by another process.
+    """
+    dumps: Callable[[Any], bytes] = pickle.dumps
+    if getattr(function, "__module__", "") == "__main__":
+        try:
+            dumps = importlib.import_module("cloudpickle").dumps
+        except ImportError:
+            raise InvalidArgumentError(
+                f"spawn: {function!r} is defined in the main program, which other processes cannot import: put it into "
+                "a module, or install cloudpickle"
+            ) from None
+    try:
+        return dumps((function, args))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InvalidArgumentError(f"spawn: {function!r} or its arguments cannot be pickled: {error}") from None
+
+
+async def _leave(runtime: Runtime, parting: Request[None]) -> None:
+    try:
+        await runtime.leave()
+    finally:
+        parting.complete()
+
+
+def _part(runtime: Runtime, ended: Request[None]) -> None:
+    """End the rank that was made for a call, once the others have ended."""
+    error, parting = ended.exception(), runtime.parting
+    assert parting is not None
+    if error is None:
+        runtime.engine.driver.call_soon(runtime.engine.spawn, _leave(runtime, parting))
+    else:
+        runtime.engine.failure.abort(ProcessFailedError(f"the job of the spawned ranks is gone: {error}"))
+        runtime.close()
+        parting.complete()
+
+
+async def spawn(
+    count: int,
+    program: Command | Function,
+    *args: Any,
+    merge: bool = False,
+    output: Output | None = None,
+    settings: Settings | None = None,
+) -> Any:
+    """Start ranks from a program or notebook that no launcher has started, and connect to them.
+
+        children = await aiompi.spawn(4, "worker.py")
+
+    Args:
+        count: number of ranks, which are a job of their own.
+        program: a Python program or a command, whose ranks call `world.Get_parent()`; or a function, which each rank
+            calls with its end of the communicator and `args`, and awaits if it is `async`. The function is pickled, so
+            that it is found by its name in an importable module; with cloudpickle installed, it may be any function.
+        args: arguments of the program, or of the function.
+        merge: True for one communicator of all, in which this process has rank 0. Ranks of a program call
+            `parent.Merge(high=True)`.
+        output: gets what ranks print, as text; by default `sys.stdout`.
+        settings: instead of those of the environment and `rc`.
+
+    Returns:
+        The intercommunicator with the ranks, or the merged communicator. `await children.Disconnect()` parts.
+
+    Raises:
+        SpawnError: they cannot be started, or have ended before they joined; the message says why.
+    """
+    world = await Joining(None, settings)
+    runtime = world._runtime
+    packed = _pickled(program, args) if callable(program) else b""
+    words: Sequence[str] = ("-m", "aiompi.spawned") if packed else (os.fspath(program), *map(str, args))  # type: ignore[arg-type]
+    forward = _Forward(runtime, output)
+    launches: list[Launch] = []
+
+    def start(programs: Sequence[Program], port: str, options: Sequence[str]) -> Request[None]:
+        launch = Launch(runtime.engine, programs, port, options, forward.write_end)
+        os.close(forward.write_end)
+        launches.append(launch)
+        return launch.ended
+
+    runtime.engine.processes.start = start
+    try:
+        core = await create.spawn(runtime.self_comm, [Program(tuple(words), count)], 0)
+    except BaseException:
+        runtime.close()
+        raise
+    runtime.parting = Request(runtime.engine)
+    launches[0].ended.when_done(lambda ended: _part(runtime, ended))
+    children: Intercomm = Intercomm(runtime, core)
+    if packed:
+        await children.bcast((packed, merge, sys.path), root=ROOT)
+    if not merge:
+        return children
+    merged: Intracomm = await children.Merge()
+    await children.Free()
+    return merged
