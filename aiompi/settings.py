@@ -1,7 +1,8 @@
 """Settings: the AIOMPI_* environment variables, and `aiompi.rc` for values that a program sets itself.
 
 A value set in the program overrides the environment, which overrides the default. Each rank reads the settings once,
-when it starts.
+when it starts. A new setting is a field of `Settings`, a line of its docstring, and a row in
+docs/pages/reference/settings.md.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class Group(Reference[_Members]):
         return self.of(members, self.own, self.session)
 
     def _distinct(self, ranks: Sequence[int]) -> list[int]:
-        """Return the world ranks of distinct ranks."""
+        """Return the processes of distinct ranks."""
         self.members  # noqa: B018
         ranks = integers(ranks, "ranks")
         chosen = dict.fromkeys(ranks)
@@ -261,7 +261,7 @@ class Group(Reference[_Members]):
 
 
 def _valid(group: object, name: str) -> tuple[int, ...]:
-    """Return the world ranks of a group that is an argument.
+    """Return the processes of a group that is an argument.
 
     Raises:
         InvalidGroupError: the group is null.
@@ -271,7 +271,7 @@ def _valid(group: object, name: str) -> tuple[int, ...]:
 
 
 def _origin(first: Group, second: Group) -> tuple[int, SessionState | None]:
-    """Return the world rank of this process and the session, which groups made from GROUP_EMPTY do not know."""
+    """Return the number of this process and the session, which groups made from GROUP_EMPTY do not know."""
     return max(first.own, second.own), first.session or second.session
 
 

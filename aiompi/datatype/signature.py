@@ -77,7 +77,7 @@ class Signature:
         return self._known
 
     def repeat(self, count: int, stride: int = 0) -> Signature:
-        """Return the sequence `count` times; `stride` has no effect."""
+        """Return the sequence `count` times. The stride, which other forms of a type map need, has no effect."""
         if count == 0 or not self.count:
             return EMPTY
         if len(self._parts) == 1:

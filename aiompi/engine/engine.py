@@ -59,7 +59,7 @@ class Engine(Progress):
         wake_callbacks: by rank, the wake-up callback for each peer that was recently asleep.
         shm_domains: by rank, a value that is equal for ranks that read each other's memory, None for a rank whose
             memory no other rank reads.
-        peer_lost: judges a broken connection, and calls `peer.mark_failed` or `peer.mark_closed`; set by the runtime.
+        peer_lost: judges a broken connection, and calls `peer.mark_failed` or `peer.mark_closed`; set by `Departures`.
         contexts: by context id, the queues of receives and messages.
         sends: by srqid, the sends that the receiver is still to answer.
         arriving: by drqid, where messages arrive that this rank has asked for.

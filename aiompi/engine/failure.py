@@ -1,8 +1,9 @@
 """What a rank does when a peer finalizes, dies or cannot be reached, and when the job is aborted.
 
-The end of a rank is noticed by a transport, whose connection breaks, or by the launcher. The runtime judges which of
-the two ends it is, and calls `Endpoint.mark_finalized`, `mark_closed` or `mark_failed`. The endpoint then calls the
-`FailureHandler` of the engine, which fails every operation that needs that rank.
+The end of a rank is noticed by a transport, whose connection breaks, or by the launcher. `Departures` (in
+`aiompi.transport.departures`) judges whether the rank has left or failed, and calls `Endpoint.mark_closed` or
+`mark_failed`. The endpoint then calls the `FailureHandler` of the engine, which fails every operation that needs that
+rank.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from aiompi.engine.receive import Receive
     from aiompi.engine.seams import Community, Failable
 
-#: communicators that this rank has not made, and that another one may have revoked
+#: most communicators that a peer may have revoked before this rank has made them
 _MAX_REVOCATIONS: Final = 4096
 
 
@@ -64,7 +65,7 @@ class FailureHandler:
         return None if peer is None else peer.error or peer.finalize_error
 
     def _error_of_any_source(self, matcher: Matcher) -> Exception | None:
-        """A receive from any source might wait forever if the message that it wants is one of a dead peer."""
+        """Return the error of a receive from any source that may wait for a dead peer; None without one."""
         dead = (peer for peer in self._dead if peer.finalize_error is None and self._may_send(peer, matcher))
         return next((peer.error for peer in dead), None)
 
@@ -156,7 +157,7 @@ class FailureHandler:
                 send.detach()  # the receiver may still ask for it
                 operations.append(send)
         for exchange in engine.slot_exchanges:
-            if exchange.context == context - 1:
+            if exchange.context == context - 1:  # it has the id of the communicator, and `context` is that id + 1
                 engine.slot_exchanges.remove(exchange)
                 operations.append(exchange)
         _fail(operations, error)

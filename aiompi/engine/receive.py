@@ -123,7 +123,7 @@ class Receive(Request[Any]):
         return self._value
 
     def _let_go(self) -> None:
-        """Release the memory of the receive, which has ended: errors refer to frames, and those to the receive."""
+        """Release the memory of the receive, which has ended. A traceback may refer to the receive for longer."""
         self.memory = None
 
     def exception(self) -> BaseException | None:
@@ -239,7 +239,7 @@ class Receive(Request[Any]):
             self.matcher.post(self)
 
     def interrupt(self, error: Exception) -> None:
-        """Let those that wait for the receive get an error, although it is still posted; see `resume`."""
+        """Raise an error in the calls that wait for the receive, although it is still posted; see `resume`."""
         super().fail(_pending(error))
 
     def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""Long messages that are copied once, from the memory of one rank to that of another, in turn with everything else.
+"""Long messages that are copied once, from the memory of one rank to that of another, part by part.
 
 The receiver copies a message that is on offer (`copy_from_sender`). If it asks for help, the sender copies the end of
 the message meanwhile (`copy_to_receiver`). `CopyQueue` gives the event loop a turn after each part.
@@ -99,7 +99,7 @@ def copy_to_receiver(request: Send, payload: Payload, write: Callable[[int], boo
     """Copy a part of a message to its receiver; return True if there is more.
 
     Args:
-        payload: that of the request when the copy began. Its memory may belong to the program again by now.
+        payload: the payload that the request had when the copy began. The program may use its memory again by now.
         write: copies up to so many bytes, and returns True if there is more.
     """
     engine = request.peer.engine

@@ -73,7 +73,7 @@ def _get(ready: SimpleQueue[T], deadline: Deadline, missing: int) -> T:
     try:
         return ready.get(timeout=deadline.left())
     except Empty:
-        raise TimeoutError(f"{missing} tasks are not done in time") from None
+        raise TimeoutError(f"{missing} chunks of tasks are not done in time") from None
 
 
 def _one_more(rest: Iterator[Any]) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from aiompi.engine import Engine, Owned, Request
 from aiompi.hang_report.call_record import CallRecord
 from aiompi.wire.wait_report import MAX_WAITS, WaitReport
 
-#: calls of a module that wait for other ranks
+#: functions of a module, not of a communicator, that wait for other ranks
 _WAITING: Final = frozenset({"Finalize", "Detach_buffer", "Flush_buffer"})
 
 _current: Final[ContextVar[CallRecord | None]] = ContextVar("aiompi.hang_report.current", default=None)

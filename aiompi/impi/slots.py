@@ -2,7 +2,7 @@
 
 Each direction has slots for one packet each. The sender of a long packet writes header and data into a free slot, and
 sends a reference of 128 bytes (`reference`) through the socket instead. The receiver uses the memory of the slot and
-frees it. If no slot is free, the packet goes through the socket. Packets of IMPI pass through unchanged.
+frees it. If no slot is free, the packet goes through the socket. Packets are the same in a slot and in the socket.
 
 A slot has a word that is 1 while the slot is in use: the sender sets it, the receiver clears it. The packet is in the
 slot before the socket delivers the reference, and the receiver has read the packet before it clears the word
@@ -26,8 +26,9 @@ NOT_SHARED: Final = b"\0"
 #: shorter packets pass through the socket
 LONG: Final = 16 * 2**10
 
-#: bytes of a direction, within the limits of the number of slots; no memory is shared for longer packets
+#: bytes of memory for each direction, which decide the number of slots
 _DIRECTION_BYTES: Final = 8 * 2**20
+#: most and least slots; if not even the least have room, no memory is shared
 _MOST: Final = 16
 _LEAST: Final = 2
 

@@ -71,7 +71,7 @@ class Departures:
             peer.mark_closed()
 
     def _lost(self, peer: Endpoint, cause: str) -> None:
-        """Handle a broken link. The agent reports the reason if the peer has ended; otherwise it decides."""
+        """Handle a broken link. If the peer has ended, the agent reports the reason; if not, the agent decides."""
         if self._engine.known_peer(peer.rank) is not peer:
             return  # it was forgotten
         stranger = self._engine.processes.numbers_in_job([peer.rank]) is None
@@ -86,7 +86,7 @@ class Departures:
             self.verdicts[peer.rank] = self._engine.driver.call_later(delay, lambda: self._suspect(peer, cause))
 
     def _suspect(self, peer: Endpoint, cause: str) -> None:
-        """Let the agent judge a peer to which a link has broken; nobody knows the ranks of other IMPI clients."""
+        """Let the agent judge a peer to which a link has broken; no agent knows the ranks of other IMPI clients."""
         if self._ask is None:
             peer.mark_failed(cause)
         elif peer.error is None and peer.rank not in self._left and peer.rank not in self._failed:

@@ -1,6 +1,6 @@
 """Whether another process is alive, as the kernel knows it.
 
-A rank that computes answers nobody: while C code holds the GIL, not even a thread of it could. Therefore no rank is
+A rank that computes does not answer: while C code holds the GIL, not even a thread of it could. Therefore no rank is
 asked. The kernel of its machine says whether its process is stopped, and acknowledges TCP segments as long as the
 machine runs and can be reached, whatever the process does.
 """

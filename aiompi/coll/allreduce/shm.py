@@ -9,14 +9,14 @@ from aiompi.comm import Channel
 
 
 async def shm(channel: Channel, accumulator: Accumulator) -> None:
-    """Show the contribution in shared memory, where every rank combines those of all, from the last one down.
+    """Show the contribution in shared memory, where every rank combines the contributions of all.
 
     Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
-    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. Where ranks share no memory, until they have
-    handed it to each other, and when one of them has no room left, recursive doubling is used; for objects also when
-    one is long. They are combined with the same brackets either way, here n - 1 times by every rank.
+    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. Recursive doubling is used where ranks share no
+    memory, as long as they have not handed their memory to each other, when one of them has no room left, and for
+    objects also when one is long. Objects are combined in its order in both cases, vectors from the last rank down.
 
-    Five ranks:
+    Five ranks, vectors:
 
         in the slots      a   b   c   d   e
         rank 0            (a + (b + (c + (d + e))))

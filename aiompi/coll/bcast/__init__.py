@@ -1,4 +1,5 @@
 """Broadcast (section 4.4).
 
-Algorithms take the channel, a filled block at the root and gets filled everywhere else, and the root.
+Algorithms take the channel, a block and the root. They fill the block at every rank but the root, where it is filled
+already.
 """

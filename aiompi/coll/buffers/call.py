@@ -1,4 +1,4 @@
-"""The call of a collective on buffers: the check of its arguments."""
+"""The call of a collective on buffers: it checks the arguments, selects the algorithm, and makes what a run needs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-# Runs a collective whose arguments have been checked, with what is in its buffers then.
+# Runs a collective whose arguments have been checked, with the content that its buffers have at the start of the run.
 Run: TypeAlias = Callable[[Channel], Coroutine[Any, None, None]]
 
 
@@ -95,7 +95,7 @@ class Call:
         """Return the algorithm for this call; see `aiompi.coll.select`."""
         comm = self.comm
         usual = comm.native and comm.remote is None and self._algorithm is None and not comm.engine.settings.coll
-        if usual:  # without another call
+        if usual:  # what `select` would do, without the time of calling it
             chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
             return collective.algorithms[chosen].run
         return self.checked(select, comm, collective, nbytes, commute, self._algorithm, equal, True)
@@ -117,7 +117,7 @@ class Call:
     # Buffers.
 
     def send(self, spec: object, number: int = 1) -> Buffer:
-        """Return a send buffer; an explicit count is that of one of `number` blocks."""
+        """Return a send buffer of `number` blocks; a count that the caller gives is the items of one block."""
         # Not with `checked`, which takes longer: each call has one or two buffers.
         try:
             return resolve_send(spec, "sendbuf", number)
@@ -126,7 +126,7 @@ class Call:
             raise self._located(error) from None
 
     def receive(self, spec: object, number: int = 1) -> Buffer:
-        """Return a receive buffer; an explicit count is that of one of `number` blocks."""
+        """Return a receive buffer of `number` blocks; a count that the caller gives is the items of one block."""
         try:
             return resolve_recv(spec, "recvbuf", number)
         except (errors.Exception, TypeError) as error:
@@ -179,7 +179,7 @@ class Call:
         return sendbuf
 
     def vectors(self, sendspec: object, recvspec: object) -> tuple[Buffer, Buffer]:
-        """Return contribution and destination of the result of a reduction: one object under IN_PLACE, or None."""
+        """Return contribution and result of a reduction; the same buffer twice if `sendspec` is IN_PLACE or None."""
         recvbuf = self.receive(recvspec)
         if self.is_in_place(sendspec):
             return recvbuf, recvbuf
@@ -213,7 +213,7 @@ class Call:
     def check_pair(self, sendbuf: Buffer, recvbuf: Buffer) -> None:
         """Check that a contribution and its result have equal datatypes and counts, and share no memory.
 
-        This is one function, because each call of a reduction needs it.
+        The three checks are in one function to save time: each call of a reduction needs them.
         """
         if sendbuf.datatype is not recvbuf.datatype:
             self.check_types(sendbuf, recvbuf)

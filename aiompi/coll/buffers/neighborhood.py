@@ -4,7 +4,7 @@ There is one block for each neighbour, in the order of `neighbors` of the topolo
 border of a grid, are counted, but neither sent nor touched. A buffer for no neighbours is ignored. IN_PLACE is not
 allowed. Besides the errors of other collectives, calls raise
 
-    InvalidTopologyError     the communicator has no topology, or a graph with more edges one way than back
+    InvalidTopologyError     the communicator has no topology, or a graph with edges that lead in one direction only
 """
 
 from __future__ import annotations

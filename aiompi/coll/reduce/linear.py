@@ -9,7 +9,7 @@ from aiompi.comm import Channel
 async def linear(channel: Channel, accumulator: Vector, root: int) -> None:
     """Every rank sends to the root, which is ready for all at once, and combines from the last rank downwards.
 
-    Order-safe, and the brackets are the same for every root, so that the result is, too, to the last bit. Steps: 1. Per
+    Order-safe. The order of combining does not depend on the root, so every root gets the same bits. Steps: 1. Per
     rank, for m bytes: 1 message sent, except by the root, which receives n - 1, has memory for them, and combines
     (n - 1) * m bytes. Any number of ranks.
 
@@ -24,7 +24,7 @@ async def linear(channel: Channel, accumulator: Vector, root: int) -> None:
         await accumulator.block().isend(channel, root)
         return
     others = [rank for rank in range(last, -1, -1) if rank != root]
-    # That of the last one is where the result belongs, if it can be made there.
+    # The contribution of the last rank is received where the result belongs, if it can be combined there.
     rooms = {rank: accumulator.incoming() if rank == last else accumulator.room() for rank in others}
     arrivals = {rank: rooms[rank].irecv(channel, rank) for rank in others}
     if root < last:

@@ -28,7 +28,7 @@ STDERR: Final = 2
 
 
 class Launch(NamedTuple):
-    """What an agent does; a `Plan`, packed."""
+    """The first message to an agent: its `Plan`, packed."""
 
     plan: dict[str, Any]
 
@@ -138,7 +138,7 @@ class Joined(NamedTuple):
     connection: int
     wanted: int
     pid: int
-    namespace: str
+    namespace: str  # in which the pid counts (`aiompi.wire.liveness.namespace`)
 
 
 class Said(NamedTuple):
@@ -170,7 +170,7 @@ class Stuck(NamedTuple):
 
 
 class HostsLost(NamedTuple):
-    """An agent has ended, or cannot be reached, and with it those behind it."""
+    """An agent has ended or cannot be reached, and so the agents that it has started are lost as well."""
 
     hosts: list[int]
     cause: str

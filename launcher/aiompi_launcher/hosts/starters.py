@@ -17,11 +17,11 @@ SSH: Final = "ssh"
 SRUN: Final = "srun"
 LOCAL: Final = "local"
 STARTERS: Final = (SSH, SRUN, LOCAL)
-#: the module of an agent; the modules of a command line would take longer to import than all others that it needs
+#: the module of an agent, which parses no command line: that would take longer to import than everything else
 _AGENT: Final = "aiompi_launcher.hosts.agent"
 #: No question is asked, and a host that is cut off is noticed within 12 s.
 _SSH_OPTIONS: Final = ("-Tx", "-oBatchMode=yes", "-oServerAliveInterval=3", "-oServerAliveCountMax=3")
-#: One task with all that the allocation has of the host, beside other steps.
+#: One task, which gets all cores that the allocation has on the host, also while other steps run there.
 _SRUN_OPTIONS: Final = ("--overlap", "-N1", "-n1", "--mpi=none", "--cpu-bind=none", "--quiet", "--export=ALL")
 
 

@@ -18,10 +18,11 @@ class Rc:
     Attributes:
         initialize: True if importing `MPI` joins the job.
         threads: True if the program may have threads that make MPI calls.
-        thread_level: which they may make then: "single", "funneled", "serialized" or "multiple". What is not needed
-            costs time: each call is guarded, and a thread of its own makes progress.
+        thread_level: the calls that these threads may make: "single", "funneled", "serialized" or "multiple". A higher
+            level than necessary costs time: each call is guarded, and a thread of its own makes progress.
         finalize: no effect: a program that ends leaves the job.
-        fast_reduce, recv_mprobe, irecv_bufsz: no effect: objects of any size are received as they come.
+        fast_reduce: no effect.
+        recv_mprobe, irecv_bufsz: no effect: objects of any size are received as they come.
         errors: "exception", "default", "abort" or "fatal": the error handler of COMM_WORLD and COMM_SELF.
     """
 
@@ -68,7 +69,7 @@ def get_include() -> str:
 
 
 def get_config() -> dict[str, str]:
-    """How MPI was built: nothing was."""
+    """Return no settings: no MPI library was compiled."""
     return {}
 
 
