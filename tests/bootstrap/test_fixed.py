@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,15 @@ from aiompi import MPI
 comm = MPI.COMM_WORLD
 print(comm.rank, comm.size, comm.allreduce(comm.rank))
 """
+
+
+@pytest.fixture
+def port() -> Iterator[str]:
+    """A port for MASTER_PORT: the next one, at which rank 0 listens, is kept for it."""
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", 0))
+        yield str(sock.getsockname()[1] - 1)
 
 
 def test_which_engine_is_found() -> None:
@@ -70,8 +81,8 @@ def test_a_rank_0_that_does_not_come_is_named() -> None:
         bootstrap.join("indexed", environ, Settings(start_timeout=0.1))
 
 
-def test_ranks_come_in_any_order(site: Site) -> None:
-    environ = TORCHRUN | {"WORLD_SIZE": "3", "MASTER_PORT": "28431", "AIOMPI_KEY": KEY}
+def test_ranks_come_in_any_order(site: Site, port: str) -> None:
+    environ = TORCHRUN | {"WORLD_SIZE": "3", "MASTER_PORT": port, "AIOMPI_KEY": KEY}
     program = site.program(HELLO)
     ranks = [site.start(sys.executable, program, env=environ | {"RANK": str(rank)}) for rank in (2, 1, 0)]
     results = [rank.finish(LIMIT) for rank in ranks]
@@ -79,8 +90,8 @@ def test_ranks_come_in_any_order(site: Site) -> None:
     assert [(result.code, result.err) for result in results] == [(0, "")] * 3
 
 
-def test_a_rank_with_another_key_is_refused(site: Site) -> None:
-    environ = TORCHRUN | {"MASTER_PORT": "28433", "AIOMPI_START_TIMEOUT": "3"}
+def test_a_rank_with_another_key_is_refused(site: Site, port: str) -> None:
+    environ = TORCHRUN | {"MASTER_PORT": port, "AIOMPI_START_TIMEOUT": "3"}
     program = site.program(HELLO)
     first = site.start(sys.executable, program, env=environ | {"RANK": "0", "AIOMPI_KEY": KEY})
     second = site.start(sys.executable, program, env=environ | {"RANK": "1", "AIOMPI_KEY": "77" * 16}).finish()

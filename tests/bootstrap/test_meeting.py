@@ -83,10 +83,11 @@ def test_a_wrong_key_is_an_error_that_says_so() -> None:
 
 
 def test_an_address_at_which_nothing_listens_is_named() -> None:
-    with meeting.listen(HERE, [0]) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(JobAbortedError, match=rf"127\.0\.0\.1 port {port} within 0\.1 s: .*refused"):
-        meeting.connect(["127.0.0.1"], port, KEY, 1, HERE, 0.1)
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))  # so that nobody else listens there
+        port = sock.getsockname()[1]
+        with pytest.raises(JobAbortedError, match=rf"127\.0\.0\.1 port {port} within 0\.1 s: .*refused"):
+            meeting.connect(["127.0.0.1"], port, KEY, 1, HERE, 0.1)
 
 
 def test_an_address_of_another_machine_cannot_be_listened_on() -> None:

@@ -56,7 +56,8 @@ def running(machine: Machine, app: Path, *words: str, hosts: str = "node1,node2:
 
 def find(machine: Machine, mark: str) -> int:
     """Return the first process of a machine whose command line has this mark."""
-    return min(pid for pid, command in machine.processes().items() if mark in command)
+    found = [pid for pid, command in machine.processes().items() if mark in command]
+    return min(found, key=lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]))
 
 
 def test_ranks_of_three_hosts(machines: Machines, app: Path) -> None:

@@ -32,8 +32,8 @@ def test_slurm_runs_a_step_on_all_machines(slurm: Machines) -> None:
 
 def test_what_is_left_is_found(machines: Machines) -> None:
     left = machines[1].popen("sh", "-c", "touch /tmp/left; exec sleep 60")
-    until(machines[1].files)
-    assert list(machines[1].processes().values()) == ["sleep 60 "]
+    until(lambda: list(machines[1].processes().values()) == ["sleep 60 "])
+    assert machines[1].files() == ["left"]
     assert not machines[0].processes()
     end(left)
     assert left.wait() == -signal.SIGKILL

@@ -98,11 +98,15 @@ def test_binding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [(), ("--no-prefork",), (*LOCAL, "a,b")])
 def test_ranks_are_bound(launch, options: tuple[str, ...]) -> None:
-    code = "import os, time; time.sleep(0.2); print(*os.sched_getaffinity(0))"
-    result = launch(*options, "-n", "2", "--bind-to", "core", sys.executable, "-c", code)
     local = [0, 0] if LOCAL[0] in options else [0, 1]
-    expected = [" ".join(map(str, cpus_of(rank, "core", os.sched_getaffinity(0)))) for rank in local]
-    assert sorted(result.stdout.splitlines()) == sorted(expected)
+    expected = [cpus_of(rank, "core", os.sched_getaffinity(0)) for rank in local]
+    code = (
+        "import os, time; end = time.monotonic() + 5; rank = int(os.environ['AIOMPI_RANK'])\n"
+        f"while os.sched_getaffinity(0) != {expected}[rank] and time.monotonic() < end: time.sleep(0.01)\n"
+        "print(rank, os.sched_getaffinity(0))"
+    )
+    result = launch(*options, "-n", "2", "--bind-to", "core", sys.executable, "-c", code)
+    assert sorted(result.stdout.splitlines()) == [f"{rank} {cpus}" for rank, cpus in enumerate(expected)]
 
 
 def run(line: str) -> RunSpec:

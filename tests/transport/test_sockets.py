@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import socket
 import stat
 from collections.abc import Callable, Iterator
@@ -180,6 +182,7 @@ def test_several_addresses_are_published_and_no_other_is_listened_at(tcp: Callab
     assert [target for _, target in transport.targets([*hosts, port])] == [(host, port) for host in hosts]
     for host, waiting in (("127.0.0.2", 1), ("127.0.0.3", 2), ("127.0.0.1", 2)):
         with socket.create_connection((host, port)) as sock:
+            assert select.select([transport._listener], [], [], 5)[0]
             transport.accept()
             assert len(transport._greetings) == waiting
             sock.settimeout(5)
@@ -187,8 +190,15 @@ def test_several_addresses_are_published_and_no_other_is_listened_at(tcp: Callab
 
 
 def test_ranks_share_a_range_of_ports(tcp: Callable[..., TCP]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        first = taken.getsockname()[1]
+    with contextlib.ExitStack() as stack:
+        first = 0
+        while not first:
+            taken = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            kept = stack.enter_context(socket.socket())
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):  # somebody else has the next one
+                kept.bind(("127.0.0.1", taken.getsockname()[1] + 1))
+                first = taken.getsockname()[1]
         ports = f"{first}-{first + 1}"
         assert tcp(port_range=ports).address() == ["127.0.0.1", first + 1]
         with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1:{ports}: Address already in use"):

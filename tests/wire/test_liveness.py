@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 
@@ -18,7 +19,8 @@ def test_a_peer_that_does_not_read_is_not_cut_off(recent: bool) -> None:
         with peer:
             liveness.keep_alive(sock, 1.0)
             if not recent:
-                sock.setsockopt(socket.IPPROTO_TCP, liveness._TCP_RTO_MAX_MS, 120_000)
+                with contextlib.suppress(OSError):  # this one may be older
+                    sock.setsockopt(socket.IPPROTO_TCP, liveness._TCP_RTO_MAX_MS, 120_000)
             sock.setblocking(False)
             deadline = time.monotonic() + 8
             while time.monotonic() < deadline:
