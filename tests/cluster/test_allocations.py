@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from machines import Machines
+from machines import Machines, until
 
 PROGRAM = """
 import os, sys
@@ -38,9 +38,13 @@ def test_salloc(slurm: Machines, app: Path) -> None:
 
 def test_sbatch(slurm: Machines, app: Path) -> None:
     script = app / "job.sh"
-    script.write_text(f"#!/bin/sh\nexec {' '.join(LAUNCH)} app.py\n")
-    result = slurm[0].run("sbatch", "-Q", "-W", "-N3", "-n3", "-oout.txt", "job.sh", cwd=str(app))
+    code = app / "code.txt"
+    code.touch()
+    script.write_text(f"#!/bin/sh\n{' '.join(LAUNCH)} app.py\necho $? > code.txt\n")
+    result = slurm[0].run("sbatch", "-Q", "-N3", "-n3", "-oout.txt", "job.sh", cwd=str(app))
     assert result.returncode == 0, result
+    until(code.read_text)  # sbatch -W would look after 2, 10 and 42 s
+    assert code.read_text() == "0\n"
     assert sorted((app / "out.txt").read_text().splitlines()) == EXPECTED
 
 

@@ -67,7 +67,7 @@ def test_julia(site: Site, tmp_path: Path, size: int, workers: int) -> None:
     if size:
         job = site.launch("-n", str(size), "-m", "aiompi.futures", *command).finish()
     else:
-        job = site.start("python3", *command, "--workers", str(workers)).finish()
+        job = site.start(sys.executable, *command, "--workers", str(workers)).finish()
     assert (job.code, job.err) == (0, "")
     steps = np.asarray(Image.open(picture))
     assert job.out == f"{np.count_nonzero(steps == 255)} of 1600 points stay, said {workers} workers\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def until(condition):
 def alone(site: Site, body: str, functions: str = "") -> Result:
     """Run a program without a launcher."""
     main = f'if __name__ == "__main__":\n{textwrap.indent(body, "    ")}'
-    return site.start("python3", site.program(HEAD + functions + main)).finish()
+    return site.start(sys.executable, site.program(HEAD + functions + main)).finish()
 
 
 def lines(result: Result) -> list[str]:
@@ -126,7 +127,7 @@ with MPIPoolExecutor(1, python_args=["-c", "raise SystemExit(3)"]) as executor:
 def test_a_program_without_a_guard(site: Site) -> None:
     """The worker, which loads the program, says what is wrong instead of starting workers of its own."""
     program = HEAD + "print(type(error := MPIPoolExecutor(1).submit(square, 1).exception()).__name__, error)"
-    result = site.start("python3", site.program(program)).finish()
+    result = site.start(sys.executable, site.program(program)).finish()
     assert result.code == 0, result
     assert "BrokenExecutor the worker of rank 0 could not be initialized: RuntimeError" in result.out
     assert "under `if __name__" in result.out
@@ -223,7 +224,7 @@ def published(name):
 
 """
     main = f"if __name__ == '__main__':{textwrap.indent(body, '    ')}"
-    client = site.start("python3", site.program(HEAD + functions + main), env=env)
+    client = site.start(sys.executable, site.program(HEAD + functions + main), env=env)
     result = client.finish()
     assert (result.code, result.err) == (0, ""), result
     assert lines(result)[0] == "[0, 1, 4, 9, 16] 3"

@@ -374,16 +374,21 @@ def test_uvicorn_that_starts_another_process(launch, tmp_path: Path, wait_until,
     service, errors, output = tmp_path / "service.py", tmp_path / "errors", tmp_path / "output"
     service.write_text(SERVICE)
 
-    def seen() -> bool:
+    def noticed() -> bool:
         os.utime(service)  # repeatedly: uvicorn may not have seen the file yet
-        return ADVICE in errors.read_text() if options[0] == "--workers" else output.read_text().count("rank 0") > 1
+        return "Reloading" in errors.read_text()
 
     words = ("-m", "uvicorn", "--port", "0", *options, "service:app")
     with errors.open("w") as stderr, output.open("w") as stdout:
         running = launch.start(
             "-n", "1", "--timeout", "30", "--wdir", str(tmp_path), *words, stderr=stderr, stdout=stdout
         )
-    wait_until(seen, "a second worker has started")
+    wait_until(lambda: "rank 0" in output.read_text(), "a worker has started")
+    if options == ["--reload"]:
+        wait_until(noticed, "the worker is replaced")
+        wait_until(lambda: output.read_text().count("rank 0") == 2, "a second worker has started")
+    else:
+        wait_until(lambda: ADVICE in errors.read_text(), "a second worker has been told what to do")
     running.signal(signal.SIGTERM)
     running.end()
     assert "Traceback" not in errors.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -303,7 +304,7 @@ async def main():
 
 asyncio.run(main())
 """
-    ranks = [site.start("python3", site.program(program), address, env={"AIOMPI_KEY": KEY}) for _ in range(2)]
+    ranks = [site.start(sys.executable, site.program(program), address, env={"AIOMPI_KEY": KEY}) for _ in range(2)]
     ends = sorted((rank.finish() for rank in ranks), key=lambda result: result.code)
     cause = "closed its connection to the launcher without calling Finalize"
     assert ends[0].lines == ["1", f"rank 1 is gone: {cause}"]
@@ -381,7 +382,7 @@ async def main():
 
 asyncio.run(main())
 """
-    argv = ("python3", site.program(program), job.out.strip())
+    argv = (sys.executable, site.program(program), job.out.strip())
     members = [site.start(*argv, env={"AIOMPI_KEY": KEY}) for _ in range(3)]
     cause = "was stopped for 0.5 s (AIOMPI_HEARTBEAT)"
     ends = sorted(line for member in members for line in member.finish().lines)
