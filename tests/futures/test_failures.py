@@ -196,19 +196,23 @@ def initialize():
 COROUTINES = """
 at_once = most = 0
 
-async def count(number):
+async def count(number, wanted=0):
+    # until so many have been at once, and a little longer, in which there must not be more
     global at_once, most
     at_once += 1
     most = max(most, at_once)
+    while most < wanted:
+        await asyncio.sleep(0.001)
     await asyncio.sleep(0.02)
     at_once -= 1
     return number, most
 
 async def wait_for_ever(path):
+    open(path + ".begun", "w").close()
     try:
         await asyncio.sleep(100)
     finally:
-        open(path, "w").close()
+        open(path + ".ended", "w").close()
 
 def wrapped(number):
     return count(number)
@@ -228,7 +232,7 @@ except FileExistsError:
     root = MPI.COMM_WORLD.allreduce(0)
 with MPICommExecutor(root=root, concurrency=5) as executor:
     if executor is not None:
-        results = [*executor.map(count, range(30))]
+        results = [*executor.map(count, range(30), [{most}] * 30)]
         print([number for number, _ in results] == [*range(30)], max(most for _, most in results))
         print(executor.submit(wrapped, 1).result()[0], [n for n, _ in executor.map(wrapped, range(4), chunksize=3)])
 """  # fmt: skip
@@ -244,14 +248,15 @@ async def main(world):
     async with pool(world, concurrency=3) as executor:
         if executor is not None:
             function = executor.submit(time.sleep, 0.01)
-            results = [x async for x in executor.map(count, range(20))]
+            results = [x async for x in executor.map(count, range(20), [3] * 20)]
             print([number for number, _ in results] == [*range(20)], max(most for _, most in results))
             await function
             endless = [executor.submit(wait_for_ever, f"{sys.argv[1]}/{number}") for number in range(3)]
-            await asyncio.sleep(0.05)
+            while len(os.listdir(sys.argv[1])) < 3:
+                await asyncio.sleep(0.005)
             for future in endless:
                 future.cancel()
-            print(await executor.submit(count, 5), sorted(os.listdir(sys.argv[1])))
+            print(await executor.submit(count, 5), len(os.listdir(sys.argv[1])))
 
 aiompi.run(main)
 """  # fmt: skip
@@ -259,4 +264,4 @@ aiompi.run(main)
     place.mkdir()
     result = site.launch("-n", "2", site.program(program), str(place)).finish()
     assert (result.code, result.err) == (0, ""), result
-    assert lines(result) == ["True 3", "(5, 3) ['0', '1', '2']"]
+    assert lines(result) == ["True 3", "(5, 3) 6"]
