@@ -53,6 +53,8 @@ ip link set lo up
 echo ready
 exec sleep infinity
 """
+#: how processes of daemons call themselves, from OpenSSH 9.8 on with a program for each session
+_OF_DAEMONS: Final = ("sshd:", "sshd -", "sshd-session:", "sshd-auth:", "slurmstepd:")
 #: Slurm opens this name, which Debian has in libpmix-dev only
 _LINK_PMIX: Final = """
 library=$(echo /usr/lib/*/pmix2/lib)
@@ -211,7 +213,7 @@ class Machine:
         for pid in self._pids() - self._daemons:
             with contextlib.suppress(OSError):
                 command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                if command and not command.startswith(("sshd:", "slurmstepd:", "sshd -")):
+                if command and not command.startswith(_OF_DAEMONS):
                     found[pid] = command
         return found
 
