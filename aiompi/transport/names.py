@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import stat
-import tempfile
 from typing import Any, Final
 
 from aiompi.errors import InvalidServiceError, NotPublishedError
@@ -75,6 +74,8 @@ def _path(settings: Settings, service: str) -> str:
     encoded = service.encode().hex()
     if not 0 < len(encoded) <= 2 * _LONGEST:
         raise InvalidServiceError(f"a service name has 1 to {_LONGEST} bytes; {service!r} has {len(encoded) // 2}")
+    import tempfile  # jobs without names do not need it, and a forked rank must not inherit its random numbers
+
     directory = settings.names or os.path.join(tempfile.gettempdir(), f"aiompi-names-{os.getuid()}")
     os.makedirs(directory, 0o700, exist_ok=True)
     found = os.stat(directory)

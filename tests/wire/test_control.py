@@ -17,8 +17,8 @@ from aiompi.wire import control
 from aiompi.wire.control import MAX_MESSAGE, MESSAGES, Decoder, encode
 
 GOLDEN: list[tuple[Any, str]] = [
-    (control.Join(pid=1234), "00000006 93 01 cd04d2 a0"),
-    (control.Join(1, "here"), "00000008 93 01 01 a468657265"),
+    (control.Join(pid=1234), "00000007 94 01 cd04d2 a0 00"),
+    (control.Join(1, "here", 1), "00000009 94 01 01 a468657265 01"),
     (
         control.Welcome(rank=1, size=4, directory="/d"),
         "00000029 9c 02 01 04 a22f64 c400 a0 a0 80 c2 cb0000000000000000 c410" + "00" * 16 + "00",
@@ -43,6 +43,13 @@ GOLDEN: list[tuple[Any, str]] = [
     (control.Agree(4, 1, [0, 2], -1, 6, [2]), "0000000b 97 0e 04 01 920002 ff 06 9102"),
     (control.Agreed(4, 1, 0, 6, [2], True), "00000009 97 0f 04 01 00 06 9102 c3"),
     (control.Suspect(2, "why"), "00000007 93 10 02 a3776879"),
+    (control.Enter(1, "ns", "h", {"a": 1}), "0000000c 95 11 01 a26e73 a168 81 a16101"),
+    (control.Entered(2, [{"member": 2}], 1.0), "00000016 94 12 02 91 81 a66d656d626572 02 cb3ff0000000000000"),
+    (control.MemberChange("left", {"member": 2}, ""), "00000011 94 13 a46c656674 81 a66d656d626572 02 a0"),
+    (control.Assemble(1, 2, 0.5), "0000000d 94 14 01 02 cb3fe0000000000000"),
+    (control.Withdraw(3), "00000003 92 15 03"),
+    (control.Assembled(1, 2, 0, [2, 5], "why"), "0000000c 96 16 01 02 00 920205 a3776879"),
+    (control.Outdated(2, "why"), "00000007 93 17 02 a3776879"),
 ]
 
 
