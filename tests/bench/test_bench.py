@@ -21,7 +21,7 @@ FIGURES = {
     "bandwidth": 4,
     "objects": 4,
     "idle": 2,
-    "startup": 6,
+    "startup": 7,
     "memory": 2,
     "matching": 4,
     "datatype": 16,
