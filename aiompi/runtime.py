@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from aiompi.impi.universe import Universe
     from aiompi.transport.impi_host import ImpiHost
 
+#: most characters of the text of an exception that ends the job; a traceback shows all of it
+_TEXT: Final = 4096
 #: seconds of spinning; a sleeping core of a virtual machine takes up to half of this to wake up
 _SPIN: Final = 500e-6
 
@@ -128,7 +130,9 @@ class Runtime:
             return
         try:
             cards = await self._join(self.contact)
-        except BaseException:
+        except BaseException as error:
+            if self.joined and isinstance(error, Exception):
+                self.abort(1, f"rank {self.engine.rank} {_failure(error)}")
             self.close()
             raise
         self.engine.windows[:] = (card.get("window", 0) for card in cards)
@@ -473,8 +477,7 @@ class Runtime:
 
     def fail(self, error: BaseException) -> None:
         """End the job because of an exception that the program does not catch; or this rank, if the job survives it."""
-        text = str(error)
-        code, cause = 1, f"failed: {type(error).__name__}" + (text and f": {text}")
+        code, cause = 1, _failure(error)
         if isinstance(error, SystemExit) and isinstance(error.code, int):
             code, cause = error.code, f"exited with status {error.code}"
         elif isinstance(error, KeyboardInterrupt):
@@ -555,6 +558,15 @@ class Runtime:
             self._host.close()
         if self._agent is not None:
             self._agent.close()
+
+
+def _failure(error: BaseException) -> str:
+    """Return what is said of a rank that an exception has ended. The text of an exception may raise another one."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "<its text cannot be made>"
+    return f"failed: {type(error).__name__}" + (text and f": {text if len(text) <= _TEXT else text[:_TEXT] + '...'}")
 
 
 def _universe(welcome: control.Welcome) -> Universe | None:

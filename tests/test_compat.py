@@ -139,6 +139,7 @@ def test_integral_floats(site: Site) -> None:
     """As ranks, tags and counts. Other floats are refused, and floats that are data stay floats."""
     program = """
 from mpi4py import MPI
+import fractions
 import numpy
 
 world = MPI.COMM_WORLD
@@ -155,6 +156,12 @@ requests[1].wait()
 assert type(world.bcast(1.0, root=half)) is float
 world.Bcast([sent, 4.0, MPI.DOUBLE], 0.0)
 assert world.Split(0.0, 1.0).size == 2
+for number in (numpy.float32(0), numpy.float64(0), fractions.Fraction(0)):
+    assert world.bcast(1.0, root=number) == 1.0
+assert MPI.DOUBLE.Create_contiguous(4 / 2).size == 16 and MPI.INT.Create_vector(2.0, 1.0, 2.0).extent == 12
+assert MPI.INT.Create_resized(0.0, 8.0).extent == 8 and len(MPI.Alloc_mem(8.0)) == 8
+line = world.Create_cart(MPI.Compute_dims(world.size / 1, 1), [True])
+assert line.Get_coords(1.0) == [1] and line.Shift(0.0, 1.0) == (1 - line.rank, 1 - line.rank)
 try:
     world.send()
 except TypeError as error:

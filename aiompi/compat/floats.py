@@ -1,4 +1,4 @@
-"""Integral floats as ranks, tags and counts, which mpi4py accepts: programs compute `size / 2`."""
+"""Integral numbers other than int as ranks, tags and counts, which mpi4py accepts: programs compute `size / 2`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,32 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Final
 
-from aiompi.face.blocking import Intercomm, Intracomm
+from aiompi.datatype import Datatype
+from aiompi.face.blocking import Cartcomm, Graphcomm, Intercomm, Intracomm
 
-_NUMBERS: Final = frozenset({"dest", "source", "root", "tag", "sendtag", "recvtag", "color", "key", "rank"})
+_NUMBERS: Final = frozenset({
+    *("dest", "source", "root", "tag", "sendtag", "recvtag", "color", "key", "rank", "direction", "disp"),
+    *("count", "blocklength", "stride", "lb", "extent", "size", "nnodes"),
+})  # fmt: skip
+_PLACES: Final = ("aiompi.face.", "aiompi.datatype.")
 _BUFFERS: Final = frozenset({"buf", "sendbuf", "recvbuf"})
 
 
 def accept_integral_floats() -> None:
-    """Let all methods of communicators accept floats such as 2.0 for ranks, tags and counts, from now on."""
-    classes = {*Intracomm.__mro__, *Intercomm.__mro__}
-    for cls in classes:
-        if cls.__module__.startswith("aiompi.face.blocking"):
-            for name, method in list(vars(cls).items()):
-                if inspect.isfunction(method) and not name.startswith("_"):
-                    parameters = inspect.signature(method).parameters.keys()
-                    if parameters & (_NUMBERS | _BUFFERS):
-                        setattr(cls, name, _accepting(method))
+    """Let all methods of communicators and datatypes accept numbers such as 2.0 for ranks, tags and counts."""
+    kinds = Intracomm, Intercomm, Cartcomm, Graphcomm, Datatype
+    for cls in {cls for kind in kinds for cls in kind.__mro__ if cls.__module__.startswith(_PLACES)}:
+        for name, method in list(vars(cls).items()):
+            if inspect.isfunction(method) and not name.startswith("_"):
+                parameters = inspect.signature(method).parameters.keys()
+                if parameters & (_NUMBERS | _BUFFERS):
+                    setattr(cls, name, accepting(method))
 
 
-def _accepting(method: Callable[..., Any]) -> Callable[..., Any]:
+def accepting(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that is called again with integers if it refuses floats, as it does before it begins."""
 
     @functools.wraps(method)
@@ -58,4 +63,10 @@ def _integers(name: str, value: Any) -> Any:
 
 
 def _integer(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, int) or not isinstance(value, Real):
+        return value
+    try:
+        number = int(float(value))
+    except (ValueError, OverflowError):  # it is not finite
+        return value
+    return number if number == value else value

@@ -99,10 +99,11 @@ class AsyncioDriver:
                 "one call and await, by loop.call_soon_threadsafe or asyncio.run_coroutine_threadsafe(coroutine, loop)"
             )
         elif not self.loop_runs() and (running := asyncio._get_running_loop()) is not None:
+            left = " Its first loop is closed, but operations that were started there are still in progress."
             raise LocalProtocolError(
                 f"this rank belongs to the event loop {self._loop!r}, in which it was used first, and the call is made "
                 f"in {running!r}. Use one loop for all of it, such as one asyncio.run for the program and one "
-                "loop_scope for a fixture and its tests; or begin a rank in each loop"
+                f"loop_scope for a fixture and its tests; or begin a rank in each loop.{left if self.closed else ''}"
             )
 
     def _take_over(self) -> bool:

@@ -75,8 +75,13 @@ def loop_is_running() -> bool:
         return False  # another thread is importing asyncio at this moment
 
 
-def refuse_running_loop(call: str, awaitable: str) -> None:
+def refuse_running_loop(call: str, awaitable: str, otherwise: str = "") -> None:
     """Refuse a blocking call in a thread whose event loop is running, which the call would stop.
+
+    Args:
+        call: the call.
+        awaitable: what to use instead.
+        otherwise: what else the program can do, for the end of the message.
 
     Raises:
         BlockingCallError: an event loop is running; the message names the awaitable to use instead.
@@ -84,7 +89,7 @@ def refuse_running_loop(call: str, awaitable: str) -> None:
     if loop_is_running():
         raise BlockingCallError(
             f"{call} blocks, and an event loop is running in this thread: use `{awaitable}` of the asyncio face "
-            "(aiompi.run, aiompi.init) instead"
+            f"(aiompi.run, aiompi.init) instead{otherwise}"
         )
 
 

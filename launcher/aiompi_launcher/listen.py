@@ -185,8 +185,13 @@ def listen_unix(path: str) -> socket.socket:
         OSError: it cannot be created.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(path)
-    listener.listen(network.BACKLOG)
+    try:
+        listener.bind(path)
+        listener.listen(network.BACKLOG)
+    except OSError as error:
+        listener.close()
+        error.filename = path
+        raise
     return listener
 
 

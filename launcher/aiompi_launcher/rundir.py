@@ -46,7 +46,9 @@ class RunDirectory:
             self._lock = os.open(os.path.join(hidden, _LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             os.rename(hidden, self.path)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OSError) and error.filename is None:  # that of a lock
+                error.filename = self.path
             remove_tree(hidden)
             self.remove()
             raise

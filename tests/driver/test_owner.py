@@ -160,7 +160,7 @@ def test_another_loop_takes_the_place_of_a_closed_one() -> None:
         return receive
 
     receive = asyncio.run(begin())
-    with pytest.raises(aiompi.LocalProtocolError, match=r"closed=True.* in which it was used first"):
+    with pytest.raises(aiompi.LocalProtocolError, match=r"closed=True.* started there are still in progress"):
         asyncio.run(exchange(world))
     receive.cancel()
     assert asyncio.run(exchange(world)) == "x"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -78,6 +79,29 @@ def test_the_verdict_on_a_rank_that_cannot_join_names_the_cause(launch, rank, tm
         assert result.returncode == 1
         verdict = "aiompi-launch: rank 1 exited with status 1 before it had joined the job: FileNotFoundError: "
         assert verdict in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("exception", "cause"),
+    [
+        ("type('Silent', (Exception,), {'__str__': lambda self: 5})()", "Silent: <its text cannot be made>"),
+        ("ValueError('z' * 10_000_000)", f"ValueError: {'z' * 4096}...\n"),
+    ],
+)
+def test_the_verdict_on_an_exception_whose_text_is_odd(launch, exception: str, cause: str):
+    script = f"from aiompi.MPI import COMM_WORLD as comm\nif comm.rank: raise {exception}\ncomm.recv()"
+    result = launch("-n", "2", sys.executable, "-c", script)
+    assert result.returncode == 1
+    assert f"aiompi-launch: rank 1 failed: {cause}" in result.stderr
+
+
+def test_the_verdict_on_a_rank_that_fails_while_it_joins(launch):
+    script = "from aiompi.MPI import COMM_WORLD as comm; comm.rank"
+    variables = {"AIOMPI_BIND": "256.1.1.1", "AIOMPI_TRANSPORTS": "tcp"}
+    result = launch("-n", "2", sys.executable, "-c", script, env=variables)
+    assert result.returncode == 1
+    failure = r"rank \d failed: InvalidArgumentError: this rank cannot listen at '256.1.1.1' \(AIOMPI_BIND\)"
+    assert re.search(f"aiompi-launch: {failure}", result.stderr)
 
 
 def test_abort(launch, rank):

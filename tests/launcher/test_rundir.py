@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from aiompi_launcher.listen import listen_unix
 from aiompi_launcher.rundir import RunDirectory, remove_tree
 
 
@@ -33,6 +34,21 @@ def test_its_lock_is_not_inherited(environ: dict[str, str]):
     directory = RunDirectory(environ)
     assert not os.get_inheritable(directory._lock)
     directory.remove()
+
+
+def test_an_error_of_its_lock_names_it(environ: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(fcntl, "flock", full)
+    with pytest.raises(OSError, match=f"No space left on device: '{home}/aiompi-"):
+        RunDirectory(environ)
+    assert not list(home.iterdir())
+
+
+def test_an_error_of_a_socket_names_it(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match=f"No such file or directory: '{tmp_path}/none/control'"):
+        listen_unix(str(tmp_path / "none" / "control"))
 
 
 def test_directories_of_dead_jobs_are_swept(environ: dict[str, str], home: Path):

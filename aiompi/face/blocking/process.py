@@ -262,7 +262,7 @@ def check_running_loop(call: str, awaitable: str) -> None:
     if process.blocks_loop or not loop_is_running():
         return
     if (load_settings().running_loop or (BLOCK if process.lenient else "")) != BLOCK:
-        refuse_running_loop(call, awaitable)
+        refuse_running_loop(call, awaitable, "; with AIOMPI_RUNNING_LOOP=block the call blocks the loop")
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BELOW_PROGRAM:
         frame = frame.f_back

@@ -44,6 +44,7 @@ def test_blocking_call_in_a_running_loop(name: str) -> None:
         (awaitable,) = re.findall(r"use `await comm\.(\w+)\(.*\)`", message)
         assert callable(getattr(aiompi.Intracomm, awaitable))
         assert awaitable.lower() == name.lower()
+        assert message.endswith("; with AIOMPI_RUNNING_LOOP=block the call blocks the loop")
 
     asyncio.run(main())
     assert not MPI.Is_initialized()

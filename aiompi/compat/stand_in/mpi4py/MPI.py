@@ -10,7 +10,7 @@ from typing import Any
 
 import mpi4py
 from aiompi import MPI
-from aiompi.compat.floats import accept_integral_floats
+from aiompi.compat.floats import accept_integral_floats, accepting
 from aiompi.constants import THREAD_SINGLE
 from aiompi.face.blocking.process import process
 from aiompi.settings import THREAD_LEVELS
@@ -63,6 +63,8 @@ def _set_up() -> None:
             setattr(MPI.pickle, name, int(text))
     process.lenient = True
     accept_integral_floats()
+    for name in ("Alloc_mem", "Compute_dims"):
+        setattr(MPI, name, accepting(getattr(MPI, name)))
     if options.initialize:
         process.start(THREAD_LEVELS.index(options.thread_level) if options.threads else THREAD_SINGLE)
     handler = _HANDLERS[options.errors]
