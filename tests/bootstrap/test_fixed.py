@@ -91,10 +91,12 @@ def test_ranks_come_in_any_order(site: Site, port: str) -> None:
 
 
 def test_a_rank_with_another_key_is_refused(site: Site, port: str) -> None:
-    environ = TORCHRUN | {"MASTER_PORT": port, "AIOMPI_START_TIMEOUT": "3"}
+    environ = TORCHRUN | {"MASTER_PORT": port}
     program = site.program(HELLO)
-    first = site.start(sys.executable, program, env=environ | {"RANK": "0", "AIOMPI_KEY": KEY})
-    second = site.start(sys.executable, program, env=environ | {"RANK": "1", "AIOMPI_KEY": "77" * 16}).finish()
+    wrong = site.start(sys.executable, program, env=environ | {"RANK": "1", "AIOMPI_KEY": "77" * 16})
+    limit = {"AIOMPI_START_TIMEOUT": "3"}  # of the rank that is there when the other one is refused
+    first = site.start(sys.executable, program, env=environ | limit | {"RANK": "0", "AIOMPI_KEY": KEY})
+    second = wrong.finish()
     assert second.code == 1
     assert "is its key the right one" in second.err or "does it have the right key" in second.err
     ended = first.finish()
