@@ -338,6 +338,7 @@ class StreamLink(Connection):
             self.close()
             if not self._transport.linked(self.peer):
                 self.peer.mark_closed()
+            self._transport.drained()  # what was still queued is not needed any more
         else:
             super()._eof()
 

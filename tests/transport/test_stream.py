@@ -278,6 +278,19 @@ def test_blocking_rank_writes_all_that_a_receiver_takes(tmp_path: Path) -> None:
         link.close()
 
 
+def test_the_end_of_a_peer_releases_what_waits_until_all_has_left(polled: NewPolled) -> None:
+    """What is still queued for a peer that has finalized is not needed any more: Finalize must not wait for it."""
+    w = polled()
+    w.finish(isend(w.comms[0], b"connects", 1), irecv(w.comms[1]))
+    transport, released = w.transports[0], list[bool]()
+    transport.drained = lambda: released.append(not transport.links)
+    w.engines[1].finish()
+    w.until(lambda: w.engines[0].peer(1).finalize_error is not None)
+    w.transports[1].close()
+    w.until(lambda: not transport.links)
+    assert released[-1:] == [True]
+
+
 def test_flood_waits_in_the_sender(polled: NewPolled) -> None:
     w = polled(eager_window=50_000, eager_limit=10_000)
     sends = [isend(w.comms[0], pattern(10_000, i), 1) for i in range(40)]

@@ -376,6 +376,7 @@ class RingLink:
             self.close()
             if not self._transport.linked(self.peer):
                 self.peer.mark_closed()
+            self._transport.drained()  # what was still queued is not needed any more
         else:
             self.lost("its connection closed")
 
