@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -269,7 +270,7 @@ def test_start_up_of_the_launcher_is_light():
         (
             32,
             ["8", RANK, "join", "aborted"],
-            "no descriptors are left for the connections of ranks: raise their limit (ulimit -n)",
+            "",  # for connections or for the last ranks, whichever come first
         ),
     ],
 )
@@ -279,6 +280,7 @@ def test_few_descriptors(limit: int, words: list[str], message: str):
     result = subprocess.run([*shell, *words], check=False, capture_output=True, text=True, timeout=60)
     assert result.returncode in (1, 126)
     assert message in result.stderr
+    assert re.search(r"raise (this|the|their) limit( of open files)? \(ulimit -n\)\n", result.stderr)
     assert "Traceback" not in result.stderr
 
 
