@@ -85,7 +85,7 @@ def test_credit_and_shared_memory_follow_from_the_card() -> None:
 def state(engine: Engine) -> list[int]:
     """Return the lengths of everything in which a process that was met could be left."""
     processes = engine.processes
-    tables = [getattr(processes, name) for name in dir(processes) if name not in ("home", "on_forgotten")]
+    tables = [getattr(processes, name, None) for name in dir(processes) if name not in ("home", "on_forgotten")]
     sizes = [len(table) for table in tables if isinstance(table, dict | set | list)]
     return [*sizes, len(engine.peers()), len(engine.failure.failed), len(engine.contexts)]
 
