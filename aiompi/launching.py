@@ -1,7 +1,7 @@
 """Jobs that a process starts: a launcher as its child, whose ranks connect to a port of the process (MPI_Comm_spawn).
 
 A socket pair joins the process and the launcher. The launcher sends the reason on it when the job fails, and ends the
-job when the other end closes, which happens however the process ends.
+job when the other end closes, which happens however the process ends. The driver waits for the end of the launcher.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ class Launch:
         self.ended: Request[None] = Request(engine)
         self._driver = engine.driver
         self._lifeline, theirs = socket.socketpair()
-        self._reason = b""
         environ = {**os.environ, ENV_PARENT: port, ENV_LIFELINE: str(theirs.fileno())}
         with theirs:
             try:
@@ -66,23 +65,17 @@ class Launch:
             except OSError as error:
                 self._lifeline.close()
                 raise SpawnError(f"the launcher cannot be started: {error}") from None
-        self._lifeline.setblocking(False)
-        self._driver.add_reader(self._lifeline.fileno(), self._readable)
+        self._exit = os.pidfd_open(self._process.pid)  # is readable when the launcher has ended
+        self._driver.add_reader(self._exit, self._exited)
 
-    def _readable(self) -> None:
-        with contextlib.suppress(BlockingIOError, InterruptedError):
-            data = self._lifeline.recv(_LONGEST)
-            self._reason += data
-            if not data:
-                self._end()
-
-    def _end(self) -> None:
-        self._driver.remove_reader(self._lifeline.fileno())
+    def _exited(self) -> None:
+        self._forget_exit()
+        said = b""
+        with contextlib.suppress(OSError):
+            said = self._lifeline.recv(_LONGEST, socket.MSG_DONTWAIT)
         self._lifeline.close()
-        status = self._process.wait()  # it closes its end as the last thing that it does
-        reason = self._reason.decode(errors="replace").strip()
-        if self.ended.done():
-            return
+        status = self._process.wait()
+        reason = said.decode(errors="replace").strip()
         if status:
             self.ended.fail(SpawnError(reason or f"the launcher of the job exited with status {status}"))
         else:
@@ -90,10 +83,15 @@ class Launch:
 
     def close(self) -> None:
         """End the job, if it has not ended, and wait for its launcher."""
-        if self._lifeline.fileno() >= 0:
-            self._driver.remove_reader(self._lifeline.fileno())
+        if self._exit >= 0:
+            self._forget_exit()
             self._lifeline.close()
             self._process.wait()
+
+    def _forget_exit(self) -> None:
+        descriptor, self._exit = self._exit, -1
+        self._driver.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 def _words(programs: Sequence[Program]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Addresses of this host, and listening TCP sockets. Ranks and the launcher use this module.
+"""Addresses of this host, and listening sockets. Ranks and the launcher use this module.
 
 Addresses are numbers everywhere. No function asks a name server about this host.
 """
@@ -134,6 +134,24 @@ def plain(address: str) -> str:
 def join_address(host: str, port: int) -> str:
     """Return `HOST:PORT`, or `[HOST]:PORT` for IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def listen_unix(path: str) -> socket.socket:
+    """Return a listening Unix socket.
+
+    Raises:
+        OSError: it cannot be created. The error names the path.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(path)
+        listener.listen(BACKLOG)
+    except BaseException as error:
+        listener.close()
+        if isinstance(error, OSError):
+            error.filename = path
+        raise
+    return listener
 
 
 def listen(family: int, address: Any, ports: Sequence[int] = (0,)) -> socket.socket:

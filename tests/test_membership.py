@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import re
 import signal
 import sys
 import time
@@ -166,6 +167,18 @@ def test_members_are_refused(run: Run, site: Site) -> None:
 
     run(main())
     fixed.close()
+
+
+def test_a_member_that_breaks_the_protocol_is_said_to_have_done_so_once(run: Run) -> None:
+    async def main() -> None:
+        async with members(2) as (_, joined):
+            changes = joined[0].job.changes()
+            joined[1]._agent._socket.send(b"\xff" * 64)
+            change = await anext(changes)
+            assert change.kind == "failed"
+            assert re.fullmatch(r"broke the control protocol: control message of \d+ bytes.*", change.cause)
+
+    run(main())
 
 
 def test_an_exception_that_leaves_the_block_is_a_failure_of_this_member(run: Run) -> None:

@@ -39,8 +39,8 @@ def _hosts(comm: Any) -> Colors:
     return Colors.of(core.placement.hosts, core.placement.hosts[core.rank])
 
 
-#: The keys for communicators. There is no host process, every process can read and write files, and no process can be
-#: started at run time. The differences between the clocks of machines are not known.
+#: The keys for communicators. There is no host process, every process can read and write files, and UNIVERSE_SIZE
+#: leaves no room for processes that are spawned. The differences between the clocks of machines are not known.
 #: The keys of IMPI 0.0 (section 2.5) count the clients and hosts of both groups of an intercommunicator.
 COMMUNICATOR_KEYVALS: Final = Keyvals(
     "communicator",

@@ -155,7 +155,7 @@ class Communicator:
         return NATIVE_FORM
 
     def wake(self, dest: int) -> None:
-        """Wake up a rank that sleeps, because a message to it is about to be made; it need not be valid."""
+        """Wake up a rank that sleeps, because a message to it is about to be made; `dest` need not be valid."""
         callbacks = self.engine.wake_callbacks
         if callbacks and isinstance(dest, int) and 0 <= dest < self._reach:
             callbacks.get(self.targets[dest], _nothing)()

@@ -280,11 +280,16 @@ async def _await_knock(engine: Engine, port: str | None, failure: Request[None] 
         matcher = engine.matcher(context)
         receive = NotedReceive(engine, matcher, None, ANY_SOURCE, _KNOCK_TAG, ANY_SOURCE)
         engine.receive(receive)
+        give_up = functools.partial(_give_up, receive)
         if failure is not None and failure.done():
-            _give_up(receive, failure)
+            give_up(failure)
         elif failure is not None:
-            failure.when_done(functools.partial(_give_up, receive))
-        await receive
+            failure.when_done(give_up)
+        try:
+            await receive
+        finally:
+            if failure is not None:
+                failure.forget(give_up)
         token, tag = _KNOCK.unpack(receive.data or bytes(_KNOCK.size))
         number = namespace.members.get(token)
         if number is not None:  # otherwise it has ended meanwhile

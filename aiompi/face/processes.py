@@ -6,11 +6,11 @@ import os
 import shutil
 import socket
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from aiompi.arguments import instance, integer
 from aiompi.engine.processes import Program
-from aiompi.errors import SpawnError
+from aiompi.errors import SUCCESS, SpawnError
 from aiompi.info import Info
 
 #: a command: name or path of an executable or of a Python program
@@ -46,6 +46,11 @@ def one_program(command: Command, args: str | Sequence[str] | None, maxprocs: in
             raise SpawnError(f"the Info key env has the line {line!r}: expected NAME=VALUE")
         environ[variable] = value
     return [Program((name, *map(os.fspath, words)), count, given.get("wdir", given.get("wd", "")), environ)]
+
+
+def error_codes(count: int, programs: Sequence[Program] | None = None) -> list[Any]:
+    """Return the error codes of processes that have started: a list, or one for each program."""
+    return [SUCCESS] * count if programs is None else [[SUCCESS] * program.count for program in programs]
 
 
 def several_programs(

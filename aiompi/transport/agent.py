@@ -177,9 +177,8 @@ class Agent:
         sock.setblocking(False)
         self._socket = sock
         if sock.family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            liveness.end_if_silent(sock, liveness.LONG_SILENCE)  # until `watch` is called
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message would wait 40 ms for its predecessor
+            liveness.end_if_silent(sock, liveness.LONG_SILENCE)  # until `watch` is called
         self._driver.add_reader(sock.fileno(), self._readable)
         self._writable()
         self.connected.complete()

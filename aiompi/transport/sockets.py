@@ -42,15 +42,7 @@ class Unix(StreamTransport):
             with contextlib.suppress(FileNotFoundError):
                 if stat.S_ISSOCK(os.lstat(path).st_mode):
                     os.unlink(path)  # left by a process that was this rank before
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            listener.bind(name)
-            listener.listen(network.BACKLOG)
-        except BaseException as error:
-            listener.close()
-            if isinstance(error, OSError):
-                error.filename = name
-            raise
+        listener = network.listen_unix(name)
         self._path = path
         return listener, [name, _identity(name)]
 

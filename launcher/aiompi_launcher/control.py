@@ -277,7 +277,6 @@ class ControlServer:
                 liveness.keep_alive(sock, self._heartbeat)
             else:
                 liveness.end_if_silent(sock, liveness.LONG_SILENCE)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._strangers[Link(self, sock, _address(peer))] = None
 
     def _newcomers(self) -> Collection[Link]:

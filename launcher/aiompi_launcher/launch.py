@@ -14,12 +14,13 @@ import sys
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from aiompi import network
 from aiompi.errors import InvalidArgumentError
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import control, hello, liveness
 from aiompi_launcher.jobspec import EXIT_SIGNAL, EXIT_TIMEOUT, RunSpec, ServeSpec
-from aiompi_launcher.listen import address_of, announce, listen_for, listen_unix
+from aiompi_launcher.listen import address_of, announce, listen_for
 from aiompi_launcher.rundir import RunDirectory
 from aiompi_launcher.spawn.ranks import RankProcess, Starting
 from aiompi_launcher.watchdog import CONTROL, Watchdog, contact, job_directory
@@ -108,7 +109,7 @@ class _Launch:
             import asyncio  # meanwhile
 
             return asyncio.run(self._supervise_hosts(plan, started, path))
-        self._listener = listen_unix(self._directory.join(CONTROL))
+        self._listener = network.listen_unix(self._directory.join(CONTROL))
         with Starting(self._spec, self._variables) as starting:
             import asyncio  # meanwhile
 

@@ -178,23 +178,6 @@ class AcceptLoop:
         return True
 
 
-def listen_unix(path: str) -> socket.socket:
-    """Return a listening Unix socket.
-
-    Raises:
-        OSError: it cannot be created.
-    """
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(path)
-        listener.listen(network.BACKLOG)
-    except OSError as error:
-        listener.close()
-        error.filename = path
-        raise
-    return listener
-
-
 def listen_tcp(host: str, ports: Sequence[int] = (0,)) -> socket.socket:
     """Return a listening TCP socket on one address.
 

@@ -219,7 +219,7 @@ class OpenJob:
             world.received(link, jobstate.Closed(error))
         elif self._links.get(link.rank) is link:
             del self._links[link.rank]
-            self._inform(self.members.lost, link.rank, error and f"broke the control protocol: {error}")
+            self._inform(self.members.lost, link.rank, error)
 
     def on_stranger(self, address: str, error: str) -> None:
         self._strangers.report(f"dropped a connection from {address}: {error}")

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import aiompi
+from aiompi import create
+from aiompi.create import ports
 from aiompi.settings import Settings
 
 
@@ -293,6 +295,31 @@ async def test_spawned_processes_and_their_surroundings(worker: str, tmp_path: P
         got = await children.gather(None, root=aiompi.ROOT)
         assert got == [(rank, 2, ["a", "b c"], str(tmp_path), "set", 0) for rank in range(2)]
         await children.Disconnect()
+
+
+@pytest.mark.asyncio
+async def test_processes_that_cannot_be_started_have_no_error_codes() -> None:
+    async with jobs(1) as (one,):
+        codes: list[Any] = []
+        with pytest.raises(aiompi.SpawnError):
+            await one.Spawn("/nowhere/program", errcodes=codes)
+        with pytest.raises(aiompi.SpawnError):
+            await one.Spawn_multiple(["/nowhere/program"], errcodes=codes)
+        assert codes == []
+
+
+@pytest.mark.asyncio
+async def test_what_ends_the_wait_at_a_port_does_not_remember_groups_that_have_come() -> None:
+    async with jobs(2) as (one, other):
+        engine = one._runtime.engine
+        stop: aiompi.Request[None] = aiompi.Request(engine)
+        port = await one.Open_port()
+        for _ in range(3):
+            accepting = ports.accept(one._core, port, 0, stop)
+            core, met = await both(accepting, other.Connect(port))
+            await both(create.disconnect(core), met.Disconnect())
+        assert not stop._callbacks
+        one.Close_port(port)
 
 
 @pytest.mark.asyncio

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from descriptors import no_more_descriptors
 
+from aiompi import network
 from aiompi_launcher import listen
 from aiompi_launcher.listen import AcceptLoop
 
@@ -93,7 +94,7 @@ class Porter:
 @pytest.mark.asyncio
 async def test_while_there_are_no_descriptors_it_asks_only_now_and_then(monkeypatch, home: Path):
     monkeypatch.setattr(listen, "BREATHER", 0.05)
-    porter = Porter(listen.listen_unix(str(home / "socket")))
+    porter = Porter(network.listen_unix(str(home / "socket")))
     start = time.monotonic()
     with socket.socket(socket.AF_UNIX) as client:
         with no_more_descriptors():
@@ -113,7 +114,7 @@ async def test_closing_while_there_are_no_descriptors(monkeypatch, home: Path):
     monkeypatch.setattr(listen, "BREATHER", 0.01)
     raised: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
-    porter = Porter(listen.listen_unix(str(home / "socket")))
+    porter = Porter(network.listen_unix(str(home / "socket")))
     with socket.socket(socket.AF_UNIX) as client:
         with no_more_descriptors():
             client.connect(str(home / "socket"))

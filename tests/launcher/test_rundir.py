@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aiompi_launcher.listen import listen_unix
+from aiompi import network
 from aiompi_launcher.rundir import RunDirectory, remove_tree
 
 
@@ -48,7 +48,7 @@ def test_an_error_of_its_lock_names_it(environ: dict[str, str], home: Path, monk
 
 def test_an_error_of_a_socket_names_it(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=f"No such file or directory: '{tmp_path}/none/control'"):
-        listen_unix(str(tmp_path / "none" / "control"))
+        network.listen_unix(str(tmp_path / "none" / "control"))
 
 
 def test_directories_of_dead_jobs_are_swept(environ: dict[str, str], home: Path):

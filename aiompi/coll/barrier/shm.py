@@ -10,8 +10,8 @@ from aiompi.comm import Channel
 async def shm(channel: Channel) -> None:
     """Write the slot of this rank in shared memory, and wait for those of all others; the last rank wakes the others.
 
-    Steps: 1. Per rank: no messages; n - 1 wake-ups in all. Any number of ranks. Dissemination is
-    used where ranks share no memory, and as long as they have not handed their memory to each other.
+    Steps: 1. Per rank: no messages; n - 1 wake-ups in all. Any number of ranks. Dissemination is used where ranks share
+    no memory, and as long as they have not handed their memory to each other.
 
     Five ranks, that enter one after the other; what each sees in the slots of all:
 

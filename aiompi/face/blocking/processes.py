@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from aiompi import create
 from aiompi.comm import Communicator
 from aiompi.engine import Request
-from aiompi.errors import SUCCESS
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.process import check_running_loop, process
-from aiompi.face.processes import Command, one_program, several_programs
+from aiompi.face.processes import Command, error_codes, one_program, several_programs
 from aiompi.info import INFO_NULL, Info
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Meeting(Handle):
         programs = one_program(command, args, maxprocs, info) if core.rank == root else []
         made: Intercomm = self._made(create.spawn(core, programs, root))
         if errcodes is not None:
-            errcodes[:] = [SUCCESS] * made.remote_size
+            errcodes[:] = error_codes(made.remote_size)
         return made
 
     def Spawn_multiple(
@@ -68,7 +67,7 @@ class Meeting(Handle):
         programs = several_programs(command, args, maxprocs, info) if core.rank == root or command else []
         made: Intercomm = self._made(create.spawn(core, programs, root))
         if errcodes is not None:
-            errcodes[:] = [[SUCCESS] * program.count for program in programs]
+            errcodes[:] = error_codes(made.remote_size, programs)
         return made
 
 

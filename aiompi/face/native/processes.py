@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from aiompi import create
 from aiompi.comm import Communicator
 from aiompi.engine import Request
-from aiompi.errors import SUCCESS
+from aiompi.engine.processes import Program
 from aiompi.face.common import Membership
-from aiompi.face.processes import Command, one_program, several_programs
+from aiompi.face.processes import Command, error_codes, one_program, several_programs
 from aiompi.info import INFO_NULL, Info
 from aiompi.runtime import Runtime
 
@@ -81,10 +81,7 @@ class Meeting(Membership):
         """
         own = self._core.rank == root
         programs = one_program(command, args, maxprocs, info) if own else []
-        request = self._made(create.spawn(self._admitted, programs, root))
-        if errcodes is not None:
-            request.when_done(lambda done: errcodes.extend(_codes(done)))
-        return request
+        return _reporting(self._made(create.spawn(self._admitted, programs, root)), errcodes)
 
     def Spawn_multiple(
         self,
@@ -102,14 +99,21 @@ class Meeting(Membership):
         """
         own = self._core.rank == root
         programs = several_programs(command, args, maxprocs, info) if own or command else []
-        request = self._made(create.spawn(self._admitted, programs, root))
-        if errcodes is not None:
-            request.when_done(lambda done: errcodes.extend([SUCCESS] * p.count for p in programs))
-        return request
+        return _reporting(self._made(create.spawn(self._admitted, programs, root)), errcodes, programs)
 
 
-def _codes(done: Request[Intercomm]) -> list[int]:
-    return [] if done.exception() is not None else [SUCCESS] * done.result().remote_size
+def _reporting(
+    request: Request[Intercomm], errcodes: list[Any] | None, programs: Sequence[Program] | None = None
+) -> Request[Intercomm]:
+    """Let a request that starts processes put their error codes into a list, if there is one."""
+
+    def done(_: Request[Intercomm]) -> None:
+        if errcodes is not None and request.exception() is None:
+            errcodes[:] = error_codes(request.result().remote_size, programs)
+
+    if not request.done():
+        request.when_done(done)
+    return request
 
 
 class Ports:

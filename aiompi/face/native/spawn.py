@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import os
 import pickle
@@ -33,12 +34,19 @@ class Output(Protocol):
 
 
 class _Forward:
-    """Passes what ranks print on to the program."""
+    """Passes what ranks print on to the program.
+
+    Attributes:
+        write_end: descriptor for their output; the caller closes it.
+        is_open: True until all of them have ended.
+    """
 
     def __init__(self, runtime: Runtime, output: Output | None) -> None:
         self._driver = runtime.engine.driver
         self._output = output
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end inside a character
         self._read, self.write_end = os.pipe()
+        self.is_open = True
         os.set_blocking(self._read, False)
         self._driver.add_reader(self._read, self._readable)
 
@@ -47,11 +55,42 @@ class _Forward:
             data = os.read(self._read, _READ)
         except BlockingIOError:
             return
-        if data:
-            (self._output or sys.stdout).write(data.decode(errors="replace"))
-        else:  # all ranks have ended, and their launcher
-            self._driver.remove_reader(self._read)
-            os.close(self._read)
+        text = self._decoder.decode(data, final=not data)
+        if not data:  # all ranks have ended, and their launcher
+            self.close()
+        if text:
+            (self._output or sys.stdout).write(text)
+
+    def close(self) -> None:
+        """Read nothing more."""
+        self.is_open = False
+        self._driver.remove_reader(self._read)
+        os.close(self._read)
+
+
+class _Starter:
+    """Starts the launcher of the ranks, when the port to which they connect is open (`Processes.start`).
+
+    Attributes:
+        launch: the launcher, once it is started.
+    """
+
+    launch: Launch
+
+    def __init__(self, runtime: Runtime, output: Output | None) -> None:
+        self._runtime = runtime
+        self._output = output
+
+    def __call__(self, programs: Sequence[Program], port: str, options: Sequence[str]) -> Request[None]:
+        forward = _Forward(self._runtime, self._output)
+        try:
+            self.launch = Launch(self._runtime.engine, programs, port, options, forward.write_end)
+        except BaseException:
+            forward.close()
+            raise
+        finally:
+            os.close(forward.write_end)
+        return self.launch.ended
 
 
 def _pickled(function: Function, args: Sequence[Any]) -> bytes:
@@ -127,23 +166,14 @@ async def spawn(
     runtime = world._runtime
     packed = _pickled(program, args) if callable(program) else b""
     words: Sequence[str] = ("-m", "aiompi.spawned") if packed else (os.fspath(program), *map(str, args))  # type: ignore[arg-type]
-    forward = _Forward(runtime, output)
-    launches: list[Launch] = []
-
-    def start(programs: Sequence[Program], port: str, options: Sequence[str]) -> Request[None]:
-        launch = Launch(runtime.engine, programs, port, options, forward.write_end)
-        os.close(forward.write_end)
-        launches.append(launch)
-        return launch.ended
-
-    runtime.engine.processes.start = start
+    runtime.engine.processes.start = starter = _Starter(runtime, output)
     try:
         core = await create.spawn(runtime.self_comm, [Program(tuple(words), count)], 0)
     except BaseException:
         runtime.close()
         raise
     runtime.parting = Request(runtime.engine)
-    launches[0].ended.when_done(lambda ended: _part(runtime, ended))
+    starter.launch.ended.when_done(lambda ended: _part(runtime, ended))
     children: Intercomm = Intercomm(runtime, core)
     if packed:
         await children.bcast((packed, merge, sys.path), root=ROOT)

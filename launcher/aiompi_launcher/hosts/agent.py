@@ -14,13 +14,13 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from aiompi import network
 from aiompi.wire import control, liveness
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
 from aiompi_launcher.hosts.starters import SRUN, SSH, Started, start_agents
 from aiompi_launcher.jobspec import EXIT_FAILURE, Program, RunSpec
 from aiompi_launcher.jobstate import NOT_OPEN
-from aiompi_launcher.listen import listen_unix
 from aiompi_launcher.rundir import RunDirectory
 from aiompi_launcher.spawn.ranks import RankProcess, StartError, Starting
 from aiompi_launcher.watchdog import CONTROL, KILL_GRACE, Watchdog, contact, job_directory, living, signal_group
@@ -108,7 +108,7 @@ class Agent:
         self._watchdog = watchdog
         self._part = plan.parts[0]
         self._archive = directory.join(_ARCHIVE) if plan.files else ""
-        self._listener = listen_unix(directory.join(CONTROL))
+        self._listener = network.listen_unix(directory.join(CONTROL))
         self._processes: dict[int, RankProcess] = {}
         self._running: set[int] = set()
         self._outputs: dict[tuple[int, int], _Output] = {}

@@ -15,7 +15,7 @@ from aiompi.impi.label import NATIVE_VERSION, ClientPart
 from aiompi.impi.universe import Universe, host_identifier
 from aiompi.settings import Settings
 from aiompi_launcher.impi.host import HostAgent, HostObserver
-from aiompi_launcher.listen import address_of, listen_tcp, listen_unix, resolve
+from aiompi_launcher.listen import address_of, listen_tcp, resolve
 from aiompi_launcher.rendezvous import describe
 
 
@@ -127,7 +127,7 @@ class Hosts:
             self._agents.append(agent)
             if not universe.native:
                 path = os.path.join(context.directory, f"host-{rank}")
-                agent.serve(listen_unix(path), context.key)
+                agent.serve(network.listen_unix(path), context.key)
                 addresses += [f"unix:{path}"] * len(universe.hosts[rank].procs)
         return tuple(addresses)
 

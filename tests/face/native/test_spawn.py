@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import aiompi
+from aiompi.face.native.spawn import _Forward
 
 WORKER = """
 from aiompi import MPI
@@ -71,6 +72,20 @@ async def test_ranks_of_a_program_and_their_output(tmp_path: Path) -> None:
     while output.getvalue().count("\n") < 2:
         await asyncio.sleep(0.01)
     assert sorted(output.getvalue().splitlines()) == ["here is 0", "here is 1"]
+
+
+@pytest.mark.asyncio
+async def test_characters_of_output_that_are_read_in_parts() -> None:
+    output = io.StringIO()
+    async with aiompi.init() as world:
+        forward = _Forward(world._runtime, output)
+        for byte in "one \u20ac".encode():
+            os.write(forward.write_end, bytes([byte]))
+            await asyncio.sleep(0)
+        os.close(forward.write_end)
+        while forward.is_open:
+            await asyncio.sleep(0)
+    assert output.getvalue() == "one \u20ac"
 
 
 @pytest.mark.asyncio

@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 from descriptors import no_more_descriptors
 
+from aiompi import network
 from aiompi.impi import slots
 from aiompi.impi.label import VERSION_0_0
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, pack_proc, unpack
@@ -24,7 +25,7 @@ from aiompi.wire import hello, memory
 from aiompi_launcher.impi import host
 from aiompi_launcher.impi.buffers import BUFFER_BYTES
 from aiompi_launcher.impi.host import CONGESTION, HostAgent
-from aiompi_launcher.listen import listen_tcp, listen_unix
+from aiompi_launcher.listen import listen_tcp
 from aiompi_launcher.rendezvous import RendezvousError
 
 KEY = bytes(range(32))
@@ -109,7 +110,7 @@ class Place:
         )  # fmt: skip
         self.agent = HostAgent(self.universe, rank, self.listeners[rank], self, any_source=any_source)
         self.path = str(home / "host")
-        self.agent.serve(listen_unix(self.path), KEY)
+        self.agent.serve(network.listen_unix(self.path), KEY)
 
     # What the agent tells.
 
