@@ -5,27 +5,16 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import pools
 import pytest
 from jobs import Result, Site
+from pools import lines
 
-HEAD = """
-import asyncio, os, re, signal, sys, time
-import aiompi
-from aiompi import MPI, futures
-from aiompi.futures import BrokenExecutor, MPICommExecutor, MPIPoolExecutor, pool
-
+HEAD = (
+    pools.HEAD
+    + """
 def where(_=None):
     return MPI.COMM_WORLD.rank
-
-def die(_=None):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def die_once(path):
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return "survived"
-    os._exit(3)
 
 async def die_in_coroutine():
     await asyncio.sleep(0)
@@ -33,13 +22,8 @@ async def die_in_coroutine():
 
 def describe(error):
     return f"{type(error).__name__}: {error}, {type(error.__cause__).__name__}"
-
-def until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 """
+)
 KILLED = "rank N is gone: was killed by signal 9 (SIGKILL)"
 
 
@@ -64,10 +48,6 @@ async def main(world):
 aiompi.run(main)
 """
     return site.launch("-n", str(size), "--on-failure=continue", site.program(HEAD + program)).finish()
-
-
-def lines(result: Result) -> list[str]:
-    return result.out.splitlines()
 
 
 def test_a_worker_that_dies_costs_its_task_only(site: Site) -> None:

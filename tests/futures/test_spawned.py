@@ -6,51 +6,31 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pools
 import pytest
 from jobs import Result, Site
+from pools import lines
 
-HEAD = """
-import asyncio, os, signal, sys, time
-import aiompi
-from aiompi import MPI
-from aiompi.futures import BrokenExecutor, MPIPoolExecutor, ProcessPoolExecutor, get_comm_workers, pool
-
+HEAD = (
+    pools.HEAD
+    + """
 def square(number):
     return number * number
 
 def process(_=None):
     return os.getpid()
 
-def die(_=None):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def die_once(path):
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return "survived"
-    os._exit(3)
-
 async def plus_one(number):
     await asyncio.sleep(0)
     return number + 1
-
-def until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 """
+)
 
 
 def alone(site: Site, body: str, functions: str = "") -> Result:
     """Run a program without a launcher."""
     main = f'if __name__ == "__main__":\n{textwrap.indent(body, "    ")}'
     return site.start(sys.executable, site.program(HEAD + functions + main)).finish()
-
-
-def lines(result: Result) -> list[str]:
-    return result.out.splitlines()
 
 
 def test_an_executor_starts_its_workers(site: Site) -> None:
