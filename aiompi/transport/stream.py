@@ -386,9 +386,10 @@ class StreamTransport(Transport):
 
     def connect(self, peer: Peer, address: Any) -> Link:
         targets = self.targets(address)
+        # Looked up before the first attempt, since the peer may be forgotten before a later one.
+        namespace, target = self.engine.processes.way(peer.rank)
 
         def handshake() -> Connector:
-            namespace, target = self.engine.processes.way(peer.rank)
             return Connector(namespace.key, role=ROLE_PEER, rank=namespace.own, target=target, namespace=namespace.id)
 
         def dialled(dialling: Dialling, cause: str | None) -> None:

@@ -14,9 +14,13 @@ from typing import Any
 import pytest
 
 import aiompi
-from aiompi import create
+from aiompi import create, network
 from aiompi.create import ports
+from aiompi.engine.processes import Name
 from aiompi.settings import Settings
+from aiompi.transport.sockets import _identity
+from aiompi.wire.control import BusinessCard
+from aiompi.wire.hello import Namespace
 
 
 @asynccontextmanager
@@ -306,6 +310,29 @@ async def test_processes_that_cannot_be_started_have_no_error_codes() -> None:
         with pytest.raises(aiompi.SpawnError):
             await one.Spawn_multiple(["/nowhere/program"], errcodes=codes)
         assert codes == []
+
+
+@pytest.mark.asyncio
+async def test_connection_to_a_process_that_is_forgotten_meanwhile(tmp_path: Path) -> None:
+    """The next attempt says hello like the first one; otherwise Finalize would wait for it forever."""
+    async with jobs(1, transports=("unix",)) as (one,):
+        await one.Open_port()
+        loop, engine, path = asyncio.get_running_loop(), one._runtime.engine, str(tmp_path / "other")
+        with network.listen_unix(path) as listener:
+            listener.setblocking(False)
+            card = BusinessCard(window=0, transports={"unix": [path, _identity(path)]})
+            number = engine.processes.meet(Name(b"another job 1234", 0), card, Namespace.new(0), 1)
+            engine.processes.retain([number])
+            engine.peer(number).connect()
+            hellos = []
+            for _ in range(2):
+                connection, _ = await loop.sock_accept(listener)
+                with connection:
+                    hellos.append(await asyncio.wait_for(loop.sock_recv(connection, 4096), 5))
+                if len(hellos) == 1:
+                    engine.processes.release([number])
+                    assert engine.known_peer(number) is None
+        assert len(hellos[0]) == len(hellos[1]) > 0
 
 
 @pytest.mark.asyncio

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import io
 import os
 from pathlib import Path
@@ -43,12 +42,6 @@ async def closed(runtime: Any) -> None:
     """Wait until the rank that was made for a call listens no more."""
     await runtime.parting
     assert runtime._transports[1]._listener is None
-
-
-@pytest.fixture(autouse=True)
-def collected() -> None:
-    """Let the garbage of earlier tests close its descriptors before the test opens others."""
-    gc.collect()
 
 
 @pytest.fixture
