@@ -24,8 +24,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 import browser
 from jobs import Site
 
-import aiompi
-
 LIMIT = 30.0  # seconds
 
 # How long one example takes depends on what else the machine does; each test has a time limit as a whole.
@@ -43,13 +41,6 @@ uvloop.new_event_loop().close()
 def pytest_report_header() -> str:
     """Say whether the page of the conformance tester is looked at as well."""
     return f"browser: {browser.installed() or 'none, so that web/test_browser.py is left out'}"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if aiompi.__compiled__:
-        for item in items:
-            if item.get_closest_marker("pure"):
-                item.add_marker(pytest.mark.skip("replaces inner parts of modules that are compiled here"))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aiompi.engine.seams import Failable, Link, Sharing
 
 #: contexts that messages of one peer may open before this rank has made the communicators
-MAX_CONTEXTS: Final = 2**14
+MAX_CONTEXTS = 2**14
 #: announcements that are kept with their offers; what is announced beyond these is asked for
 _MAX_OFFERS: Final = 2**12
 #: taken from the credit while messages are withheld, so that none is sent eagerly

@@ -328,7 +328,7 @@ class Receive(Request[Any]):
         if self.memory is None:
             assert self.data is not None
             return memoryview(self.data)
-        return memoryview(bytearray(self.memory[: self.length]))
+        return copied(self.memory[: self.length])
 
 
 def _pending(error: Exception) -> ProcessFailedPendingError:

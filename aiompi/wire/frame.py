@@ -53,7 +53,7 @@ INVITE: Final = 15
 WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, EAGER_READY, DATA})
 
 #: messages that are announced to one receiver at a time: many, because it may receive the first one last
-MAX_ANNOUNCED: Final = 2**17
+MAX_ANNOUNCED = 2**17
 
 #: kind; tag, source, credit; context, length, srqid, drqid
 HEADER: Final = struct.Struct("<Bxxx iiI QQQQ")

@@ -189,7 +189,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("cut", [7, 2**20])
-@pytest.mark.pure
 def test_what_follows_many_announcements_is_withheld_and_comes_in_order(few: None, cut: int) -> None:
     w = WireWorld(2, cut=cut, eager_limit=100)
     comm, there = w.comms
@@ -212,7 +211,6 @@ def test_what_follows_many_announcements_is_withheld_and_comes_in_order(few: Non
 
 
 @pytest.mark.parametrize("mprobe", [False, True])
-@pytest.mark.pure
 def test_answers_of_every_kind_let_announcements_go(few: None, mprobe: bool) -> None:
     w = WireWorld(2, eager_limit=0)
     comm, there = w.comms
@@ -240,7 +238,6 @@ def test_answers_of_every_kind_let_announcements_go(few: None, mprobe: bool) -> 
     assert not w.engines[0].sends
 
 
-@pytest.mark.pure
 def test_withheld_messages_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiompi.engine.peer.MAX_ANNOUNCED", FEW)
     w = WireWorld(2, eager_limit=0)
@@ -251,7 +248,6 @@ def test_withheld_messages_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("lenient", [False, True])
-@pytest.mark.pure
 def test_withheld_messages_end_with_their_receiver(few: None, lenient: bool) -> None:
     for end in ENDS:
         w = WireWorld(2, eager_limit=100)

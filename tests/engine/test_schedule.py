@@ -112,12 +112,21 @@ def test_interrupt_ends_the_schedule_and_not_the_delivery(error: type[BaseExcept
     assert other.result() == [b"x", b"x"]
 
 
-@pytest.mark.pure
 def test_an_interrupt_at_the_end_leaves_no_waiter_behind() -> None:
-    class Interrupted(set[Any]):
-        def discard(self, element: Any) -> None:
-            super().discard(element)
-            raise KeyboardInterrupt
+    class Interrupting:
+        """Is found in the set of schedules in place of one, and raises what a signal handler could."""
+
+        def __init__(self, schedule: object) -> None:
+            self._hash = hash(schedule)
+            self.due = False
+
+        def __hash__(self) -> int:
+            return self._hash
+
+        def __eq__(self, other: object) -> bool:
+            if self.due:
+                raise KeyboardInterrupt
+            return False
 
     w = LocalWorld(1)
     (engine,) = w.engines
@@ -127,7 +136,11 @@ def test_an_interrupt_at_the_end_leaves_no_waiter_behind() -> None:
         return await request
 
     schedule = engine.spawn(wait())
-    engine.schedules = Interrupted(engine.schedules)
+    interrupting: Any = Interrupting(schedule)
+    engine.schedules.remove(schedule)
+    engine.schedules.add(interrupting)
+    engine.schedules.add(schedule)
+    interrupting.due = True
     with pytest.raises(KeyboardInterrupt):
         request.complete(42)
     assert schedule.result() == 42

@@ -10,8 +10,9 @@ from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, patte
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype import BYTE
+from aiompi.datatype.buffer import allocation
+from aiompi.datatype.buffer.allocation import LARGE
 from aiompi.datatype.buffer.bufspec import resolve_recv
-from aiompi.engine.receive import Receive
 from aiompi.errors import OtherError, TruncationError
 from aiompi.wire.frame import HEADER_BYTES
 
@@ -44,28 +45,27 @@ def test_withdrawn_send_that_was_not_matched_is_recalled() -> None:
     assert w.comms[1].iprobe(ANY_SOURCE, ANY_TAG) is None
 
 
-@pytest.mark.parametrize("moved", [HEADER_BYTES, HEADER_BYTES + 100, HEADER_BYTES + LIMIT])
-@pytest.mark.pure
+@pytest.mark.parametrize("moved", [HEADER_BYTES, HEADER_BYTES + 100, HEADER_BYTES + LARGE])
 def test_withdrawn_receive_for_whose_message_there_is_no_memory(moved: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written into the memory of that receive, the next receive fails, and credit is not lost."""
 
-    def refuse(*_: object) -> NoReturn:
-        raise MemoryError
+    def refuse(size: int) -> NoReturn:
+        raise MemoryError(size)
 
-    w = WireWorld(2)
-    memory = bytearray(LIMIT)
+    w = WireWorld(2, eager_limit=LARGE)
+    memory = bytearray(LARGE)
     receive = irecv_into(w.comms[1], memory)
-    isend(w.comms[0], pattern(LIMIT), 1)
+    isend(w.comms[0], pattern(LARGE), 1)
     isend(w.comms[0], b"next", 1)
     w.run_wire(0, 1, moved)
     before = bytes(memory)
-    monkeypatch.setattr("aiompi.engine.receive.allocate", refuse)
-    monkeypatch.setattr(Receive, "_kept", refuse)
+    allocation._kept.clear()
+    monkeypatch.setattr(allocation, "_fresh", refuse)
     receive.withdraw()
     assert receive.cancelled()
     w.run()
     assert memory == before
-    with pytest.raises(OtherError, match=f"no memory for a message of {LIMIT} bytes from rank 0"):
+    with pytest.raises(OtherError, match=f"no memory for a message of {LARGE} bytes from rank 0"):
         irecv(w.comms[1]).result()
     assert irecv(w.comms[1]).result() == b"next"
     assert w.balanced(0, 1)

@@ -63,6 +63,29 @@ def test_after_some_calls_nothing_is_sent(together, size):
     assert written(w) == before
 
 
+@pytest.mark.parametrize("polls", [False, True])
+def test_an_exchange_that_is_not_polled_asks_to_be_woken(together, polls):
+    """The last rank publishes after the others have looked, and before they ask."""
+    w = together(2)
+    pollers = []
+
+    def start_polling(poller, *, first):
+        pollers.append(poller)
+        pollers.append(buffers.barrier(w.comms[1]))
+        return polls
+
+    exchanges = w.engines[0].slot_exchanges = SlotExchanges(SimpleNamespace(start_polling=start_polling))
+    barrier = buffers.barrier(w.comms[0])
+    assert pollers[0] is exchanges
+    group, area = w.comms[0].shm_sync.slots, w.transports[0]._slots
+    asked = area._cells[group._cells[group._number & 1] + slots._ASLEEP] == group._number
+    assert asked is not polls
+    if polls:
+        assert not barrier.done()
+        assert not exchanges.rest(), "there was something to do"
+    assert barrier.done(), "no rank would wake this one for it any more"
+
+
 @pytest.mark.spec("S4.3-1")
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_no_rank_leaves_a_barrier_before_the_last_has_entered(together, size):
