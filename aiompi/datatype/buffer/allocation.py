@@ -99,5 +99,5 @@ def _again(size: int) -> mmap.mmap | None:
 def _fresh(size: int) -> mmap.mmap:
     try:
         return mmap.mmap(-1, size, _FLAGS)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         raise MemoryError(f"no memory for a message: {size} bytes") from error
