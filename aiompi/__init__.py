@@ -67,11 +67,12 @@ __all__ = [
     "InvalidKeyvalError", "InvalidOpError", "InvalidPortError", "InvalidRankError", "InvalidRequestError",
     "InvalidRootError", "InvalidSessionError", "InvalidServiceError", "InvalidTagError", "InvalidTopologyError",
     "InvalidTypeError", "Job", "JobAbortedError", "Joining", "LocalProtocolError", "Member", "MemberChange",
-    "Membership", "Message", "NotPublishedError", "Op", "OtherError", "PendingError", "PersistentRequest",
-    "ProcessFailedError", "ProcessFailedPendingError", "RemoteProtocolError", "Remove_error_class", "Remove_error_code",
-    "Remove_error_string", "Request", "RevokedError", "ServedJob", "Session", "Settings", "SpawnError", "Status",
-    "TruncationError", "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub",
-    "UnknownError", "World", "error_string", "init", "join", "load", "local_world", "rc", "run", "serve", "spawn",
+    "Membership", "Message", "NotPublishedError", "Op", "OtherError", "OutputLine", "OutputLines", "PendingError",
+    "PersistentRequest", "ProcessFailedError", "ProcessFailedPendingError", "RemoteProtocolError",
+    "Remove_error_class", "Remove_error_code", "Remove_error_string", "Request", "RevokedError", "ServedJob",
+    "Session", "Settings", "SpawnError", "Status", "TruncationError", "Type_extent", "Type_hindexed", "Type_hvector",
+    "Type_lb", "Type_struct", "Type_ub", "UnknownError", "World", "error_string", "init", "join", "load",
+    "local_world", "rc", "run", "serve", "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from aiompi.errors import *
     from aiompi.face.native import *
     from aiompi.face.native.job import Joining, World, init, local_world, run
+    from aiompi.face.native.output import OutputLine, OutputLines
     from aiompi.face.native.session import Session
     from aiompi.face.native.spawn import spawn
     from aiompi.info import *
@@ -109,6 +111,7 @@ _MODULES = {
         "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message",
     ),
     "aiompi.face.native.job": ("Joining", "World", "init", "local_world", "run"),
+    "aiompi.face.native.output": ("OutputLine", "OutputLines"),
     "aiompi.face.native.session": ("Session",),
     "aiompi.face.native.spawn": ("spawn",),
     "aiompi.membership": (

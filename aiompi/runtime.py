@@ -70,7 +70,8 @@ class Runtime:
         codec: serialises objects.
         on_end: called with an exit status if the job ends early and this rank has not caused it.
         parent: communicator with the processes that have spawned this one, None if there are none.
-        parting: in a rank that lives only for the ranks that it has spawned, complete when it has left; otherwise None.
+        parting: in a rank that lives only for the ranks that it has spawned, lets them end, and returns a request that
+            completes when this rank has left; otherwise None.
         on_finalize: called first when communication ends, while all calls are still possible.
         joined: True if the job has accepted this process as a rank. From then on its agent knows why the job ends.
         finalized: True if communication has ended.
@@ -94,7 +95,7 @@ class Runtime:
         self.contact = contact
         self._started: Schedule[None] | None = None
         self.parent: Communicator | None = None
-        self.parting: Request[None] | None = None
+        self.parting: Callable[[], Request[None]] | None = None
         self._agent: Agent | None = None
         self._transports: list[Transport] = []
         self.outreach = Outreach(self.engine, self._transports, self._expand, self._address_to_bind)

@@ -113,7 +113,7 @@ def test_cells_of_a_notebook(path: Path) -> None:
     printed = io.StringIO()
 
     async def main() -> None:
-        namespace: dict[str, Any] = {}
+        namespace: dict[str, Any] = {"__name__": "__main__"}
         for cell in pages.cells(path):
             code = compile(cell, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             result = eval(code, namespace)

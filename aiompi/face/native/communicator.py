@@ -12,7 +12,7 @@ from aiompi.comm import Communicator, Group, recovery
 from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.null import NULL, OUTSIDE, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
-from aiompi.engine import Request
+from aiompi.engine import Engine, Request
 from aiompi.errors import InvalidGroupError, JobAbortedError
 from aiompi.face.absent import AbsentOfComm
 from aiompi.face.common import Caching, disconnect, duplicate, free, peer_of
@@ -146,7 +146,8 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         core = self._admitted
         request = disconnect(self)
         self._core = freed(core)
-        return request if self._runtime.parting is None else core.engine.spawn(_parted(request, self._runtime))
+        parting = self._runtime.parting
+        return request if parting is None else core.engine.spawn(_parted(request, core.engine, parting()))
 
     # Failures (ULFM).
 
@@ -444,11 +445,11 @@ class Intercomm(Comm, Collectives):
         return self._made(create.merge(self._admitted, high))
 
 
-async def _parted(disconnecting: Request[None], runtime: Runtime) -> None:
+async def _parted(disconnecting: Request[None], engine: Engine, parting: Request[None]) -> None:
     """Wait until a rank that lives only for the ranks that it has spawned has left, once nothing connects them."""
     await disconnecting
-    if runtime.parting is not None and not runtime.engine.processes.has_met:
-        await runtime.parting
+    if not engine.processes.has_met:
+        await parting
 
 
 _ARRANGED: Final[dict[type, type[Intracomm]]] = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import importlib
 import os
 import pickle
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from aiompi import create
 from aiompi.constants import ROOT
@@ -17,6 +16,7 @@ from aiompi.engine.processes import Program
 from aiompi.errors import InvalidArgumentError, ProcessFailedError
 from aiompi.face.native.communicator import Intercomm, Intracomm
 from aiompi.face.native.job import Joining
+from aiompi.face.native.output import Forward, Output, OutputLines
 from aiompi.face.processes import Command
 from aiompi.launching import Launch
 from aiompi.runtime import Runtime
@@ -24,67 +24,26 @@ from aiompi.settings import Settings
 
 Function: TypeAlias = Callable[..., Any]
 
-_READ = 2**16
-
-
-class Output(Protocol):
-    """Takes the output of ranks, such as a text file or `sys.stdout`."""
-
-    def write(self, text: str, /) -> object: ...
-
-
-class _Forward:
-    """Passes what ranks print on to the program.
-
-    Attributes:
-        write_end: descriptor for their output; the caller closes it.
-        is_open: True until all of them have ended.
-    """
-
-    def __init__(self, runtime: Runtime, output: Output | None) -> None:
-        self._driver = runtime.engine.driver
-        self._output = output
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end inside a character
-        self._read, self.write_end = os.pipe()
-        self.is_open = True
-        os.set_blocking(self._read, False)
-        self._driver.add_reader(self._read, self._readable)
-
-    def _readable(self) -> None:
-        try:
-            data = os.read(self._read, _READ)
-        except BlockingIOError:
-            return
-        text = self._decoder.decode(data, final=not data)
-        if not data:  # all ranks have ended, and their launcher
-            self.close()
-        if text:
-            (self._output or sys.stdout).write(text)
-
-    def close(self) -> None:
-        """Read nothing more."""
-        self.is_open = False
-        self._driver.remove_reader(self._read)
-        os.close(self._read)
-
 
 class _Starter:
     """Starts the launcher of the ranks, when the port to which they connect is open (`Processes.start`).
 
     Attributes:
         launch: the launcher, once it is started.
+        forward: passes on what the ranks print.
     """
 
     launch: Launch
+    forward: Forward
 
-    def __init__(self, runtime: Runtime, output: Output | None) -> None:
+    def __init__(self, runtime: Runtime, output: Output | OutputLines | None) -> None:
         self._runtime = runtime
         self._output = output
 
     def __call__(self, programs: Sequence[Program], port: str, options: Sequence[str]) -> Request[None]:
-        forward = _Forward(self._runtime, self._output)
+        self.forward = forward = Forward(self._runtime, self._output)
         try:
-            self.launch = Launch(self._runtime.engine, programs, port, options, forward.write_end)
+            self.launch = Launch(self._runtime.engine, programs, port, [*options, *forward.options], forward.write_end)
         except BaseException:
             forward.close()
             raise
@@ -114,23 +73,34 @@ def _pickled(function: Function, args: Sequence[Any]) -> bytes:
         raise InvalidArgumentError(f"spawn: {function!r} or its arguments cannot be pickled: {error}") from None
 
 
-async def _leave(runtime: Runtime, parting: Request[None]) -> None:
-    try:
-        await runtime.leave()
-    finally:
-        parting.complete()
+class _Parting:
+    """The end of the rank that was made for a call, once the ranks that it has spawned have ended."""
 
+    def __init__(self, runtime: Runtime, starter: _Starter) -> None:
+        self._runtime = runtime
+        self._forward = starter.forward
+        self._over: Request[None] = Request(runtime.engine)
+        starter.launch.ended.when_done(self._ended)
 
-def _part(runtime: Runtime, ended: Request[None]) -> None:
-    """End the rank that was made for a call, once the others have ended."""
-    error, parting = ended.exception(), runtime.parting
-    assert parting is not None
-    if error is None:
-        runtime.engine.driver.call_soon(runtime.engine.spawn, _leave(runtime, parting))
-    else:
-        runtime.engine.failure.abort(ProcessFailedError(f"the job of the spawned ranks is gone: {error}"))
-        runtime.close()
-        parting.complete()
+    def __call__(self) -> Request[None]:
+        """Return a request that completes when the rank has left. What its ranks print does not wait any more."""
+        self._forward.unlimit()
+        return self._over
+
+    def _ended(self, ended: Request[None]) -> None:
+        runtime, error = self._runtime, ended.exception()
+        if error is not None:
+            runtime.engine.failure.abort(ProcessFailedError(f"the job of the spawned ranks is gone: {error}"))
+            runtime.close()
+        runtime.engine.driver.call_soon(runtime.engine.spawn, self._end(parts=error is None))
+
+    async def _end(self, *, parts: bool) -> None:
+        await self._forward.ended
+        try:
+            if parts:
+                await self._runtime.leave()
+        finally:
+            self._over.complete()
 
 
 async def spawn(
@@ -138,7 +108,7 @@ async def spawn(
     program: Command | Function,
     *args: Any,
     merge: bool = False,
-    output: Output | None = None,
+    output: Output | OutputLines | None = None,
     settings: Settings | None = None,
 ) -> Any:
     """Start ranks from a program or notebook that no launcher has started, and connect to them.
@@ -153,7 +123,8 @@ async def spawn(
         args: arguments of the program, or of the function.
         merge: True for one communicator of all, in which this process has rank 0. Ranks of a program call
             `parent.Merge(high=True)`.
-        output: gets what ranks print, as text; by default `sys.stdout`.
+        output: gets what ranks print: `OutputLines` to iterate over it, or any object with a method `write`; by default
+            `sys.stdout`.
         settings: instead of those of the environment and `rc`.
 
     Returns:
@@ -172,8 +143,7 @@ async def spawn(
     except BaseException:
         runtime.close()
         raise
-    runtime.parting = Request(runtime.engine)
-    starter.launch.ended.when_done(lambda ended: _part(runtime, ended))
+    runtime.parting = _Parting(runtime, starter)
     children: Intercomm = Intercomm(runtime, core)
     if packed:
         await children.bcast((packed, merge, sys.path), root=ROOT)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import aiompi
-from aiompi.face.native.spawn import _Forward
+from aiompi.face.native.output import Forward
 
 WORKER = """
 from aiompi import MPI
@@ -32,7 +32,7 @@ def fails(comm):
 
 
 async def part(comm: Any) -> None:
-    """Disconnect, and wait until nothing is left of the call."""
+    """Disconnect; check that nothing is left of the call."""
     runtime = comm._runtime
     await comm.Disconnect()
     await closed(runtime)
@@ -40,7 +40,7 @@ async def part(comm: Any) -> None:
 
 async def closed(runtime: Any) -> None:
     """Wait until the rank that was made for a call listens no more."""
-    await runtime.parting
+    await runtime.parting()
     assert runtime._transports[1]._listener is None
 
 
@@ -61,23 +61,105 @@ async def test_ranks_of_a_program_and_their_output(tmp_path: Path) -> None:
     children = await aiompi.spawn(2, tmp_path / "worker.py", output=output)
     assert (children.size, children.remote_size) == (1, 2)
     assert await children.gather(None, root=aiompi.ROOT) == [0, 1]
-    await part(children)
-    while output.getvalue().count("\n") < 2:
-        await asyncio.sleep(0.01)
+    await children.Disconnect()
     assert sorted(output.getvalue().splitlines()) == ["here is 0", "here is 1"]
+
+
+PRINTER = """
+import sys
+from aiompi import MPI
+parent = MPI.Comm.Get_parent()
+count = parent.bcast(None, root=0)
+for number in range(count):
+    print(f"[9] line {number}")
+sys.stdout.flush()
+print("no end", end="", file=sys.stderr)
+parent.send(0, 0)
+parent.Disconnect()
+"""
+
+
+async def everything(lines: aiompi.OutputLines) -> list[aiompi.OutputLine]:
+    return [line async for line in lines]
+
+
+@pytest.fixture
+def printer(tmp_path: Path) -> Path:
+    (tmp_path / "printer.py").write_text(PRINTER)
+    return tmp_path / "printer.py"
+
+
+@pytest.mark.asyncio
+async def test_lines_of_ranks_one_after_the_other(printer: Path) -> None:
+    lines = aiompi.OutputLines()
+    with pytest.raises(aiompi.LocalProtocolError, match="no lines before"):
+        await anext(lines)
+    children = await aiompi.spawn(2, printer, output=lines)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(anext(lines), 0.01)  # which loses nothing
+    await children.bcast(2, root=aiompi.ROOT)
+    got = asyncio.create_task(everything(lines))
+    await part(children)
+    assert sorted(await got) == sorted(
+        aiompi.OutputLine(rank, *line)
+        for rank in range(2)
+        for line in [("[9] line 0", False), ("[9] line 1", False), ("no end", True)]
+    )
+    assert await everything(lines) == []
+    with pytest.raises(aiompi.LocalProtocolError, match="belong to other ranks"):
+        await aiompi.spawn(1, printer, output=lines)
+
+
+@pytest.mark.asyncio
+async def test_ranks_wait_for_a_program_that_does_not_take_their_lines(printer: Path) -> None:
+    lines, count = aiompi.OutputLines(), 200_000
+    children = await aiompi.spawn(1, printer, output=lines)
+    await children.bcast(count, root=aiompi.ROOT)
+    done = children.irecv(source=0)
+    while lines._length < 2**18:
+        await asyncio.sleep(0.01)
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+    assert lines._length < 2**19
+    assert not done.done()
+    assert len([await anext(lines) for _ in range(count)]) == count
+    await done
+    await part(children)
+    assert [line.text for line in await everything(lines)] == ["no end"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("closes", [False, True])
+async def test_ranks_whose_lines_nobody_takes_end(printer: Path, closes: bool) -> None:
+    lines = aiompi.OutputLines()
+    children = await aiompi.spawn(1, printer, output=lines)
+    if closes:
+        await lines.aclose()
+    await children.bcast(50_000, root=aiompi.ROOT)
+    await part(children)
+    assert len(await everything(lines)) == (0 if closes else 50_001)
+
+
+@pytest.mark.asyncio
+async def test_lines_of_what_cannot_be_started() -> None:
+    lines = aiompi.OutputLines()
+    with pytest.raises(aiompi.SpawnError):
+        await aiompi.spawn(1, "/nowhere/program.py", output=lines)
+    got = await everything(lines)
+    assert [line.rank for line in got] == [None]
+    assert "No such file" in got[0].text
 
 
 @pytest.mark.asyncio
 async def test_characters_of_output_that_are_read_in_parts() -> None:
     output = io.StringIO()
     async with aiompi.init() as world:
-        forward = _Forward(world._runtime, output)
+        forward = Forward(world._runtime, output)
         for byte in "one \u20ac".encode():
             os.write(forward.write_end, bytes([byte]))
             await asyncio.sleep(0)
         os.close(forward.write_end)
-        while forward.is_open:
-            await asyncio.sleep(0)
+        await forward.ended
     assert output.getvalue() == "one \u20ac"
 
 
