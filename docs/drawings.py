@@ -162,7 +162,11 @@ def layers() -> Drawing:
     """Draw the layers of the package; imports point downwards."""
     d = Drawing(800, 478)
     rows = (
-        ("programs", "launcher", (("futures", 130), ("bench", 110), ("compat", 110), ("util", 110))),
+        (
+            "programs",
+            "launcher",
+            (("futures", 110), ("integrations", 130), ("bench", 90), ("compat", 90), ("util", 90)),
+        ),
         ("faces", "rank", (("MPI", 90), ("face: native, blocking", 210), ("runtime", 120))),
         ("drivers", "memory", (("driver: asyncio, epoll, threads", 250),)),
         ("siblings", "accent", (("comm", 80), ("coll", 80), ("create", 80), ("hang_report", 110), ("transport", 130))),

@@ -165,6 +165,8 @@ def start_agent(
         "key": key.hex(),
         "size": size,
         "on_failure": settings.on_failure or "abort",
+        "start_timeout": settings.start_timeout,
+        "heartbeat": settings.heartbeat or 0.0,
     }
     _spawn(json.dumps(job).encode() + b"\n")
     for descriptor in descriptors:

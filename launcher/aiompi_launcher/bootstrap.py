@@ -40,9 +40,18 @@ def _line() -> bytes:
     return line
 
 
-async def _serve(size: int, listener: int, door: int | None, credential: str, key: str, on_failure: str) -> int:
+async def _serve(
+    size: int,
+    listener: int,
+    door: int | None,
+    credential: str,
+    key: str,
+    on_failure: str,
+    start_timeout: float,
+    heartbeat: float,
+) -> int:
     settings = load_settings()
-    job = Job(size, directory="", spawned=False, survives=on_failure == "continue")
+    job = Job(size, directory="", spawned=False, survives=on_failure == "continue", heartbeat=heartbeat)
     supervisor = Supervisor(job, _NAME)
     loop = asyncio.get_running_loop()
 
@@ -52,13 +61,18 @@ async def _serve(size: int, listener: int, door: int | None, credential: str, ke
             supervisor.fail("rank 0 ended before it had joined the job")
 
     loop.add_reader(0, rank_0_ended)
-    supervisor.limit_start(settings.start_timeout)
+    supervisor.limit_start(start_timeout)
     if door is not None:
         _hand_out(credential, socket.socket(fileno=door))
     await supervisor.meet(ServerInMemory(size))
     sock = socket.socket(fileno=listener)
     server = ControlServer(
-        supervisor, bytes.fromhex(key), sock, hello_timeout=settings.connect_timeout, settings=settings
+        supervisor,
+        bytes.fromhex(key),
+        sock,
+        hello_timeout=settings.connect_timeout,
+        heartbeat=heartbeat,
+        settings=settings,
     )
     try:
         return await supervisor.finish()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from jobs import Site
+from jobs import ROOTS, Site
 from peers.distribution import unpacked
 
 from aiompi.bench.contender import Contender, mpich_job, openmpi_job
@@ -31,6 +33,25 @@ if __name__ == "__main__":
     initialize(dashboard=False, nthreads=1)
     with Client() as client:
         print("sum", sum(client.gather(client.map(square, range(10)))))
+"""
+CLIENT = """
+import sys
+from distributed import Client
+with Client(scheduler_file=sys.argv[1]) as client:
+    client.wait_for_workers(2, timeout=50)
+    print(client.submit(sum, [1, 2]).result())
+    client.shutdown()
+"""
+IPYPARALLEL = """
+import ipyparallel
+
+def place():
+    from mpi4py import MPI
+    return MPI.COMM_WORLD.rank, MPI.COMM_WORLD.allreduce(1), MPI.__name__
+
+if __name__ == "__main__":
+    with ipyparallel.Cluster(n=2, engines="mpi", profile_dir="profile", log_level=40) as client:
+        print(sorted(client[:].apply_sync(place)))
 """
 PROGRAM = """
 import os
@@ -68,3 +89,23 @@ def test_dask_mpi_broadcasts_inside_its_event_loop(site: Site) -> None:
     assert job.code == 0, job.err
     assert "sum 285" in job.lines
     assert "RuntimeWarning: Comm.bcast blocks the event loop" in job.err
+
+
+def test_command_of_dask_mpi(site: Site) -> None:
+    """Rank 0 is the scheduler of dask, and the others are workers."""
+    path = {"PYTHONPATH": os.pathsep.join([*ROOTS, str(unpacked("dask_mpi", "2026.3.0"))])}
+    file = str(site.directory / "scheduler.json")
+    options = ("--scheduler-file", file, "--no-dashboard", "--worker-class", "distributed.Worker")
+    job = site.launch("--mpi4py", "-n", "3", "-m", "dask_mpi.cli", *options, env=path)
+    client = site.start(sys.executable, "-c", CLIENT, file).finish(60)
+    assert (client.code, client.out) == (0, "3\n"), client.err
+    assert job.finish(60).code == 0
+
+
+def test_mpi_engines_of_ipyparallel(site: Site) -> None:
+    """It starts its engines by `mpiexec`, and each imports mpi4py."""
+    pytest.importorskip("ipyparallel")
+    tools = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    program = site.program(IPYPARALLEL)
+    job = site.launch("--mpi4py", "--as-mpiexec", sys.executable, program, env=tools).finish(60)
+    assert (job.code, job.out) == (0, "[(0, 2, 'aiompi.MPI'), (1, 2, 'aiompi.MPI')]\n"), job.err

@@ -1,0 +1,235 @@
+"""Jobs whose ranks are tasks of Dask.
+
+    async with ranks(4) as allocation:
+        results = await allocation.run(main)  # async def main(world): ...
+
+Each rank is a task that is bound to one worker, and takes one of its threads while the job runs. The agent of a job is
+on the machine of rank 0. The key of the job is the result of the task that starts the agent, which the workers of the
+other ranks get from that worker, and neither the scheduler nor the client sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+from distributed import Client, Future, WorkerPlugin, get_client, get_worker, rejoin, secede
+from distributed.comm import get_address_host
+
+from aiompi.driver import aio
+from aiompi.errors import InvalidArgumentError
+from aiompi.integrations import (
+    Allocation,
+    Invitation,
+    Main,
+    RankLostError,
+    T,
+    be_rank,
+    check_size,
+    run_in,
+    start_agent,
+)
+from aiompi.settings import Settings
+
+__all__ = ["ranks", "run"]
+
+#: seconds between questions whether the workers are still there, because Dask does not report the loss of a worker
+_PERIOD: Final = 1.0
+
+
+class _Releases(WorkerPlugin):  # type: ignore[misc]
+    """Ends ranks on this worker whose tasks are released: by a caller that is cancelled, or has ended."""
+
+    name = "aiompi-releases"
+
+    def __init__(self) -> None:
+        self.cancels: dict[str, Callable[[], object]] = {}
+
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        """A task has changed its state."""
+        if finish == "released" and key in self.cancels:
+            self.cancels[key]()
+
+    def teardown(self, worker: Any) -> None:
+        """The worker is closed."""
+        for cancel in [*self.cancels.values()]:
+            cancel()
+
+
+def _serve(size: int, settings: Settings) -> Invitation:
+    """Task: start the agent of a job on the machine of this worker."""
+    return start_agent(size, settings, get_address_host(get_worker().address))
+
+
+def _rank(
+    invitation: Invitation,
+    rank: int,
+    settings: Settings | None,
+    main: Main[T],
+    kwargs: dict[str, Any],
+    *args: Any,
+) -> T:
+    """Task: be a rank of a job, in an event loop of its own."""
+
+    async def body() -> T:
+        with _cancelled_with_task():
+            return await be_rank(invitation, rank, settings, main, args, kwargs)
+
+    return aio.run(body())
+
+
+@contextlib.contextmanager
+def _cancelled_with_task() -> Iterator[None]:
+    """Cancel the current task of asyncio when the current task of Dask is released."""
+    worker, loop, task = get_worker(), asyncio.get_running_loop(), asyncio.current_task()
+    key = worker.get_current_task()
+    assert task is not None
+
+    def cancel() -> None:
+        loop.call_soon_threadsafe(task.cancel)
+
+    async def register() -> _Releases:
+        plugin: _Releases | None = worker.plugins.get(_Releases.name)
+        if plugin is None:
+            plugin = _Releases()
+            await worker.plugin_add(plugin, _Releases.name)
+        plugin.cancels[key] = cancel
+        if key not in worker.state.tasks or worker.state.tasks[key].state == "cancelled":
+            cancel()  # it was released before
+        return plugin
+
+    plugin = asyncio.run_coroutine_threadsafe(register(), worker.loop.asyncio_loop).result()
+    try:
+        yield
+    finally:
+        del plugin.cancels[key]
+
+
+class _Workers(Allocation):
+    """Threads of workers, in which the tasks of jobs will run."""
+
+    def __init__(
+        self, client: Client, workers: Sequence[str], settings: Settings | None, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__([get_address_host(worker) for worker in workers], settings)
+        self._client = client
+        self._workers = workers
+        self._options = options
+
+    def _start(
+        self, settings: Settings, main: Main[T], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> list[Awaitable[T]]:
+        name = f"{getattr(main, '__name__', 'main')}-{uuid4().hex}"
+        options = {"pure": False, "retries": 0} | dict(self._options)
+        invitation = self._client.submit(
+            _serve, self.size, settings, workers=[self._workers[0]], key=f"agent-of-{name}", **options
+        )
+        futures = [
+            self._client.submit(
+                _rank, invitation, rank, self._settings, main, kwargs, *args,
+                workers=[worker], key=f"rank-{rank}-of-{name}", **options,
+            )
+            for rank, worker in enumerate(self._workers)
+        ]  # fmt: skip
+        return [self._result(rank, future, invitation) for rank, future in enumerate(futures)]
+
+    async def _result(self, rank: int, future: Future, invitation: Future) -> Any:
+        """Return the result of a rank."""
+        waiting = asyncio.ensure_future(_in_loop(self._client, future._result()))
+        try:
+            while not (await asyncio.wait([waiting], timeout=_PERIOD))[0]:
+                await self._check_worker(rank)
+            return await waiting
+        finally:
+            waiting.cancel()
+            future.release()
+            invitation.release()
+
+    async def _check_worker(self, rank: int) -> None:
+        there = await _in_loop(self._client, self._client.scheduler.ncores())
+        if self._workers[rank] not in there:
+            raise RankLostError(f"rank {rank}: its worker {self._workers[rank]} is gone")
+
+
+async def _in_loop(client: Client, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine in the event loop of a client."""
+    loop = client.loop.asyncio_loop
+    if loop is asyncio.get_running_loop():
+        return await coroutine
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
+
+@contextlib.asynccontextmanager
+async def ranks(
+    size: int,
+    *,
+    client: Client | None = None,
+    workers: Sequence[str] | str | None = None,
+    settings: Settings | None = None,
+    **options: Any,
+) -> AsyncIterator[Allocation]:
+    """Choose workers for ranks: at most as many ranks on each as it has threads. Ranks of one machine are neighbours.
+
+    Args:
+        size: number of ranks.
+        client: of the cluster; by default the current one, in a task that of its worker.
+        workers: addresses, names or machines of the workers to choose from; all by default.
+        settings: of all ranks and of the agent; by default those of the environment of each.
+        options: further options of `Client.submit`, such as resources and priority.
+
+    Raises:
+        InvalidArgumentError: the workers have too few threads.
+    """
+    check_size(size)
+    client = client or get_client()
+    identity = await _in_loop(client, client.scheduler.identity(n_workers=-1))
+    yield _Workers(client, _choose(size, identity["workers"], workers), settings, options)
+
+
+def _choose(size: int, known: Mapping[str, Mapping[str, Any]], wanted: Sequence[str] | str | None) -> list[str]:
+    """Return the address of the worker for each rank."""
+    names = {wanted} if isinstance(wanted, str) else None if wanted is None else set(wanted)
+    threads = {
+        address: worker["nthreads"]
+        for address, worker in sorted(known.items(), key=lambda item: (get_address_host(item[0]), item[0]))
+        if names is None or not names.isdisjoint((address, worker["name"], get_address_host(address)))
+    }
+    if sum(threads.values()) < size:
+        raise InvalidArgumentError(
+            f"{size} ranks need as many threads of workers, and there are {sum(threads.values())} of "
+            f"{len(threads)} workers: {', '.join(threads) or 'none'}"
+        )
+    counts = dict.fromkeys(threads, 0)
+    while size:
+        for address in counts:
+            if size and counts[address] < threads[address]:
+                counts[address] += 1
+                size -= 1
+    return [address for address, count in counts.items() for _ in range(count)]
+
+
+def run(size: int, main: Main[T], *args: Any, **placement: Any) -> list[T]:
+    """Run one job, and block until it has ended: in a program without an event loop, or in a task.
+
+        future = client.submit(run, 4, main)
+
+    Args:
+        size: number of ranks.
+        main: what each rank runs, with its World and `args`.
+        args: of `main`.
+        placement: keyword arguments of `ranks`.
+
+    Returns:
+        The results, in rank order.
+    """
+    try:
+        secede()  # the thread is not needed while the ranks run
+    except (ValueError, AttributeError):
+        return run_in(ranks(size, **placement), main, args)
+    try:
+        return run_in(ranks(size, **placement), main, args)
+    finally:
+        rejoin()

@@ -1,0 +1,80 @@
+"""A rank of the blocking face, in a process of its own: a child of the actor or worker that has its place.
+
+The parent is `aiompi.integrations.call_in_process`. Both have one end of a pipe. The function goes to the child, its
+result comes back, and the end of the pipe is the end of the process at the other side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+import cloudpickle
+
+import aiompi
+from aiompi import compat
+from aiompi.errors import OtherError
+from aiompi.settings import Settings
+
+
+def main(descriptor: int) -> None:
+    """Be a rank: call the function that comes through the pipe, and send back its result or exception."""
+    compat.install()
+    connection: Connection[Any, Any] = Connection(descriptor)
+    message = connection.recv_bytes()
+    threading.Thread(target=_end_with, args=[connection], daemon=True).start()
+    try:
+        settings, function, args, kwargs = pickle.loads(message)
+        for name in Settings.__dataclass_fields__ if settings else ():
+            setattr(aiompi.rc, name, getattr(settings, name))
+        result = _call(connection, function, args, kwargs)
+    except BaseException as error:
+        error.add_note("".join(traceback.format_exception(error)))
+        _report(connection, None, error)
+        raise
+    _report(connection, result, None)
+
+
+def _call(connection: Connection[Any, Any], function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    from aiompi import MPI
+    from aiompi.face.blocking.process import process
+
+    def ended(code: int) -> NoReturn:
+        _report(connection, None, runtime.engine.error)
+        runtime.exit(code)
+
+    runtime = process.runtime
+    runtime.on_end = ended
+    result = function(MPI.COMM_WORLD, *args, **kwargs)
+    if not MPI.Is_finalized():
+        MPI.Finalize()
+    return result
+
+
+def _report(connection: Connection[Any, Any], result: Any, error: BaseException | None) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    try:
+        message = cloudpickle.dumps((result, error))
+        pickle.loads(message)
+    except Exception as failure:
+        message = pickle.dumps((None, OtherError(f"{error or result!r} cannot be pickled: {failure!r}")))
+    connection.send_bytes(message)
+
+
+def _end_with(connection: Connection[Any, Any]) -> NoReturn:
+    """End this process when the actor or worker has ended, which sends nothing else."""
+    with contextlib.suppress(OSError, EOFError):
+        connection.recv_bytes()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

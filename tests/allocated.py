@@ -1,0 +1,64 @@
+"""What the ranks of tests of `aiompi.integrations` run. Workers of Dask and actors of Ray import this module."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+from pathlib import Path
+from typing import Any
+
+import aiompi
+
+
+async def hello(world: aiompi.World) -> str:
+    return f"{world.rank} of {world.size} on {platform.node()}: {await world.allreduce(world.rank)}"
+
+
+async def add(world: aiompi.World, start: Any) -> tuple[int, int, Any]:
+    return world.rank, os.getpid(), start + await world.allreduce(world.rank)
+
+
+def add_blocking(comm: Any, start: Any) -> tuple[int, int, Any]:
+    from mpi4py import MPI
+
+    assert comm == MPI.COMM_WORLD
+    return comm.rank, os.getpid(), start + comm.allreduce(comm.rank)
+
+
+async def fail(world: aiompi.World) -> None:
+    if world.rank == 1:
+        raise ValueError("no luck")
+    await world.recv(source=1)
+
+
+def fail_blocking(comm: Any) -> None:
+    if comm.rank == 1:
+        raise ValueError("no luck")
+    comm.recv(source=1)
+
+
+async def wait(world: aiompi.World, path: str = "") -> None:
+    if path:
+        Path(f"{path}-{world.rank}").touch()
+    await world.recv()
+
+
+def wait_blocking(comm: Any, path: str = "") -> None:
+    if path:
+        Path(f"{path}-{comm.rank}").touch()
+    comm.recv()
+
+
+async def survive(world: aiompi.World, victim: int) -> str:
+    """One rank is killed; the others say how many they are."""
+    await world.barrier()
+    if world.rank == victim:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        await world.recv(source=victim)
+    except aiompi.JobAbortedError:
+        raise
+    except aiompi.ProcessFailedError as error:
+        assert error.Get_error_class() == aiompi.ERR_PROC_FAILED
+    return f"{(await world.Shrink()).size} go on"
