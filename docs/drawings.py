@@ -165,7 +165,7 @@ def layers() -> Drawing:
         (
             "programs",
             "launcher",
-            (("futures", 110), ("integrations", 130), ("bench", 90), ("compat", 90), ("util", 90)),
+            [(name, 105) for name in ("futures", "integrations", "bench", "compat", "util")],
         ),
         ("faces", "rank", (("MPI", 90), ("face: native, blocking", 210), ("runtime", 120))),
         ("drivers", "memory", (("driver: asyncio, epoll, threads", 250),)),

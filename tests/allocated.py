@@ -40,13 +40,13 @@ def fail_blocking(comm: Any) -> None:
 
 async def wait(world: aiompi.World, path: str = "") -> None:
     if path:
-        Path(f"{path}-{world.rank}").touch()
+        Path(f"{path}-{world.rank}").write_text(str(os.getpid()))
     await world.recv()
 
 
 def wait_blocking(comm: Any, path: str = "") -> None:
     if path:
-        Path(f"{path}-{comm.rank}").touch()
+        Path(f"{path}-{comm.rank}").write_text(str(os.getpid()))
     comm.recv()
 
 

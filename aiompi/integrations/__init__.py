@@ -110,28 +110,11 @@ async def call_in_process(
     Raises:
         RankLostError: the process ended before it had a result.
     """
-    own: Connection[Any, Any]
-    other: Connection[Any, Any]
-    own, other = Pipe()
-    environ = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        ENV_CONTROL: f"tcp:{invitation.address}",
-        ENV_KEY: invitation.key.hex(),
-        ENV_RANK: str(rank),
-    }
-    with own:
-        with other:
-            descriptor = other.fileno()
-            child = subprocess.Popen(
-                [sys.executable, "-m", "aiompi.integrations.process", str(descriptor)],
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[descriptor],
-            )
+    child, connection = _start_process(invitation, rank)
+    with connection:
         try:
             message = cloudpickle.dumps((settings, main, args, kwargs))
-            answer = await asyncio.to_thread(_exchange, own, message)
+            answer = await asyncio.to_thread(_exchange, connection, message)
             code = await asyncio.to_thread(child.wait)
         finally:
             if child.poll() is None:
@@ -144,6 +127,24 @@ async def call_in_process(
     if error is not None:
         raise error
     return result
+
+
+def _start_process(invitation: Invitation, rank: int) -> tuple[subprocess.Popen[bytes], Connection[Any, Any]]:
+    """Start a process that is to be a rank; return it and the own end of the pipe to it."""
+    own: Connection[Any, Any]
+    other: Connection[Any, Any]
+    own, other = Pipe()
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        ENV_CONTROL: f"tcp:{invitation.address}",
+        ENV_KEY: invitation.key.hex(),
+        ENV_RANK: str(rank),
+    }
+    with other:
+        command = [sys.executable, "-m", "aiompi.integrations.process", str(other.fileno())]
+        child = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, pass_fds=[other.fileno()])
+    return child, own
 
 
 def _exchange(connection: Connection[Any, Any], message: bytes) -> bytes | None:

@@ -85,6 +85,12 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
             await asyncio.sleep(0.1)
 
 
+async def places(client: Client) -> list[str]:
+    """Return the names of the workers in the order of ranks."""
+    known = (await client.scheduler.identity(n_workers=-1))["workers"]
+    return [known[address]["name"] for address in sorted(known)]
+
+
 async def idle(client: Client) -> bool:
     """Return True if no worker runs anything for a rank."""
     return not any((await client.run(busy)).values())
@@ -173,8 +179,7 @@ def test_a_worker_is_killed(cluster: Cluster, survives: bool) -> None:
         settings = aiompi.Settings(on_failure="continue" if survives else "")
         names = ["first", "second", "victim"]
         async with connected(cluster, 3) as client:
-            known = (await client.scheduler.identity(n_workers=-1))["workers"]
-            order = sorted(names, key=lambda name: next(at for at, each in known.items() if each["name"] == name))
+            order = await places(client)
             victim = order.index("victim")
             async with ranks(3, client=client, workers=names, settings=settings) as allocation:
                 job = allocation.run(survive, victim)
@@ -220,7 +225,8 @@ def test_ranks_wait_for_each_other_for_a_limited_time(cluster: Cluster) -> None:
 
     async def main() -> None:
         async with connected(cluster) as client:
-            tasks = [client.submit(time.sleep, 5, pure=False, workers=["first"]) for _ in range(THREADS)]
+            last = (await places(client))[-1]  # not that of rank 0, where the agent starts
+            tasks = [client.submit(time.sleep, 5, pure=False, workers=[last]) for _ in range(THREADS)]
             settings = aiompi.Settings(start_timeout=1)
             async with ranks(4, client=client, settings=settings) as allocation:
                 with pytest.raises(aiompi.JobAbortedError, match="rank"):
