@@ -18,12 +18,13 @@ engine. Type checkers read the block below instead.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 #: True if the modules of the message path are compiled
-__compiled__ = importlib.util.find_spec("aiompi__mypyc") is not None
+__compiled__ = any(name.endswith(".so") for name in os.listdir(os.path.join(__path__[0], "engine")))
 
 __all__ = [
     "AINT", "ANY_SOURCE", "ANY_TAG", "APPNUM", "BAND", "BFLOAT16_T", "BOOL", "BOR", "BOTTOM", "BSEND_OVERHEAD", "BXOR",
@@ -152,4 +153,4 @@ if not TYPE_CHECKING:  # type checkers would accept any name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__} - {"Any", "TYPE_CHECKING", "annotations", "importlib"})
+    return sorted({*globals(), *__all__} - {"Any", "TYPE_CHECKING", "annotations", "importlib", "os"})

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+import aiompi
 from aiompi.bench import contender as contender_module
-from aiompi.bench.contender import BenchError, Contender, Conversation, apart, conversations, cores
+from aiompi.bench.contender import BenchError, Contender, Conversation, apart, conversations, cores, forms
 
 ECHO = "import sys, os\nfor line in sys.stdin: print(f'[{line.strip()}, {os.getpid()}]', flush=True)"
 
@@ -130,3 +131,13 @@ def test_compiled_modules_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     program = "import sys; input(); print(int(sys.dont_write_bytecode))"
     with Conversation(contender(program)) as conversation:
         assert conversation.ask({}) == 0
+
+
+def test_each_installed_form_has_its_variables() -> None:
+    program = "import aiompi, aiompi_launcher; input(); print(int(aiompi.__compiled__))"
+    with forms() as installed:
+        assert list(installed) == (["pure", "compiled"] if aiompi.__compiled__ else ["pure"])
+        for form, variables in installed.items():
+            command = ("env", "-C", "/", *variables, sys.executable, "-c", program)
+            with Conversation(Contender(form, command)) as conversation:
+                assert conversation.ask({}) == (form == "compiled")

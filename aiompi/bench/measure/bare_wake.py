@@ -1,34 +1,53 @@
-"""Only the wake-up of a sleeping process, the minimum cost of a message to a sleeping process; see `pair`."""
+"""Only the wake-up of a sleeping process by a word in memory that it shares; see `pair`.
+
+That is the least that a message to a sleeping process takes.
+"""
 
 from __future__ import annotations
 
+import mmap
 import os
+import select
 import socket
 
 from aiompi.bench.measure.turns import timed
 
 
 def latency(sock: socket.socket, rank: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per round trip of two eventfds."""
-    own = os.eventfd(0)
-    socket.send_fds(sock, [b"!"], [own])
-    _, (other,), _, _ = socket.recv_fds(sock, 1, 1)
+    """Seconds per round trip of a word, which the writer announces by an eventfd, and the reader awaits in epoll."""
+    bell, memory = os.eventfd(0, os.EFD_NONBLOCK), os.memfd_create("word")
+    os.ftruncate(memory, mmap.PAGESIZE)
+    socket.send_fds(sock, [b"!"], [bell, memory])
+    _, (other_bell, other_memory), _, _ = socket.recv_fds(sock, 1, 2)
+    incoming = memoryview(mmap.mmap(memory, mmap.PAGESIZE)).cast("Q")
+    outgoing = memoryview(mmap.mmap(other_memory, mmap.PAGESIZE)).cast("Q")
+    bells = select.epoll()
+    bells.register(bell, select.EPOLLIN | select.EPOLLET)  # each writing is reported, and none is read
+    number = 0
 
-    def lead(n: int) -> None:
-        for _ in range(n):
-            os.eventfd_write(other, 1)
-            os.eventfd_read(own)
+    def send() -> None:
+        outgoing[0] = number
+        os.eventfd_write(other_bell, 1)
 
-    def follow(n: int) -> None:
+    def receive() -> None:
+        while incoming[0] != number:
+            bells.poll(None, 1)
+
+    first, second = (receive, send) if rank else (send, receive)
+
+    def loop(n: int) -> None:
+        nonlocal number
         for _ in range(n):
-            os.eventfd_read(own)
-            os.eventfd_write(other, 1)
+            number += 1
+            first()
+            second()
 
     try:
-        return timed(follow if rank else lead, iterations, blocks)
+        return timed(loop, iterations, blocks)
     finally:
-        os.close(own)
-        os.close(other)
+        bells.close()
+        for descriptor in (bell, memory, other_bell, other_memory):
+            os.close(descriptor)
 
 
 WORKS = {work.__name__: work for work in (latency,)}

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiompi.bench.contender import (
     SOCKET,
     WAKE_UP,
     Answer,
+    Contender,
     Conversation,
     aiompi_job,
     conversations,
     cores,
+    forms,
     mpich_job,
     on_core,
     openmpi_job,
 )
 from aiompi.bench.measure.turns import Work
-from aiompi.bench.samples import Side, call_time, in_turns, one_way, per_iteration
+from aiompi.bench.numerals import size
+from aiompi.bench.samples import Side, call_time, callers, in_turns, one_way, per_iteration
 from aiompi.bench.targets.family import Family, Options, compare
 from aiompi.bench.targets.figure import Figure, Goal
 
@@ -35,16 +38,25 @@ _SECONDS: Final = 1.0
 #: additions that the process computes
 _ADDITIONS: Final = 3_000_000
 _MOST_TURNS: Final = 5
+#: messages outstanding in a measurement of the bandwidth
+_WINDOW: Final = 64
+
+#: form of aiompi -> bound of a figure
+Bounds: TypeAlias = Mapping[str, float]
+
+
+def _bounds(pure: float, compiled: float) -> Bounds:
+    return {"pure": pure, "compiled": compiled}
 
 
 class Exchange(NamedTuple):
-    """Round trips between two ranks.
+    """Round trips between two ranks that spin.
 
     Attributes:
         name: name of the figures.
         work: work of aiompi.
         rounds: round trips per block.
-        asleep, spinning: bounds of the ratio, None without any.
+        bounds: bounds of the ratio.
         theirs: name of MPICH's work if it is another.
         native: True for the native face, False for the blocking one.
         before: work that the ranks do before, if any.
@@ -53,28 +65,49 @@ class Exchange(NamedTuple):
     name: str
     work: Work
     rounds: int
-    asleep: float | None
-    spinning: float | None
+    bounds: Bounds
     theirs: str | None = None
     native: bool = False
     before: Work | None = None
 
 
+_EIGHT: Final = {"work": "latency", "nbytes": 8}
 _DICT: Final = {"work": "objects", "payload": "dict"}
 _ARRAY: Final = {"work": "objects", "payload": "array"}
 _LONGEST: Final = {"work": "latency", "nbytes": 2**24, "iterations": 3, "blocks": 1}
 _EXCHANGES: Final = (
-    Exchange("8 B", {"work": "latency", "nbytes": 8}, 500, 6.5, 3),
-    Exchange("8 B, native", {"work": "latency", "nbytes": 8}, 500, 9, 4, native=True),
-    Exchange("64 KiB", {"work": "latency", "nbytes": 2**16}, 200, 3, 2),
-    Exchange("1 MiB", {"work": "latency", "nbytes": 2**20}, 30, 1.2, 1),
-    Exchange("16 MiB", {"work": "latency", "nbytes": 2**24}, 10, 1, 1),
-    Exchange("small dict", _DICT, 300, 4, 2.5),
-    Exchange("dict with 1 MiB", _ARRAY, 30, 0.2, 0.2),
-    Exchange("dict with 1 MiB / pkl5", _ARRAY, 30, 1.2, 1, theirs="objects_pkl5"),
-    Exchange("dict with 1 MiB after 16 MiB", _ARRAY, 30, None, None, before=_LONGEST),
-    Exchange("dict with 1 MiB after 16 MiB / pkl5", _ARRAY, 30, 1.2, 1, theirs="objects_pkl5", before=_LONGEST),
+    Exchange("8 B", _EIGHT, 500, _bounds(1.8, 1.05)),
+    Exchange("8 B, native", _EIGHT, 500, _bounds(2.3, 1.4), native=True),
+    Exchange("small dict", _DICT, 300, _bounds(1.6, 1.05)),
+    Exchange("dict with 8 B", {**_ARRAY, "nbytes": 8}, 300, _bounds(1.1, 0.9)),
+    Exchange("dict with 64 KiB", {**_ARRAY, "nbytes": 2**16}, 100, _bounds(1, 0.9)),
+    Exchange("dict with 1 MiB", _ARRAY, 30, _bounds(0.3, 0.3)),
+    Exchange("dict with 1 MiB / pkl5", _ARRAY, 30, _bounds(1, 1), theirs="objects_pkl5"),
+    Exchange("dict with 1 MiB after 16 MiB / pkl5", _ARRAY, 30, _bounds(1, 1), theirs="objects_pkl5", before=_LONGEST),
+    Exchange("64 KiB", {"work": "latency", "nbytes": 2**16}, 200, _bounds(0.9, 0.85)),
+    Exchange("1 MiB", {"work": "latency", "nbytes": 2**20}, 30, _bounds(0.65, 0.6)),
+    Exchange("16 MiB", {"work": "latency", "nbytes": 2**24}, 10, _bounds(1, 1)),
 )
+
+#: bytes of a message -> windows per block, and bounds of the ratio of the bandwidths
+_BANDWIDTHS: Final[Mapping[int, tuple[int, Bounds]]] = {
+    8: (50, _bounds(0.35, 0.8)),
+    2**16: (10, _bounds(1, 1)),
+}
+
+#: collective of four ranks, bytes, and bounds of the ratio
+_COLLECTIVES: Final[Sequence[tuple[str, int, Bounds]]] = (
+    ("barrier", 0, _bounds(1, 0.8)),
+    ("allreduce", 8, _bounds(2.2, 1.3)),
+    ("bcast", 8, _bounds(5, 2.5)),
+    *((name, 8, _bounds(2.5, 1.6)) for name in ("gather", "scatter", "reduce", "allgather", "alltoall")),
+    *((name, 2**16, _bounds(1.5, 1.1)) for name in ("allgather", "alltoall", "allreduce", "bcast")),
+    ("allreduce", 2**20, _bounds(1.3, 1.3)),
+)
+
+#: works between ranks that sleep, beside the bare wake-up
+_ASLEEP: Final[Mapping[str, Work]] = {"8 B": _EIGHT, "small dict": _DICT}
+_ASLEEP_BOUNDS: Final = _bounds(2, 1.5)
 
 #: datatypes, and microseconds to make and free one
 _DATATYPES: Final = tuple(
@@ -84,50 +117,90 @@ _DATATYPES: Final = tuple(
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Measure two ranks on two cores and on one, four ranks, datatypes, and waiting ranks."""
-    yield from _exchanges(options)
+    """Measure both forms of aiompi, if both are installed; what the form hardly matters for, in the installed one."""
+    with forms() as installed:
+        for exchange in _EXCHANGES:
+            yield from _exchange(exchange, installed, options)
+        yield from _bandwidths(installed, options)
+        yield from _asleep(installed, options)
+        yield from _four(installed, options)
+    with conversations(aiompi_job(2, _SPIN), mpich_job(2)) as (ours, theirs):
+        yield _idle(ours, theirs, options)
     yield from _one_core(options)
-    yield from _four(options)
     yield from _datatypes(options)
     for ranks in (1,) if options.quick else _WAITING:
         yield _slow_down(ranks, options)
 
 
-def _exchanges(options: Options) -> Iterator[Figure]:
-    """Measure each between fresh ranks, unless it names a work before."""
-    with conversations(WAKE_UP, aiompi_job(2, _SLEEP)) as (sleeper, ours):
-        yield _wake_up(ours, sleeper, options)
-    for exchange in _EXCHANGES:
-        yield from _exchange(exchange, options)
-    with conversations(aiompi_job(2, _SPIN), mpich_job(2)) as (ours, theirs):
-        yield _idle(ours, theirs, options)
+def _beside(
+    name: str,
+    unit: str,
+    installed: Mapping[str, object],
+    bounds: Bounds,
+    options: Options,
+    sides: Sequence[Side],
+    sense: str = "at most",
+) -> Iterator[Figure]:
+    """Return a figure of each form; the last side is the floor."""
+    *samples, floor = in_turns(options.repeat, *sides)
+    for form, ours in zip(installed, samples, strict=True):
+        yield Figure(f"{name}, {form}", unit, ours, floor, Goal("ratio", sense, bounds[form]))
 
 
-def _exchange(exchange: Exchange, options: Options) -> Iterator[Figure]:
-    face = "native" if exchange.native else "blocking"
+def _jobs(
+    installed: Mapping[str, tuple[str, ...]], processes: int, *variables: str, face: str = "blocking"
+) -> list[Contender]:
+    """Return a job of each form."""
+    return [aiompi_job(processes, *variables, *selected, face=face) for selected in installed.values()]
+
+
+def _exchange(exchange: Exchange, installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:
+    """Measure an exchange between fresh ranks."""
+    jobs = _jobs(installed, 2, _SPIN, face="native" if exchange.native else "blocking")
     rounds = {"iterations": options.scaled(exchange.rounds), "blocks": _BLOCKS}
     work = {**exchange.work, **rounds}
     floor_work = {**work, "work": exchange.theirs or exchange.work["work"]}
-    jobs = aiompi_job(2, _SLEEP, face=face), aiompi_job(2, _SPIN, face=face), mpich_job(2)
-    with conversations(*jobs) as everyone:
+    with conversations(*jobs, mpich_job(2)) as everyone:
         if exchange.before is not None:
-            for side in everyone:
-                side.ask(exchange.before)
-        sides = [Side(side, given, one_way) for side, given in zip(everyone, (work, work, floor_work), strict=True)]
-        asleep, spinning, floor = in_turns(options.repeat, *sides)
-    yield Figure(f"{exchange.name}, asleep", "us", asleep, floor, _at_most(exchange.asleep))
-    yield Figure(f"{exchange.name}, spin", "us", spinning, floor, _at_most(exchange.spinning))
+            for each in everyone:
+                each.ask(exchange.before)
+        *ours, theirs = everyone
+        sides = [*(Side(each, work, one_way) for each in ours), Side(theirs, floor_work, one_way)]
+        yield from _beside(exchange.name, "us", installed, exchange.bounds, options, sides)
 
 
-def _at_most(bound: float | None) -> Goal | None:
-    return None if bound is None else Goal("ratio", "at most", bound)
+def _bandwidths(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:
+    with conversations(*_jobs(installed, 2, _SPIN), mpich_job(2)) as everyone:
+        for nbytes, (windows, bounds) in _BANDWIDTHS.items():
+
+            def rate(answer: Answer, nbytes: int = _WINDOW * nbytes) -> float:
+                return nbytes / per_iteration(answer) / 1e6
+
+            work = {"work": "bandwidth", "nbytes": nbytes, "window": _WINDOW}
+            work |= {"iterations": options.scaled(windows), "blocks": _BLOCKS}
+            name = f"{_WINDOW} x {size(nbytes)}"
+            sides = [Side(each, work, rate) for each in everyone]
+            yield from _beside(name, "MB/s", installed, bounds, options, sides, "at least")
 
 
-def _wake_up(ours: Conversation, sleeper: Conversation, options: Options) -> Figure:
-    """Compare a message to a sleeping rank with the wake-up alone, the lower limit for any library."""
-    rounds = {"work": "latency", "iterations": options.scaled(500), "blocks": _BLOCKS}
-    message, wake_up = Side(ours, {**rounds, "nbytes": 8}, one_way), Side(sleeper, rounds, one_way)
-    return compare("8 B, asleep / bare eventfd", "us", options.repeat, message, wake_up)
+def _asleep(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:
+    """Compare messages to a rank that sleeps with the wake-up alone, the lower limit for any library."""
+    rounds = {"iterations": options.scaled(500), "blocks": _BLOCKS}
+    with conversations(*_jobs(installed, 2, _SLEEP), WAKE_UP) as (*ours, bare):
+        floor = Side(bare, {"work": "latency", **rounds}, one_way)
+        for name, work in _ASLEEP.items():
+            sides = [*(Side(each, {**work, **rounds}, one_way) for each in ours), floor]
+            yield from _beside(f"{name}, asleep / bare", "us", installed, _ASLEEP_BOUNDS, options, sides)
+
+
+def _four(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:
+    """Measure collectives of four ranks, on as many cores or fewer."""
+    with conversations(*_jobs(installed, 4), mpich_job(4), processes=4) as everyone:
+        for name, nbytes, bounds in _COLLECTIVES:
+            work = {"work": "collective", "name": name, "nbytes": nbytes}
+            sides = callers(work, everyone, call_time, 1 if options.quick else None)
+            text = f"{name} {size(nbytes)}" if nbytes else name
+            yield from _beside(f"{text}, 4 ranks", "us", installed, bounds, options, sides)
 
 
 def _one_core(options: Options) -> Iterator[Figure]:
@@ -143,15 +216,6 @@ def _one_core(options: Options) -> Iterator[Figure]:
             for library, floor in zip(("MPICH", "Open MPI"), libraries, strict=True):
                 goal = Goal("ratio", "at most", 1) if floor is slower else None
                 yield Figure(f"{name}, one core / {library}", "us", samples, floor, goal)
-
-
-def _four(options: Options) -> Iterator[Figure]:
-    """Measure collectives of four ranks, on as many cores or fewer."""
-    with conversations(aiompi_job(4), mpich_job(4), processes=4) as (ours, theirs):
-        for name, nbytes, text, bound in (("barrier", 0, "barrier", 4), ("allreduce", 2**20, "allreduce 1 MiB", 1.3)):
-            work = {"work": "collective", "name": name, "nbytes": nbytes, "calls": options.scaled(100)}
-            sides = Side(ours, work, call_time), Side(theirs, work, call_time)
-            yield compare(f"{text}, 4 ranks", "us", options.repeat, *sides, Goal("ratio", "at most", bound))
 
 
 def _datatypes(options: Options) -> Iterator[Figure]:
@@ -189,7 +253,7 @@ def _slow_down(ranks: int, options: Options) -> Figure:
     """Measure how much longer a process computes while ranks wait, as a multiple of its time alone."""
 
     def beside(side: Conversation) -> Callable[[], float]:
-        return lambda: _beside(side, options)
+        return lambda: _computing(side, options)
 
     with conversations(aiompi_job(ranks + 1), mpich_job(ranks + 1), processes=ranks + 1) as everyone:
         ours, theirs = map(beside, everyone)
@@ -198,7 +262,7 @@ def _slow_down(ranks: int, options: Options) -> Figure:
         return compare(f"computing beside {ranks} waiting {noun}", "x", turns, ours, theirs, goal)
 
 
-def _beside(side: Conversation, options: Options) -> float:
+def _computing(side: Conversation, options: Options) -> float:
     additions = options.scaled(_ADDITIONS)
     alone = _compute(additions)
     side.begin({"work": "idle", "seconds": 0.1 if options.quick else _SECONDS})
@@ -222,7 +286,8 @@ FAMILY: Final = Family(
     figures,
     beside="theirs",
     note="""\
-Messages one way. Ranks of MPICH spin while they wait; those of aiompi sleep with AIOMPI_SPIN=0 (asleep), and look
-around first with AIOMPI_SPIN=500e-6 (spin). Beside send and recv of mpi4py, or its util.pkl5 where that is named.
-Processes of each row are its own: objects cost more as long as malloc has not seen a longer message.""",
+Messages one way, of each form of aiompi that is installed. Ranks of MPICH spin while they wait; those of aiompi do so
+for 500 us, or sleep (asleep). Beside send and recv of mpi4py, its util.pkl5 where that is named, or a bare loop of
+eventfd, epoll and a word in shared memory. Processes of each exchange are its own: objects cost more as long as malloc
+has not seen a longer message.""",
 )
