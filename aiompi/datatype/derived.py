@@ -15,7 +15,7 @@ from aiompi.datatype import arguments as check
 from aiompi.datatype.arguments import Numbers
 from aiompi.datatype.array_parts import distributed, subarray
 from aiompi.datatype.handle import TypeHandle, TypeState
-from aiompi.datatype.typemap import F, TypeMap
+from aiompi.datatype.typemap import F, TypeMap, recalled
 from aiompi.lazy import np
 
 if TYPE_CHECKING:
@@ -129,9 +129,12 @@ class Constructors(TypeHandle):
             displacements: shape (count,), where each block begins, in bytes.
             datatypes: (count) types; LB and UB set the bounds of the struct.
         """
+        maps = _components(datatypes)
+        known = recalled(constants.COMBINER_STRUCT, maps, blocklengths, displacements)
+        if known is not None:
+            return cls._of(known)
         lengths = check.few_counts(blocklengths, "blocklengths")
         starts = check.few_integers(displacements, "displacements")
-        maps = _components(datatypes)
         check.same_length(blocklengths=lengths, displacements=starts, datatypes=maps)
         blocks: list[tuple[TypeMap, Any, Any]] = []
 
@@ -163,7 +166,9 @@ class Constructors(TypeHandle):
             InvalidArgumentError: the block is not within the array, there are no dimensions, or `order` is
                 unknown.
         """
-        return self._of(subarray(self._component(), sizes, subsizes, starts, order))
+        old = self._component()
+        known = recalled(constants.COMBINER_SUBARRAY, (old,), sizes, subsizes, starts, order)
+        return self._of(subarray(old, sizes, subsizes, starts, order) if known is None else known)
 
     def Create_darray(
         self,

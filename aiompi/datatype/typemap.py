@@ -27,6 +27,8 @@ Arguments: TypeAlias = "Mapping[str, int | tuple[int, ...] | Integers]"
 _recent: Final[dict[tuple[object, ...], TypeMap]] = {}
 _RECENT: Final = 1024
 _FEW: Final = 16
+_MOST: Final = 64
+_are_integers: Final = frozenset({int}).issuperset
 
 
 class Form(Protocol):
@@ -207,6 +209,25 @@ class TypeMap:
                 setattr(typemap, form, typemap._compose(Layout, operator.attrgetter(form)))
             else:
                 typemap._external = _external_element(typemap)
+
+
+def recalled(combiner: int, types: Iterable[TypeMap], *arguments: object) -> TypeMap | None:
+    """Return the type map that a constructor made before with equal arguments, which need not be checked again.
+
+    Args:
+        combiner: the call, one of the COMBINER_ constants.
+        types: type maps of the types that were passed to the call.
+        arguments: the other arguments as they were passed, in the order of `TypeMap.arguments`.
+    """
+    call: list[object] = [combiner, *types]
+    for given in arguments:
+        if type(given) is int:
+            call.append(given)
+        elif (type(given) is list or type(given) is tuple) and len(given) <= _MOST and _are_integers(map(type, given)):
+            call.append(tuple(given))
+        else:
+            return None
+    return _recent.get(tuple(call))
 
 
 def _external_element(typemap: TypeMap) -> Layout:

@@ -296,6 +296,10 @@ def test_equal_constructors() -> None:
     assert (other.Get_size(), other.Get_extent()) == (16, (0, 64))
     with pytest.raises(TypeError, match="subsizes"):
         INT.Create_subarray([4, 4], [2.0, 2.0], [1, 1])  # type: ignore[list-item]
+    again = [Datatype.Create_struct((1, 1), [0, 8], (INT, DOUBLE)) for _ in range(2)]
+    assert again[0].layout is again[1].layout
+    with pytest.raises(TypeError, match="blocklengths"):
+        Datatype.Create_struct([1.0, 1], [0, 8], [INT, DOUBLE])  # type: ignore[list-item]
 
 
 def test_unequal_constructors() -> None:

@@ -45,8 +45,13 @@ def makers(mpi: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-def alltoallw(mpi: Any, comm: Any, iterations: int, blocks: int) -> list[float]:
-    """Seconds to redistribute a cube of doubles: each rank has a part of axis 0 before, and of axis 1 after it."""
+def alltoallw(mpi: Any, comm: Any, iterations: int, blocks: int, planned: bool = False) -> list[float]:
+    """Seconds to redistribute a cube of doubles: each rank has a part of axis 0 before, and of axis 1 after it.
+
+    Args:
+        planned: True to do what mpi4py-fft does in its own test_pencil: communicators and types are made, four
+            redistributions follow, and all is freed.
+    """
 
     def parts(axis: int) -> list[Any]:
         types = []
@@ -58,13 +63,25 @@ def alltoallw(mpi: Any, comm: Any, iterations: int, blocks: int) -> list[float]:
 
     each = [1] * comm.size, [0] * comm.size
     sent, received = np.random.default_rng(comm.rank).random((EDGE,) * 3), np.zeros((EDGE,) * 3)
-    send, receive = [sent, each, parts(0)], [received, each, parts(1)]
 
-    def loop(n: int) -> None:
+    def exchange(n: int) -> None:
+        send, receive = [sent, each, parts(0)], [received, each, parts(1)]
         for _ in range(n):
             comm.Alltoallw(send, receive)
 
-    return timed(loop, iterations, blocks, comm.Barrier)
+    def plan(n: int) -> None:
+        for _ in range(n):
+            grid = comm.Create_cart([comm.size])
+            rows = grid.Sub([True])
+            before, after = parts(0), parts(1)
+            send, receive = [sent, each, before], [received, each, after]
+            for _ in range(2):
+                rows.Alltoallw(send, receive)
+                rows.Alltoallw(receive, send)
+            for made in (*before, *after, rows, grid):
+                made.Free()
+
+    return timed(plan if planned else exchange, iterations, blocks, comm.Barrier)
 
 
 def works(mpi: Any) -> dict[str, Callable[..., Any]]:

@@ -226,6 +226,8 @@ def _datatypes(options: Options) -> Iterator[Figure]:
     ]
     exchange = {"work": "alltoallw", "iterations": options.scaled(500)}
     works.append(("Alltoallw of subarrays", exchange, Goal("ratio", "at most", 1.2)))
+    plan = {"work": "alltoallw", "planned": True, "iterations": options.scaled(100)}
+    works.append(("as in mpi4py-fft's test_pencil", plan, Goal("ratio", "at most", 1.5)))
     with conversations(aiompi_job(2, _SPIN), mpich_job(2)) as (ours, theirs):
         for name, work, goal in works:
             sides = (Side(side, {**work, "blocks": _BLOCKS}, _each) for side in (ours, theirs))

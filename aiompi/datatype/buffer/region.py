@@ -78,31 +78,31 @@ class Flat(Region):
         exporter: a view of it with the type of the elements; None if there are no elements.
     """
 
-    __slots__ = ("_exporter", "_view")
+    __slots__ = ("_exporter", "view")
 
     def __init__(self, name: str, view: memoryview, exporter: Array | memoryview | None) -> None:
         self.name = name
-        self._view = view
+        self.view = view
         self._exporter = exporter
 
     @property
     def readonly(self) -> bool:
-        return self._view.readonly
+        return self.view.readonly
 
     @property
     def nbytes(self) -> int:
-        return self._view.nbytes
+        return self.view.nbytes
 
     def datatype(self) -> Datatype:
         return BYTE if self._exporter is None else _type_of(self._exporter)
 
     def infer(self, datatype: Datatype, displ: int) -> int:
         extent = datatype.extent
-        nbytes = self._view.nbytes - displ * extent
+        nbytes = self.view.nbytes - displ * extent
         if not nbytes:
             return 0
         if nbytes < 0 < extent:
-            raise self._too_small(self._view.nbytes, datatype, displ, 1)
+            raise self._too_small(self.view.nbytes, datatype, displ, 1)
         if extent <= 0:
             raise InvalidCountError(
                 f"{self.name}: the number of items of {datatype} cannot be inferred from the length of the "
@@ -110,11 +110,11 @@ class Flat(Region):
             )
         count, rest = divmod(nbytes, extent)
         if rest:
-            raise self._not_whole(self._view.nbytes, datatype, displ)
+            raise self._not_whole(self.view.nbytes, datatype, displ)
         return count
 
     def items(self, datatype: Datatype, displ: int, count: int, nblocks: int = 1) -> Buffer:
-        view = self._view
+        view = self.view
         buffer = Buffer(view, count, datatype, displ * datatype.extent)
         start, stop = buffer.bounds
         if (start >= 0 and stop <= view.nbytes) or not buffer.nbytes:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from aiompi.arguments import integer
 from aiompi.datatype import arguments
@@ -32,11 +32,15 @@ from aiompi.datatype.buffer.address import Bottom
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.buffer.bufspec import parts, resolve_type
 from aiompi.datatype.buffer.disjoint import refuse_common, refuse_overlap
-from aiompi.datatype.buffer.region import Region, region
+from aiompi.datatype.buffer.region import Flat, Region, region
 from aiompi.datatype.datatype import Datatype
 from aiompi.errors import InvalidArgumentError, InvalidCountError
 
 Numbers: TypeAlias = int | list[int] | None
+
+#: keys of blocks that have been checked; programs repeat an exchange with the same types
+_checked: Final[set[tuple[object, ...]]] = set()
+_MOST_CHECKED: Final = 256
 
 
 def resolve_vector_send(spec: object, name: str, nblocks: int) -> list[Buffer]:
@@ -85,7 +89,7 @@ def resolve_typed_recv(spec: object, name: str, nblocks: int) -> list[Buffer]:
 
     Args, Returns and Raises are those of `resolve_vector_recv`.
     """
-    return _receiving(_resolve_typed(spec, name, nblocks, True), name)
+    return _resolve_typed(spec, name, nblocks, True)
 
 
 def _receiving(buffers: list[Buffer], name: str) -> list[Buffer]:
@@ -130,7 +134,32 @@ def _resolve_typed(spec: object, name: str, nblocks: int, writable: bool) -> lis
     where = region(memory, name, writable)
     numbers = _one_each(1 if counts is None else _counts(counts, name, nblocks), nblocks)
     offsets = _one_each(0 if displs is None else _numbers(displs, f"displs in {name}", nblocks), nblocks)
-    return [_at(where, *block, name) for block in zip(given, numbers, offsets, strict=True)]
+    key = _key(where, given, numbers, offsets, writable)
+    if isinstance(where, Flat) and key in _checked:
+        view = where.view
+        return [Buffer(view, count, given[i], offsets[i]) for i, count in enumerate(numbers)]  # type: ignore[arg-type]
+    buffers = [_at(where, *block, name) for block in zip(given, numbers, offsets, strict=True)]
+    if writable:
+        _receiving(buffers, name)
+    if key and all(buffer.datatype is datatype for buffer, datatype in zip(buffers, given, strict=True)):
+        if len(_checked) >= _MOST_CHECKED:
+            _checked.clear()
+        _checked.add(key)
+    return buffers
+
+
+def _key(
+    where: Region, given: Sequence[object], numbers: list[int], offsets: list[int], writable: bool
+) -> tuple[object, ...]:
+    """Return all on which the checks of blocks in contiguous memory depend; empty if they must be made again."""
+    if not isinstance(where, Flat):
+        return ()
+    key: list[object] = [writable, where.nbytes, *numbers, *offsets]
+    for datatype in given:
+        if not isinstance(datatype, Datatype) or not datatype.is_committed:
+            return ()
+        key += (datatype.layout, datatype.extent)
+    return tuple(key)
 
 
 def _one_each(numbers: Numbers, nblocks: int) -> list[int]:

@@ -221,3 +221,28 @@ def test_interleaved_blocks(table: Any) -> None:
             resolve_typed_recv([table(), [1, 1], [8, 8], [column, column]], "buf", 2)
         with pytest.raises(InvalidBufferError, match="blocks of buf overlap"):
             resolve_typed_recv([table(), [1, 2], [8, 0], [column, column]], "buf", 2)
+
+
+def test_blocks_that_were_valid_are_checked_again_where_it_matters() -> None:
+    """The second call with equal types is spared the checks, but not one with other memory, types or displacements."""
+
+    def half(start: int) -> Any:
+        return BYTE.Create_subarray([8], [4], [start]).Commit()
+
+    for _ in range(2):
+        first, second = types = [half(0), half(4)]
+        memory, each = bytearray(range(8)), ([1, 1], [0, 0])
+        for resolve in RESOLVE_TYPED:
+            blocks = resolve([memory, each, types], "buf", 2)
+            assert [bytes(block.packed()) for block in blocks] == [bytes(range(4)), bytes(range(4, 8))]
+            assert [block.datatype for block in blocks] == types
+        with pytest.raises(InvalidBufferError, match="holds 7 bytes"):
+            resolve_typed_recv([memory[:7], each, types], "buf", 2)
+        with pytest.raises(InvalidBufferError, match="read-only"):
+            resolve_typed_recv([bytes(memory), each, types], "buf", 2)
+        assert len(resolve_typed_send([memory, each, [first, first]], "buf", 2)) == 2
+        with pytest.raises(InvalidBufferError, match="blocks of buf overlap"):
+            resolve_typed_recv([memory, each, [first, first]], "buf", 2)
+        second.Free()
+        with pytest.raises(InvalidTypeError, match="was freed"):
+            resolve_typed_recv([memory, each, types], "buf", 2)
