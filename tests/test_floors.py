@@ -79,7 +79,8 @@ WORLDLY: dict[str, set[str]] = {
     "uvloop": {"driver"},
     "selectors": {"driver"},
     "select": {"driver", "bootstrap"},
-    "threading": {"driver", "transport", "bootstrap"},  # because threads and finalizers share shared memory
+    # threads and finalizers share shared memory; a pickler is suspended in a thread
+    "threading": {"driver", "transport", "bootstrap", "objects"},
     "concurrent": {"driver"},
     "multiprocessing": set(),
     "subprocess": {"launching"},

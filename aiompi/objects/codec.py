@@ -13,9 +13,10 @@ import msgpack
 
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import InvalidTypeError, OtherError, RemoteProtocolError
-from aiompi.objects import steps, type_tags
+from aiompi.objects import pickles, steps, type_tags
 from aiompi.objects.decode import Decoder
 from aiompi.objects.encode import ATOMS, ATOMS_WITHOUT_INT, Encoder
+from aiompi.objects.pickles import Input, Output, Steps
 from aiompi.objects.type_tags import InexpressibleError
 
 #: memory to send: contiguous unsigned bytes
@@ -126,8 +127,10 @@ class Codec:
                 body = steps.Body(msgpack.Packer(unicode_errors="surrogatepass").pack, encoder)
                 yield from body.add(obj)
         except (InexpressibleError, RecursionError, ValueError) as reason:
-            return self._dumps_inexpressible(obj, reason)
-        return _tagged(encoder, memoryview(body.value))
+            cause = reason.with_traceback(None)
+        else:
+            return _tagged(encoder, memoryview(body.value))
+        return (yield from Steps(lambda suspend: self._dumps_inexpressible(obj, cause, Output(suspend))).run())
 
     def loads(self, message: bytes | bytearray | memoryview) -> Any:
         """Return the object of a message.
@@ -164,7 +167,9 @@ class Codec:
         if mark == _BUFFERS_MARK and nbytes > _BUFFERS_HEADER.size:
             _, count, nbytes = _BUFFERS_HEADER.unpack_from(message)
             mark = message[_BUFFERS_HEADER.size + 8 * count :][:1]
-        return nbytes > steps.LARGE_BYTES and mark != _PICKLE_MARK and not is_pickle(message)
+        if mark == _PICKLE_MARK:
+            return nbytes > pickles.LARGE
+        return nbytes > steps.LARGE_BYTES and not is_pickle(message)
 
     def loads_in_steps(self, message: bytes | bytearray | memoryview) -> Generator[None, None, Any]:
         """Do the same as `loads`, in steps."""
@@ -175,7 +180,9 @@ class Codec:
             hook: Callable[[list[Any]], Any] | None = None
             if body[0] == _TAGS:
                 tags, body = _split_tags(body)
-            elif buffers or body[0] == _PICKLE:
+            elif body[0] == _PICKLE:
+                return (yield from Steps(lambda suspend: self._loads_marked(view, suspend)).run())
+            elif buffers:
                 return self.loads(message)
             left = iter(tags)
             if tags:
@@ -237,11 +244,13 @@ class Codec:
             return self._dumps_inexpressible(obj, reason)
         return _tagged(encoder, body)
 
-    def _dumps_inexpressible(self, obj: object, reason: BaseException) -> tuple[list[Segment], int]:
-        """Pickle an object, because msgpack cannot express it for this reason."""
+    def _dumps_inexpressible(
+        self, obj: object, reason: BaseException, output: Output | None = None
+    ) -> tuple[list[Segment], int]:
+        """Pickle an object, because msgpack cannot express it for this reason; see `_dumps_pickle`."""
         if not self._pickle:
             raise InvalidTypeError(_not_without_pickle(obj, reason)) from None
-        return self._dumps_pickle(obj)
+        return self._dumps_pickle(obj, output)
 
     def _encode(self, obj: object) -> tuple[Encoder, bytes]:
         encoder = Encoder(self._out_of_band)
@@ -254,7 +263,8 @@ class Codec:
             self._pack, self._pack_any = _packers()
         return encoder, body
 
-    def _dumps_pickle(self, obj: object) -> tuple[list[Segment], int]:
+    def _dumps_pickle(self, obj: object, output: Output | None) -> tuple[list[Segment], int]:
+        """Pickle an object, into a file if there is one."""
         buffers: list[memoryview] = []
 
         def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
@@ -268,7 +278,11 @@ class Codec:
             return False
 
         try:
-            data = pickle.dumps(obj, _PROTOCOL, buffer_callback=keep_in_band)
+            if output is None:
+                data: Segment = pickle.dumps(obj, _PROTOCOL, buffer_callback=keep_in_band)
+            else:
+                pickle.Pickler(output, _PROTOCOL, buffer_callback=keep_in_band).dump(obj)
+                data = memoryview(output.data)
         except MemoryError:
             raise
         except Exception as error:
@@ -278,11 +292,11 @@ class Codec:
             ) from error
         return _framed(_PICKLE_MARK, data, buffers)
 
-    def _loads_marked(self, message: memoryview) -> Any:
+    def _loads_marked(self, message: memoryview, suspend: Callable[[], None] | None = None) -> Any:
         body, buffers = _split(message) if message[0] == _BUFFERS else (message, [])
         unused = iter(buffers)
         if body[0] == _PICKLE:
-            obj = self._loads_pickle(body[1:], unused)
+            obj = self._loads_pickle(body[1:], unused, suspend)
         elif body[0] == _TAGS:
             obj = self._loads_tagged(body, unused)
         else:
@@ -302,14 +316,18 @@ class Codec:
             raise ValueError("more type tags than arrays")
         return obj
 
-    def _loads_pickle(self, data: memoryview, buffers: Iterator[memoryview]) -> Any:
+    def _loads_pickle(
+        self, data: memoryview, buffers: Iterator[memoryview], suspend: Callable[[], None] | None = None
+    ) -> Any:
         if not self._pickle:
             raise InvalidTypeError(
                 "received a pickled object while pickling is off: switch it off at the sender too, "
                 "or on here (AIOMPI_PICKLE=1, aiompi.rc.pickle = True)"
             )
         try:
-            return pickle.loads(data, buffers=buffers)
+            if suspend is None:
+                return pickle.loads(data, buffers=buffers)
+            return pickle.Unpickler(Input(data, suspend), buffers=buffers).load()
         except (pickle.UnpicklingError, EOFError, MemoryError):
             raise
         except Exception as error:

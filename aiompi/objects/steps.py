@@ -1,7 +1,7 @@
 """Encoding and decoding of large objects in steps, between which an event loop can do something else.
 
 The messages are those that `Codec` makes at once. A step encodes about STEP_ITEMS items of containers, or decodes
-STEP_BYTES bytes. Only msgpack values are made and read in steps: pickles are not.
+STEP_BYTES bytes. `pickles` does the same for objects that msgpack cannot express.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgpack
 
-from aiompi.objects import type_tags
+from aiompi.objects import dataclass, type_tags
 from aiompi.objects.encode import ATOMS, Encoder
 from aiompi.objects.type_tags import InexpressibleError
 
@@ -38,11 +38,13 @@ _FEW: Final = 8
 
 
 def is_large(obj: Any) -> bool:
-    """Return True if an object has so many items that it is encoded in steps."""
-    if not _is_container(type(obj)):
-        return False
+    """Return True if an object, or its attributes, have so many items that it is encoded in steps."""
+    kind = type(obj)
+    if not _is_container(kind):
+        attributes = None if kind in ATOMS else getattr(obj, "__dict__", None)
+        return type(attributes) is dict and is_large(attributes)
     if len(obj) <= _FEW:
-        for item in obj.values() if type(obj) is dict else obj:
+        for item in obj.values() if kind is dict else obj:
             if _is_container(type(item)) and (
                 type(item) is dict or len(item) > _FEW or not _are_atoms(map(type, item))
             ):
@@ -92,13 +94,17 @@ class Body:
         self._path: set[int] = set()  # of the containers around the one that is packed
 
     def add(self, obj: Any) -> Generator[None, None, None]:
-        """Pack a large container.
+        """Pack a large container, or a dataclass with one.
 
         Raises:
             InexpressibleError: the container contains itself, or something that only pickle can express.
             RuntimeError: the number of its items has changed meanwhile.
         """
-        kind, encoder, count = type(obj), self._encoder, len(obj)
+        kind, encoder = type(obj), self._encoder
+        if kind not in _TAGS:
+            yield from self._add_instance(obj)
+            return
+        count = len(obj)
         if id(obj) in self._path:
             raise InexpressibleError(kind, "that contains itself")
         self._path.add(id(obj))
@@ -115,6 +121,15 @@ class Body:
         if packed != count:
             raise RuntimeError(f"a {kind.__name__} of {count} items had {packed} when it was sent")
         self._path.remove(id(obj))
+
+    def _add_instance(self, obj: Any) -> Generator[None, None, None]:
+        if "__dataclass_fields__" not in type(obj).__dict__ or self._encoder is None:
+            raise InexpressibleError(type(obj))
+        reference, values = dataclass.state(obj)
+        items = [reference, *values]
+        self.value += self._headers.pack_array_header(len(items))
+        yield from self._add_items(items)
+        self._encoder.node(type_tags.DATACLASS, obj)
 
     def _add_all(
         self, items: Iterator[Any], add: Callable[[list[Any]], Generator[None, None, None]]

@@ -29,8 +29,8 @@ FIGURES = {
     "impi": 6,
     "collective": 64,
     "responsive": 9,
-    "streams": 8,
-    "mpich": 69 if aiompi.__compiled__ else 41,  # most of both forms if both are installed
+    "streams": 11,
+    "mpich": 70 if aiompi.__compiled__ else 42,  # most of both forms if both are installed
     "asynchronous": 15,
 }
 

@@ -111,8 +111,9 @@ async def test_pipeline() -> None:
 
 
 @pytest.mark.asyncio
-async def test_large_object() -> None:
-    for rank in await everywhere(2, "large_object", items=5000):
+@pytest.mark.parametrize("instances", [False, True])
+async def test_large_object(instances: bool) -> None:
+    for rank in await everywhere(2, "large_object", items=5000, instances=instances):
         assert rank["late"]
         assert min(rank["seconds"], rank["at_once"]) > 0
 

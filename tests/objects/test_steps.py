@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import contextvars
+import threading
+import time
+from collections.abc import Callable, Generator
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import msgpack
@@ -121,6 +125,64 @@ def test_which_objects_are_large(obj: Any, large: bool) -> None:
     assert Codec().is_large(obj) is large
 
 
+class Record:  # noqa: PLW1641
+    """An object that only pickle expresses."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__ |= values
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and self.__dict__ == other.__dict__
+
+
+class Unpicklable:
+    def __reduce__(self) -> Any:
+        raise ZeroDivisionError
+
+
+def shared_and_long() -> list[Any]:
+    one = Record(name="one")
+    return [one, b"\xff" * 300_000, *[one] * MANY, bytearray(200_000), *[Record(number=n) for n in range(MANY)]]
+
+
+PICKLED: dict[str, Callable[[], Any]] = {
+    "instances": lambda: [Record(number=number, name=str(number), row=[number]) for number in range(MANY)],
+    "fractions": lambda: {number: Fraction(number, 7) for number in range(MANY)},
+    "an attribute": lambda: Record(
+        rows=[dict(ROW) for _ in range(MANY)], names=[str(number) for number in range(MANY)]
+    ),
+    "arrays": lambda: [np.arange(40_000), *(Record(number=number) for number in range(MANY))],
+    "shared and long": shared_and_long,
+}
+
+
+@pytest.mark.parametrize("name", PICKLED)
+def test_pickled_as_at_once(name: str) -> None:
+    codec, obj = Codec(), PICKLED[name]()
+    assert codec.is_large(obj)
+    encoded, count = finish(codec.dumps_in_steps(obj))
+    data = joined(encoded)
+    assert count >= len(data) // 2**19
+    assert data == joined(codec.dumps(obj))
+    assert codec.is_large_message(data)
+    received, count = finish(codec.loads_in_steps(bytearray(data)))
+    assert count >= len(data) // 2**19
+    if isinstance(obj, list) and isinstance(obj[0], np.ndarray):
+        assert (received.pop(0) == obj.pop(0)).all()
+    assert received == obj
+    if name == "shared and long":
+        assert received[2] is received[0]
+
+
+def test_a_dataclass_with_large_containers() -> None:
+    codec, obj = Codec(), Point([ROW] * MANY, {str(number): None for number in range(MANY)})
+    assert codec.is_large(obj)
+    encoded, count = finish(codec.dumps_in_steps(obj))
+    assert count > 2
+    assert joined(encoded) == joined(codec.dumps(obj))
+    assert finish(codec.loads_in_steps(bytearray(joined(encoded))))[0] == obj
+
+
 def test_objects_that_only_pickle_expresses() -> None:
     """They keep identities, also that of the container itself."""
     codec = Codec()
@@ -128,13 +190,73 @@ def test_objects_that_only_pickle_expresses() -> None:
     cyclic.append(cyclic)
     received = codec.loads(joined(finish(codec.dumps_in_steps(cyclic))[0]))
     assert received[-1] is received
-    shared = [Exception()] * MANY
-    message = joined(finish(codec.dumps_in_steps(shared))[0])
-    assert not codec.is_large_message(message)
-    received = codec.loads(message)
-    assert received[0] is received[-1]
     with pytest.raises(InvalidTypeError, match="contains itself"):
         finish(Codec(pickle=False).dumps_in_steps(cyclic))
+
+
+def test_errors_of_pickles_are_those_at_once() -> None:
+    records = [*PICKLED["instances"](), Unpicklable()]
+    with pytest.raises(InvalidTypeError, match="ZeroDivisionError") as caught:
+        finish(Codec().dumps_in_steps(records))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    with pytest.raises(InvalidTypeError, match="while pickling is off"):
+        finish(Codec(pickle=False).dumps_in_steps(records[:-1]))
+    message = joined(Codec().dumps(records[:-1]))
+    with pytest.raises(InvalidTypeError, match="received a pickled object"):
+        finish(Codec(pickle=False).loads_in_steps(message))
+    with pytest.raises(RemoteProtocolError, match="malformed"):
+        finish(Codec().loads_in_steps(message[:-1]))
+
+
+def pickling_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "aiompi pickle"]
+
+
+@pytest.mark.parametrize("way", ["dumps", "loads"])
+def test_a_pickle_that_is_given_up(way: str) -> None:
+    """Its thread ends, and does nothing meanwhile; so it does when the generator is dropped before it has begun."""
+    codec, records = Codec(), PICKLED["instances"]()
+    for begun in (False, True):
+        generator = (
+            codec.dumps_in_steps(records) if way == "dumps" else codec.loads_in_steps(joined(codec.dumps(records)))
+        )
+        if begun:
+            next(generator)
+            (thread,) = pickling_threads()
+        del generator
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_pickles_run_in_the_context_of_their_caller_and_not_beside_it() -> None:
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable")
+    seen: list[Any] = []
+
+    class Curious:
+        def __reduce__(self) -> Any:
+            seen.append((variable.get(), threading.current_thread() is threading.main_thread()))
+            return str, ("x" * 100,)
+
+    records = [Record(name="first"), *(Curious() for _ in range(MANY))]
+    variable.set(7)
+    generator = Codec().dumps_in_steps(records)
+    next(generator)
+    before = len(seen)
+    time.sleep(0.05)
+    assert 0 < len(seen) == before < MANY
+    finish(generator)
+    assert set(seen) == {(7, False)}
+
+
+def test_pickles_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    codec, records = Codec(), PICKLED["instances"]()
+    encoded, count = finish(codec.dumps_in_steps(records))
+    assert count == 0
+    assert finish(codec.loads_in_steps(joined(encoded))) == (records, 0)
 
 
 @pytest.mark.parametrize("change", [list.clear, list.pop, lambda rows: rows.extend([0] * MANY)])

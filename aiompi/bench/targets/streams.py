@@ -29,21 +29,27 @@ def figures(options: Options) -> Iterator[Figure]:
         )
         yield Figure("pipeline, CPU of a rank in the middle", "us", _each(_middle, ours), _each(_middle, floor))
     with conversations(aiompi_job(2, face="native")) as (pair,):
-        large = {"work": "large_object", "items": options.scaled(_ITEMS)}
         nothing = {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": 0.05 if options.quick else 1.0}
-        answers, idle = ([pair.ask(work) for _ in range(turns)] for work in (large, nothing))
-        for rank, name in enumerate(("sender", "receiver")):
-            late = [_waited(answer[rank]["late"]) * 1e3 for answer in answers]
-            resting = [_waited(answer[rank]) * 1e3 for answer in idle]
-            yield Figure(f"large object, callbacks of the {name}", "ms", late, resting, Goal("ours", "at most", 20))
-        seconds = [answer[0]["seconds"] * 1e3 for answer in answers]
-        at_once = [sum(rank["at_once"] for rank in answer) * 1e3 for answer in answers]
-        yield Figure("large object, in all", "ms", seconds, at_once, Goal("ratio", "at most", 1.15))
+        idle = [pair.ask(nothing) for _ in range(turns)]
+        for name, instances in (("large object", False), ("large pickle", True)):
+            large = {"work": "large_object", "items": options.scaled(_ITEMS), "instances": instances}
+            yield from _large(name, [pair.ask(large) for _ in range(turns)], idle)
     for transport in ("shared_memory", "unix", "tcp"):
         with conversations(aiompi_job(3, f"AIOMPI_TRANSPORTS={transport}", face="native")) as (trio,):
             side = Side(trio, {"work": "producers", "messages": options.scaled(_MESSAGES)}, _uneven)
             name = f"two producers, {transport}"
             yield Figure(name, "", in_turns(turns, side)[0], [1.0], Goal("ratio", "at most", 1.2))
+
+
+def _large(name: str, answers: list[Answer], idle: list[Answer]) -> Iterator[Figure]:
+    """Yield the delays of callbacks, and how long a large object takes."""
+    for rank, role in enumerate(("sender", "receiver")):
+        late = [_waited(answer[rank]["late"]) * 1e3 for answer in answers]
+        resting = [_waited(answer[rank]) * 1e3 for answer in idle]
+        yield Figure(f"{name}, callbacks of the {role}", "ms", late, resting, Goal("ours", "at most", 20))
+    seconds = [answer[0]["seconds"] * 1e3 for answer in answers]
+    at_once = [sum(rank["at_once"] for rank in answer) * 1e3 for answer in answers]
+    yield Figure(f"{name}, in all", "ms", seconds, at_once, Goal("ratio", "at most", 1.15))
 
 
 def _each(value: Callable[[Answer], float], answers: list[Answer]) -> list[float]:
@@ -75,8 +81,8 @@ FAMILY: Final = Family(
     figures,
     note="""\
 Native face on uvloop. A pipeline of four ranks passes 100,000 small dicts one by one (2,000 with --quick), beside
-asyncio's streams with msgpack on uvloop. A list of 200,000 small dicts (4,000) is sent while a callback is due every
-millisecond in both ranks: 99th percentile of its delay, in which full collections of garbage do not count, and the
+asyncio's streams with msgpack on uvloop. A list of 200,000 small dicts (4,000), or of instances of a class, is sent while
+a callback is due every millisecond in both ranks: 99th percentile of its delay, in which full collections of garbage do not count, and the
 whole transfer beside encoding and decoding without turns of the loop. Two ranks send dicts to
 a third: messages of one per message of the other.""",
 )
