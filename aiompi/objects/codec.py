@@ -7,7 +7,7 @@ import pickle
 import struct
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgpack
 
@@ -18,6 +18,8 @@ from aiompi.objects.decode import Decoder
 from aiompi.objects.encode import ATOMS, ATOMS_WITHOUT_INT, Encoder
 from aiompi.objects.pickles import Input, Output, Steps
 from aiompi.objects.type_tags import InexpressibleError
+
+T = TypeVar("T")
 
 #: memory to send: contiguous unsigned bytes
 Segment: TypeAlias = bytes | memoryview
@@ -52,6 +54,8 @@ _may_be_simple: Final = frozenset({*ATOMS, list, dict}).issuperset
 # Exceptions of the packer for objects that it cannot express: other types, ints beyond 64 bits, lone surrogates,
 # cycles, memory with gaps.
 _REFUSALS: Final = (TypeError, ValueError, OverflowError, BufferError)
+#: reasons to pickle
+_INEXPRESSIBLE: Final = (InexpressibleError, RecursionError, ValueError)
 # A packer keeps the memory of its largest message. It is replaced after messages larger than this, bytes.
 _RETAINED: Final = 2**20
 _JOINED: Final = 16 * 2**10  # bytes: up to here a copy is cheaper than one more segment
@@ -112,6 +116,13 @@ class Codec:
         Raises:
             RuntimeError: it has changed.
         """
+        try:
+            return (yield from self._packed_in_steps(obj))
+        except _INEXPRESSIBLE as reason:
+            cause = reason.with_traceback(None)
+        return (yield from Steps(lambda suspend: self._dumps_inexpressible(obj, cause, Output(suspend))).run())
+
+    def _packed_in_steps(self, obj: Any) -> Generator[None, None, tuple[list[Segment], int]]:
         if type(obj) in (list, dict) and _may_be_simple(map(type, obj.values() if type(obj) is dict else obj)):
             with contextlib.suppress(InexpressibleError, *_REFUSALS):
                 body = steps.Body(msgpack.Packer(strict_types=True).pack, None, _check_simple)
@@ -120,17 +131,12 @@ class Codec:
         encoder = Encoder(self._out_of_band)
         body = steps.Body(msgpack.Packer().pack, encoder)
         try:
-            try:
-                yield from body.add(obj)
-            except (OverflowError, UnicodeEncodeError):
-                encoder = Encoder(self._out_of_band, ATOMS_WITHOUT_INT)
-                body = steps.Body(msgpack.Packer(unicode_errors="surrogatepass").pack, encoder)
-                yield from body.add(obj)
-        except (InexpressibleError, RecursionError, ValueError) as reason:
-            cause = reason.with_traceback(None)
-        else:
-            return _tagged(encoder, memoryview(body.value))
-        return (yield from Steps(lambda suspend: self._dumps_inexpressible(obj, cause, Output(suspend))).run())
+            yield from body.add(obj)
+        except (OverflowError, UnicodeEncodeError):
+            encoder = Encoder(self._out_of_band, ATOMS_WITHOUT_INT)
+            body = steps.Body(msgpack.Packer(unicode_errors="surrogatepass").pack, encoder)
+            yield from body.add(obj)
+        return _tagged(encoder, memoryview(body.value))
 
     def loads(self, message: bytes | bytearray | memoryview) -> Any:
         """Return the object of a message.
@@ -239,10 +245,9 @@ class Codec:
 
     def _dumps_any(self, obj: object) -> tuple[list[Segment], int]:
         try:
-            encoder, body = self._encode(obj)
-        except (InexpressibleError, RecursionError, ValueError) as reason:
+            return _finished(self._packed_in_steps(obj)) if steps.is_large(obj) else self._encode(obj)
+        except _INEXPRESSIBLE as reason:
             return self._dumps_inexpressible(obj, reason)
-        return _tagged(encoder, body)
 
     def _dumps_inexpressible(
         self, obj: object, reason: BaseException, output: Output | None = None
@@ -252,7 +257,7 @@ class Codec:
             raise InvalidTypeError(_not_without_pickle(obj, reason)) from None
         return self._dumps_pickle(obj, output)
 
-    def _encode(self, obj: object) -> tuple[Encoder, bytes]:
+    def _encode(self, obj: object) -> tuple[list[Segment], int]:
         encoder = Encoder(self._out_of_band)
         try:
             body = self._pack_any(encoder.encode(obj))
@@ -261,7 +266,7 @@ class Codec:
             body = msgpack.packb(encoder.encode(obj), unicode_errors="surrogatepass")
         if len(body) > _RETAINED:
             self._pack, self._pack_any = _packers()
-        return encoder, body
+        return _tagged(encoder, body)
 
     def _dumps_pickle(self, obj: object, output: Output | None) -> tuple[list[Segment], int]:
         """Pickle an object, into a file if there is one."""
@@ -335,6 +340,16 @@ class Codec:
                 f"cannot unpickle a received object ({type(error).__name__}: {error}); "
                 "its class must be importable here, and the same as at the sender"
             ) from error
+
+
+def _finished(generator: Generator[None, None, T]) -> T:
+    """Return the result of steps that are made at once."""
+    while True:
+        try:
+            next(generator)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
 
 def is_pickle(data: bytes | bytearray | memoryview) -> bool:

@@ -81,8 +81,8 @@ FAMILY: Final = Family(
     figures,
     note="""\
 Native face on uvloop. A pipeline of four ranks passes 100,000 small dicts one by one (2,000 with --quick), beside
-asyncio's streams with msgpack on uvloop. A list of 200,000 small dicts (4,000), or of instances of a class, is sent while
-a callback is due every millisecond in both ranks: 99th percentile of its delay, in which full collections of garbage do not count, and the
-whole transfer beside encoding and decoding without turns of the loop. Two ranks send dicts to
-a third: messages of one per message of the other.""",
+asyncio's streams with msgpack on uvloop. A list of 200,000 small dicts (4,000), or of instances of a class, is sent
+while a callback is due every millisecond in both ranks: 99th percentile of its delay, in which full collections of
+garbage do not count, and the whole transfer beside encoding and decoding without turns of the loop. Two ranks send
+dicts to a third: messages of one per message of the other.""",
 )
