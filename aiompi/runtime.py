@@ -70,11 +70,11 @@ class Runtime:
         codec: serialises objects.
         on_end: called with an exit status if the job ends early and this rank has not caused it.
         parent: communicator with the processes that have spawned this one, None if there are none.
-        parting: in a rank that lives only for the ranks that it has spawned, lets them end, and returns a request that
-            completes when this rank has left; otherwise None.
+        parting: in a rank that lives only for ranks that it has spawned, returns a request of its end; otherwise None.
         on_finalize: called first when communication ends, while all calls are still possible.
         joined: True if the job has accepted this process as a rank. From then on its agent knows why the job ends.
         finalized: True if communication has ended.
+        universe_size: number of cores of the machine, if all ranks are on it; otherwise 0.
         end_error: error of operations after the end of communication, None for one that says so.
     """
 
@@ -86,6 +86,7 @@ class Runtime:
         self.engine.fatal = self._on_fatal
         self.codec = Codec(pickle=self.settings.pickle)
         self.joined = self.finalized = False
+        self.universe_size = cores()
         self.end_error: Exception | None = None
         self.on_end: Callable[[int], object] = lambda code: None
         self.on_finalize: Callable[[], object] = lambda: None
@@ -248,7 +249,9 @@ class Runtime:
 
     def _share_cores(self, cards: list[control.BusinessCard]) -> None:
         """Choose how this rank waits and wakes others, by the number of ranks per core of this host."""
-        uncrowded = sum(card.get("host") == self.node for card in cards) <= cores()
+        here = sum(card.get("host") == self.node for card in cards)
+        uncrowded = here <= cores()
+        self.universe_size *= here == len(cards)
         spin = self.settings.spin
         if spin is None:
             spin = _SPIN if uncrowded or not throttled() else 0.0
@@ -585,6 +588,7 @@ def local_runtimes(size: int, driver: Driver, settings: Settings | None = None) 
     job = os.urandom(NAMESPACE_BYTES)
     for rank in range(size):
         runtime = Runtime(driver, settings=settings)
+        runtime.universe_size = size
         runtime.engine.join_world(rank, size)
         runtime.engine.processes.enrol(job, b"", 0)
         transport = Loopback(runtime.engine, Site(), hub)

@@ -115,6 +115,8 @@ class Settings:
         heartbeat: seconds after which a rank that is stopped, or whose machine does not answer, is expelled from the
             job; 0 for never. The default, None, is 10 with --serve and in a job of several IMPI clients, 20 with
             --hosts, otherwise 0.
+        universe_size: number of processes that there is room for, the attribute UNIVERSE_SIZE. 0 means the slots of
+            --hosts, or the cores of this machine if all ranks are on it, or else the number of ranks.
     """
 
     eager_limit: int = 256 * 2**10
@@ -155,6 +157,7 @@ class Settings:
     running_loop: str = ""
     on_failure: str = ""
     heartbeat: float | None = None
+    universe_size: int = 0
 
     def __post_init__(self) -> None:
         limits = {name: getattr(self, name) for name in ("eager_limit", "shm_eager_limit", "eager_window")}
@@ -194,7 +197,7 @@ class Settings:
             raise InvalidArgumentError(
                 f"thread_level cannot be {self.thread_level!r}: it is one of {', '.join(THREAD_LEVELS)}"
             )
-        self._check_choices()
+        self._check_others()
 
     @property
     def ports(self) -> range:
@@ -206,7 +209,9 @@ class Settings:
             return range(0)
         return range(int(low), int(high) + 1)
 
-    def _check_choices(self) -> None:
+    def _check_others(self) -> None:
+        if self.universe_size < 0:
+            raise InvalidArgumentError(f"universe_size is a number of processes and cannot be {self.universe_size}")
         for name, values in _CHOICES.items():
             value = getattr(self, name)
             if value and value not in values:

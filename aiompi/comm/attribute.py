@@ -39,8 +39,8 @@ def _hosts(comm: Any) -> Colors:
     return Colors.of(core.placement.hosts, core.placement.hosts[core.rank])
 
 
-#: The keys for communicators. There is no host process, every process can read and write files, and UNIVERSE_SIZE
-#: leaves no room for processes that are spawned. The differences between the clocks of machines are not known.
+#: The keys for communicators. There is no host process, every process can read and write files, and the
+#: differences between the clocks of machines are not known.
 #: The keys of IMPI 0.0 (section 2.5) count the clients and hosts of both groups of an intercommunicator.
 COMMUNICATOR_KEYVALS: Final = Keyvals(
     "communicator",
@@ -49,7 +49,7 @@ COMMUNICATOR_KEYVALS: Final = Keyvals(
         HOST: lambda comm: PROC_NULL,
         IO: lambda comm: ANY_SOURCE,
         WTIME_IS_GLOBAL: lambda comm: 0,
-        UNIVERSE_SIZE: lambda comm: comm._core.engine.size,
+        UNIVERSE_SIZE: lambda comm: comm._core.session.universe_size,
         APPNUM: lambda comm: comm._core.session.appnum,
         LASTUSEDCODE: lambda comm: last_used_code(),
         IMPI_CLIENT_SIZE: lambda comm: _clients(comm).size,

@@ -47,6 +47,12 @@ class SessionState:
         contact = self.runtime.contact
         return None if contact is None else contact.appnum
 
+    @property
+    def universe_size(self) -> int:
+        """Number of processes that there is room for, at least that of the ranks unless a setting says otherwise."""
+        size: int = self.runtime.settings.universe_size or max(self.runtime.universe_size, self.engine.size)
+        return size
+
 
 class Sessions:
     """The sessions of a rank, beside its World Model.

@@ -56,6 +56,7 @@ _OF_RANKS: Final = {
     "hostfile": "--hostfile",
     "ppn": "--ppn",
     "starter": "--starter",
+    "universe_size": "--universe-size",
     "preload": "--preload",
     "width": "--width",
 }
@@ -238,8 +239,8 @@ def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -
     )
 
 
-def _place(options: argparse.Namespace, programs: list[Program]) -> tuple[list[Program], HostsSpec | None]:
-    """Return the programs with their numbers of ranks, and the hosts of these, None if all are on this machine."""
+def _place(options: argparse.Namespace, programs: list[Program]) -> tuple[list[Program], HostsSpec | None, int]:
+    """Return the programs with their numbers of ranks; their hosts, None if all are on this machine; and all slots."""
     allocated: list[Host] = []
     if options.hosts is not None:
         hosts = hostlist.parse_hosts(options.hosts)
@@ -254,11 +255,11 @@ def _place(options: argparse.Namespace, programs: list[Program]) -> tuple[list[P
     if not hosts or (len(hosts) == 1 and not options.starter and hostlist.is_this_machine(hosts[0].name)):
         if options.start_timeout is not None:
             raise InvalidArgumentError("--start-timeout is for --serve, --server and --hosts")
-        return programs, None
+        return programs, None, slots
     ranks = hostlist.place(hosts, sum(program.count for program in programs), options.map_by, options.ppn)
     used = [(host.name, tuple(numbers)) for host, numbers in zip(hosts, ranks, strict=True) if numbers]
     starter = shlex.split(options.starter or "") or [starters.default_starter(bool(allocated))]
-    return programs, HostsSpec(
+    spec = HostsSpec(
         names=tuple(name for name, _ in used),
         ranks=tuple(numbers for _, numbers in used),
         starter=tuple(starter),
@@ -266,11 +267,17 @@ def _place(options: argparse.Namespace, programs: list[Program]) -> tuple[list[P
         width=options.width,
         patience=options.start_timeout or START_PATIENCE,
     )
+    return programs, spec, slots
 
 
 def _run_spec(
-    parser: argparse.ArgumentParser, options: argparse.Namespace, programs: list[Program], hosts: HostsSpec | None
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    programs: list[Program],
+    hosts: HostsSpec | None,
+    slots: int,
 ) -> RunSpec:
+    room = 0 if "AIOMPI_UNIVERSE_SIZE" in os.environ or not slots else max(slots, sum(p.count for p in programs))
     spec = RunSpec(
         programs=tuple(programs),
         tag_output=options.tag_output,
@@ -283,6 +290,7 @@ def _run_spec(
         prefork=options.prefork,
         bind_to=options.bind_to,
         hosts=hosts,
+        universe_size=options.universe_size or room,
     )
     if spec.server is not None and spec.server.hosts > spec.size:
         parser.error(f"--hosts-per-client {spec.server.hosts}: there are only {spec.size} ranks")
@@ -385,6 +393,10 @@ def _add_placement(group: Any) -> None:
     )
     group.add_argument("--hostfile", "-hostfile", metavar="FILE", help="the same from a file, one host a line")
     group.add_argument("--ppn", "-ppn", type=_count, metavar="N", help="ranks of each host, instead of its slots")
+    group.add_argument(
+        "--universe-size", "-usize", type=_count, metavar="N",
+        help="processes that there is room for, spawned ones included (the slots of the hosts, or the cores)",
+    )  # fmt: skip
     group.add_argument(
         "--map-by", choices=(hostlist.BY_SLOT, hostlist.BY_NODE), default=hostlist.BY_SLOT,
         help="fill a host before the next one, or give each one rank in turn (slot)",

@@ -94,6 +94,7 @@ class RunSpec:
         prefork: True to fork the ranks of a Python program from one process.
         bind_to: CPUs that each rank may use, one of `binding.UNITS`.
         hosts: hosts of the ranks, None for this machine.
+        universe_size: number of processes that there is room for, 0 for that of the setting.
     """
 
     programs: tuple[Program, ...]
@@ -107,6 +108,7 @@ class RunSpec:
     prefork: bool = True
     bind_to: str = "none"
     hosts: HostsSpec | None = None
+    universe_size: int = 0
 
     @property
     def size(self) -> int:

@@ -92,6 +92,8 @@ class _Launch:
         default = _HEARTBEAT_ON_HOSTS if spec.hosts else liveness.SEVERAL_MACHINES if spec.server else 0.0
         self._heartbeat = liveness.interval(settings.heartbeat, default)
         lifeline = os.environ.pop(control.ENV_LIFELINE, None)  # ranks do not have it
+        if spec.universe_size:
+            os.environ["AIOMPI_UNIVERSE_SIZE"] = str(spec.universe_size)
         self._lifeline = None if lifeline is None else socket.socket(fileno=int(lifeline))
         self._variables = {control.ENV_CONTROL: contact(directory), control.ENV_KEY: self._key.hex()}
 

@@ -30,6 +30,7 @@ The mpiexec of aiompi, with the options of MPICH (HYDRA):
   -f FILE, -hostfile FILE, -machinefile FILE
                                 the same from a file, one host a line
   -ppn N, -perhost N            ranks of each host
+  -usize N                      number of processes that there is room for (UNIVERSE_SIZE)
   -wdir DIR                     working directory
   -l, -prepend-rank             prefix lines with the rank
   -V, -version, -h, -help
@@ -50,7 +51,8 @@ def translate(argv: Sequence[str]) -> list[str]:
     sections = []
     while (section := parser.section()) is not None:
         sections.append(section)
-    command = [*(["--tag-output"] if parser.tags else []), *parser.hosts, *(parser.ppn if parser.hosts else [])]
+    placed = [*parser.hosts, *(parser.ppn if parser.hosts else []), *parser.universe]
+    command = [*(["--tag-output"] if parser.tags else []), *placed]
     for number, section in enumerate(sections or [[]]):
         command += [*([":"] if number else []), *parser.everywhere, *section]
     return command
@@ -64,6 +66,7 @@ class _Parser:
         self.tags = False
         self.hosts: list[str] = []
         self.ppn: list[str] = []
+        self.universe: list[str] = []
         self.everywhere: list[str] = []
 
     def section(self) -> list[str] | None:
@@ -94,6 +97,9 @@ class _Parser:
             case "f" | "hostfile" | "machinefile":
                 file = self._value(word)
                 self._place(word, ["--hostfile", file], _hosts_in(word, file))
+            case "usize":
+                size = self._value(word)
+                self.universe = [] if size == "SYSTEM" else ["--universe-size", size]
             case "ppn" | "perhost":
                 self.ppn = ["--ppn", self._value(word)]
             case "envlist" | "genvlist":

@@ -24,7 +24,7 @@ from aiompi.constants import (
 
 @pytest.mark.spec("S7.1.1-1")
 def test_predefined_attributes_of_communicators() -> None:
-    session = SimpleNamespace(appnum=3)
+    session = SimpleNamespace(appnum=3, universe_size=5)
     comm = SimpleNamespace(_core=SimpleNamespace(engine=SimpleNamespace(size=5), tag_ub=TAG_UB, session=session))
     attributes = Attributes(COMMUNICATOR_KEYVALS)
     expected = {

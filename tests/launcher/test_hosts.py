@@ -122,7 +122,7 @@ def test_command_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     spec = run("--hosts a:2,b:2 --map-by node --ppn 3 -n 3 --starter srun x : -n 2 y")
     assert spec.hosts is not None
     assert (spec.hosts.ranks, spec.hosts.starter) == (((0, 2, 4), (1, 3)), ("srun",))
-    assert run("--hosts localhost:3 x") == run("-n 3 x")
+    assert run("--hosts localhost:3 x") == run("-n 3 --universe-size 3 x")
     for name, value in (("JOB_NODELIST", "n[1-2]"), ("JOB_CPUS_PER_NODE", "2(x2)"), ("JOB_ID", "7")):
         monkeypatch.setenv(f"SLURM_{name}", value)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -77,8 +77,10 @@ def test_options_that_only_say_where_ranks_run(tmp_path: Path) -> None:
 def test_other_hosts(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("localhost\nelsewhere.invalid:2\n")
-    words = ["-l", "-ppn", "1", "-hosts", "localhost,node2:4", "-n", "2", "prog"]
-    assert translate(words) == ["--tag-output", "--hosts", "localhost,node2:4", "--ppn", "1", "-n", "2", "--", "prog"]
+    words = ["-l", "-usize", "8", "-ppn", "1", "-hosts", "localhost,node2:4", "-n", "2", "prog"]
+    placed = ["--hosts", "localhost,node2:4", "--ppn", "1", "--universe-size", "8"]
+    assert translate(words) == ["--tag-output", *placed, "-n", "2", "--", "prog"]
+    assert translate(["-usize", "SYSTEM", "prog"]) == ["--", "prog"]
     assert translate(["-f", str(file), "prog"]) == ["--hostfile", str(file), "--", "prog"]
 
 
