@@ -15,6 +15,10 @@ async def hello(world: aiompi.World) -> str:
     return f"{world.rank} of {world.size} on {platform.node()}: {await world.allreduce(world.rank)}"
 
 
+def hello_blocking(comm: Any) -> str:
+    return f"{comm.rank} of {comm.size} on {platform.node()}: {comm.allreduce(comm.rank)}"
+
+
 async def add(world: aiompi.World, start: Any) -> tuple[int, int, Any]:
     return world.rank, os.getpid(), start + await world.allreduce(world.rank)
 
@@ -52,13 +56,22 @@ def wait_blocking(comm: Any, path: str = "") -> None:
 
 async def survive(world: aiompi.World, victim: int) -> str:
     """One rank is killed; the others say how many they are."""
-    await world.barrier()
-    if world.rank == victim:
-        os.kill(os.getpid(), signal.SIGKILL)
     try:
+        await world.barrier()
+        if world.rank == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
         await world.recv(source=victim)
     except aiompi.JobAbortedError:
         raise
     except aiompi.ProcessFailedError as error:
         assert error.Get_error_class() == aiompi.ERR_PROC_FAILED
     return f"{(await world.Shrink()).size} go on"
+
+
+def compute(comm: Any, victim: int) -> None:
+    """The worker or actor of one rank is killed while the other ranks compute."""
+    comm.Barrier()
+    if comm.rank == victim:
+        os.kill(os.getppid(), signal.SIGKILL)
+    while True:
+        sum(range(1000))
