@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Sequence
+from operator import index
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeVar
 
 from aiompi.comm.group import Group
 from aiompi.engine import Message, MessageListener, Mode, NotedReceive, Request
@@ -11,6 +12,8 @@ from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
     from aiompi.comm.communicator import Communicator
+
+T = TypeVar("T")
 
 #: tag of the collectives that IMPI 0.0 does not define, on communicators that span clients. IMPI's own tags are 110 to
 #: 230. Such collectives run one after the other, so that one tag serves them all.
@@ -203,18 +206,22 @@ class Channel:
         """Name of the call and the communicator, for error messages."""
         return self.comm.where(self._operation)
 
-    def isend(self, payload: Payload, nbytes: int, dest: int) -> Request[None]:
+    def isend(self, payload: Payload, nbytes: int, dest: SupportsIndex) -> Request[None]:
         """Start sending `nbytes`, in pieces, to a rank."""
+        if type(dest) is not int:  # the root of a collective, from which ranks are computed, may be an integer of NumPy
+            dest = index(dest)
         route = self._route
         peer = route.engine.peer(route.members[dest])
         return peer.send(payload, nbytes, route.context_id, route.source, self.tag, Mode.STANDARD, self.note)
 
-    def multicast(self, payload: Payload, nbytes: int, dests: Sequence[int]) -> list[Request[None]]:
+    def multicast(self, payload: Payload, nbytes: int, dests: Sequence[SupportsIndex]) -> list[Request[None]]:
         """Start sending the same `nbytes`, in pieces, to several ranks."""
         return [self.isend(payload, nbytes, dest) for dest in dests]
 
-    def irecv(self, memory: memoryview | None, source: int) -> NotedReceive:
+    def irecv(self, memory: memoryview | None, source: SupportsIndex) -> NotedReceive:
         """Start a receive from a rank; without memory, the completed request has the message in `data`."""
+        if type(source) is not int:
+            source = index(source)
         route = self._route
         carried = source + route.offset if route.sources is None else route.sources[source]
         receive = NotedReceive(route.engine, route.matcher, memory, carried, self.tag, route.members[source])
@@ -233,3 +240,15 @@ class Channel:
 def _everyone(comm: Communicator) -> int:
     """Return the number of processes in both groups of a communicator, above all ranks."""
     return comm.size + (0 if comm.remote is None else comm.remote.size)
+
+
+async def run_after(
+    before: Request[Any],
+    gate: Request[None],
+    channel: Channel,
+    algorithm: Callable[[Channel], Coroutine[Any, None, T]],
+) -> T:
+    """Run a collective when another one has ended, even if that one has failed."""
+    before.when_done(lambda _: gate.complete())
+    await gate
+    return await algorithm(channel)

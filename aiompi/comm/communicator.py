@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from operator import index
-from typing import Any, Final, TypeVar
+from typing import Any, Final, SupportsIndex, TypeAlias, TypeVar
 
 from aiompi.arguments import integer
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
-from aiompi.comm.channel import EXTENSION_TAG, Channel, Route
+from aiompi.comm.channel import EXTENSION_TAG, Channel, Route, run_after
 from aiompi.comm.contexts import ContextIds
 from aiompi.comm.conversion import NATIVE_FORM, Conversion
 from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
@@ -51,6 +51,8 @@ from aiompi.status import Status, check_status
 from aiompi.wire.frame import Payload
 
 T = TypeVar("T")
+#: what programs pass for a rank or a tag
+Integer: TypeAlias = SupportsIndex
 
 _STANDARD: Final = Mode.STANDARD
 _BUFFERED: Final = Mode.BUFFERED
@@ -154,13 +156,15 @@ class Communicator:
     def _conversion(self) -> Conversion:
         return NATIVE_FORM
 
-    def wake(self, dest: int) -> None:
+    def wake(self, dest: object) -> None:
         """Wake up a rank that sleeps, because a message to it is about to be made; `dest` need not be valid."""
         callbacks = self.engine.wake_callbacks
         if callbacks and isinstance(dest, int) and 0 <= dest < self._reach:
             callbacks.get(self.targets[dest], _nothing)()
 
-    def isend(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:
+    def isend(
+        self, payload: Payload, nbytes: int, dest: Integer, tag: Integer, mode: Mode = _STANDARD
+    ) -> Request[None]:
         """Start a send and return a request for the user, which no other send shares.
 
         Args, Raises:
@@ -172,7 +176,7 @@ class Communicator:
             request._done = True  # without `complete`: nothing waits for it yet
         return request
 
-    def send(self, payload: Payload, nbytes: int, dest: int, tag: int, mode: Mode = _STANDARD) -> Request[None]:
+    def send(self, payload: Payload, nbytes: int, dest: Integer, tag: Integer, mode: Mode = _STANDARD) -> Request[None]:
         """Start a send and return an internal request; messages that have left at once share one.
 
         Args:
@@ -185,14 +189,12 @@ class Communicator:
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidBufferError: the mode is buffered, and the attached buffer has no room.
         """
-        try:
-            valid = 0 <= index(tag) <= self.tag_ub
-            peer = self._peers[dest] or self._peer(dest) if 0 <= dest < self._reach else None
-        except TypeError:
-            raise self._not_integers(dest=dest, tag=tag) from None
-        if not valid:
+        if type(dest) is not int or type(tag) is not int:
+            dest, tag = self._integers("dest", dest, tag)
+        if not 0 <= tag <= self.tag_ub:
             raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a send is not in 0..{self.tag_ub}")
-        if peer is not None:
+        if 0 <= dest < self._reach:
+            peer = self._peers[dest] or self._peer(dest)
             if mode is _BUFFERED:
                 return self._ibsend(peer, payload, nbytes, tag)
             return peer.send(payload, nbytes, self.context_id, self.rank, tag, mode)
@@ -201,7 +203,7 @@ class Communicator:
         return self.engine.completed_send
 
     def isend_encoded(
-        self, steps: Generator[None, None, tuple[Payload, int]], dest: int, tag: int, mode: Mode = _STANDARD
+        self, steps: Generator[None, None, tuple[Payload, int]], dest: Integer, tag: Integer, mode: Mode = _STANDARD
     ) -> Request[None]:
         """Start a send whose message is still to be made; later sends to the same rank wait for it.
 
@@ -211,6 +213,7 @@ class Communicator:
         """
         if mode is _BUFFERED:
             return send_in_steps(self.engine, self._buffer(), steps, lambda steps: self.isend_encoded(steps, dest, tag))
+        dest, tag = self._integers("dest", dest, tag)
         peer = self.reached(dest)
         if peer is None:
             return self.isend((), 0, dest, tag, mode)
@@ -244,7 +247,7 @@ class Communicator:
         return buffer
 
     def send_init(
-        self, message: Callable[[], tuple[Payload, int]], dest: int, tag: int, mode: Mode
+        self, message: Callable[[], tuple[Payload, int]], dest: Integer, tag: Integer, mode: Mode
     ) -> PersistentRequest[None]:
         """Bind the arguments of a send (section 3.9).
 
@@ -255,26 +258,24 @@ class Communicator:
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
         """
-        try:
-            dest, tag = index(dest), index(tag)
-        except TypeError:
-            raise self._not_integers(dest=dest, tag=tag) from None
+        dest, tag = self._integers("dest", dest, tag)
         if not 0 <= tag <= self.tag_ub:
             raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a send is not in 0..{self.tag_ub}")
         if dest != PROC_NULL and not 0 <= dest < self._reach:
             raise self._bad_rank("destination", dest)
         return PersistentRequest(self.engine, lambda: self.isend(*message(), dest, tag, mode), lambda: None)
 
-    def recv_init(self, memory: memoryview | Scattered, source: int, tag: int) -> PersistentRequest[Status]:
+    def recv_init(self, memory: memoryview | Scattered, source: Integer, tag: Integer) -> PersistentRequest[Status]:
         """Bind the arguments of a receive (section 3.9); see `irecv`."""
+        source, tag = self._integers("source", source, tag)
         self._peer_rank(source, tag)
         return PersistentRequest(self.engine, lambda: self.irecv(memory, source, tag), Status)
 
     def irecv(
         self,
         memory: memoryview | Scattered | None,
-        source: int,
-        tag: int,
+        source: Integer,
+        tag: Integer,
         decode: Decode | None = None,
         status: Status | None = None,
     ) -> Receive:
@@ -290,6 +291,8 @@ class Communicator:
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
         """
+        if type(source) is not int or type(tag) is not int:
+            source, tag = self._integers("source", source, tag)
         peer_rank = self._peer_rank(source, tag)
         if status is not None:
             check_status(status)
@@ -304,12 +307,13 @@ class Communicator:
             self.engine.receive(receive)
         return receive
 
-    def mprobe(self, source: int, tag: int, wrap: Callable[[Message | None], T]) -> Request[T]:
+    def mprobe(self, source: Integer, tag: Integer, wrap: Callable[[Message | None], T]) -> Request[T]:
         """Start waiting for a message, and extract it for `imrecv` (MPI_Mprobe, MPI-3).
 
         Args:
             wrap: function that makes the result from the message; its argument is None for PROC_NULL.
         """
+        source, tag = self._integers("source", source, tag)
         probe = MatchedProbe(self.engine, self.matcher, source, tag, self._peer_rank(source, tag), wrap)
         if source == PROC_NULL:
             probe.complete(wrap(None))
@@ -317,12 +321,13 @@ class Communicator:
             self.engine.probe(probe)
         return probe
 
-    def improbe(self, source: int, tag: int) -> tuple[bool, Message | None]:
+    def improbe(self, source: Integer, tag: Integer) -> tuple[bool, Message | None]:
         """Extract the message that a receive would get now (MPI_Improbe, MPI-3).
 
         Returns:
             (flag, message): flag is True if there is one; message is None for PROC_NULL.
         """
+        source, tag = self._integers("source", source, tag)
         peer_rank = self._peer_rank(source, tag)
         if source == PROC_NULL:
             return True, None
@@ -364,8 +369,9 @@ class Communicator:
         self.engine.receive_matched(message, receive)
         return receive
 
-    def probe(self, source: int, tag: int) -> Request[Status]:
+    def probe(self, source: Integer, tag: Integer) -> Request[Status]:
         """Start waiting for a message without receiving it (section 3.8)."""
+        source, tag = self._integers("source", source, tag)
         probe = Probe(self.engine, self.matcher, source, tag, self._peer_rank(source, tag))
         if source == PROC_NULL:
             probe.complete(Status.of(source=PROC_NULL))
@@ -373,8 +379,9 @@ class Communicator:
             self.engine.probe(probe)
         return probe
 
-    def iprobe(self, source: int, tag: int) -> Status | None:
+    def iprobe(self, source: Integer, tag: Integer) -> Status | None:
         """Return the envelope of the message that a receive would get now, or None (section 3.8)."""
+        source, tag = self._integers("source", source, tag)
         peer_rank = self._peer_rank(source, tag)
         if source == PROC_NULL:
             return Status.of(source=PROC_NULL)
@@ -382,22 +389,23 @@ class Communicator:
         return None if message is None else message.envelope()
 
     def _peer_rank(self, source: int, tag: int) -> int:
-        try:
-            valid, known = 0 <= index(tag) <= self.tag_ub or tag == ANY_TAG, 0 <= index(source) < self._reach
-        except TypeError:
-            raise self._not_integers(source=source, tag=tag) from None
-        if not valid:
+        """Check the envelope that a receive wants; return the world rank of its source, or ANY_SOURCE."""
+        if not 0 <= tag <= self.tag_ub and tag != ANY_TAG:
             raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a receive is not in 0..{self.tag_ub}")
-        if known:
+        if 0 <= source < self._reach:
             return self.targets[source]
         if source in (ANY_SOURCE, PROC_NULL) and not self.freed and not self.is_revoked:
             return ANY_SOURCE
         raise self._bad_rank("source", source)
 
-    def _not_integers(self, **arguments: object) -> TypeError:
-        wrong = {name: value for name, value in arguments.items() if not hasattr(value, "__index__")}
-        given = ", ".join(f"{name} is {value!r}" for name, value in wrong.items())
-        return TypeError(f"{self.label}, rank {self.rank}: {given}: expected an integer")
+    def _integers(self, role: str, rank: Integer, tag: Integer) -> tuple[int, int]:
+        """Return the integers that a rank and a tag stand for, such as those of NumPy."""
+        try:
+            return index(rank), index(tag)
+        except TypeError:
+            wrong = {name: given for name, given in ((role, rank), ("tag", tag)) if not hasattr(given, "__index__")}
+            given = ", ".join(f"{name} is {value!r}" for name, value in wrong.items())
+            raise TypeError(f"{self.label}, rank {self.rank}: {given}: expected an integer") from None
 
     def _bad_rank(self, role: str, rank: int) -> Exception:
         if (self.freed or self.is_revoked) and self._refusal is not None:
@@ -415,12 +423,10 @@ class Communicator:
         peer = self._peers[rank] = self.engine.peer(self.targets[rank])
         return peer
 
-    def reached(self, rank: int) -> Endpoint | None:
+    def reached(self, rank: Integer) -> Endpoint | None:
         """Return the endpoint of a rank; None for PROC_NULL and for invalid ranks."""
-        try:
-            peer = self._peers[rank] or self._peer(rank) if 0 <= rank < self._reach else None
-        except TypeError:
-            return None
+        number = index(rank) if hasattr(rank, "__index__") else PROC_NULL
+        peer = self._peers[number] or self._peer(number) if 0 <= number < self._reach else None
         return peer.peer if isinstance(peer, SendQueue) else peer
 
     @property
@@ -428,7 +434,7 @@ class Communicator:
         """Name of the communicator in error messages."""
         return self.name or f"communicator {self.context_id}"
 
-    def check_root(self, root: int, operation: str) -> None:
+    def check_root(self, root: Integer, operation: str) -> None:
         """Check the root of a collective.
 
         Raises:
@@ -504,7 +510,7 @@ class Communicator:
         if before is None or before.done():
             schedule = self.run(algorithm(channel))
         else:
-            schedule = self.run(_after(before, Request(self.engine), channel, algorithm))
+            schedule = self.run(run_after(before, Request(self.engine), channel, algorithm))
         self._latest = None if schedule.done() else schedule
         return schedule
 
@@ -585,15 +591,3 @@ class Communicator:
     def __repr__(self) -> str:
         remote = "" if self.remote is None else f", remote group of {self.remote.size}"
         return f"<{self.label}: rank {self.rank} of {self.size}{remote}>"
-
-
-async def _after(
-    before: Request[Any],
-    gate: Request[None],
-    channel: Channel,
-    algorithm: Callable[[Channel], Coroutine[Any, None, T]],
-) -> T:
-    """Run a collective when another one has ended, even if that one has failed."""
-    before.when_done(lambda _: gate.complete())
-    await gate
-    return await algorithm(channel)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, SupportsIndex, TypeAlias
 
 from aiompi.datatype import (
     Buffer,
@@ -38,11 +38,11 @@ class Conversion:
         representation: representation of packing units (MPI_Pack).
     """
 
-    to_send: Callable[[object, int], memoryview]
+    to_send: Callable[[object, SupportsIndex], memoryview]
     to_receive: Callable[[object], Place]
-    to_exchange: Callable[[object, object, int], tuple[memoryview, Place]]
-    to_replace: Callable[[object, int], tuple[memoryview, Place]]
-    prepare: Callable[[object, int], Callable[[], tuple[Payload, int]]]
+    to_exchange: Callable[[object, object, SupportsIndex], tuple[memoryview, Place]]
+    to_replace: Callable[[object, SupportsIndex], tuple[memoryview, Place]]
+    prepare: Callable[[object, SupportsIndex], Callable[[], tuple[Payload, int]]]
     representation: Representation
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, SupportsIndex
 
 from aiompi.comm.communicator import Communicator
 from aiompi.comm.conversion import Conversion, Place, prepared
@@ -27,24 +27,24 @@ class ImpiCommunicator(Communicator):
     def _conversion(self) -> Conversion:
         """Send external32 to receivers in other clients, and the native representation to the others."""
 
-        def external(dest: int) -> bool:
+        def external(dest: SupportsIndex) -> bool:
             peer = self.reached(dest)
             return isinstance(peer, ImpiPeer) and peer.external
 
-        def to_send(spec: object, dest: int) -> memoryview:
+        def to_send(spec: object, dest: SupportsIndex) -> memoryview:
             return resolve_send(spec, "buf").to_external32() if external(dest) else memory_to_send(spec)
 
-        def to_exchange(sendspec: object, recvspec: object, dest: int) -> tuple[memoryview, Place]:
+        def to_exchange(sendspec: object, recvspec: object, dest: SupportsIndex) -> tuple[memoryview, Place]:
             sendbuf, recvbuf = resolve_send(sendspec), resolve_recv(recvspec)
             check_disjoint(sendbuf, recvbuf)
             return sendbuf.to_external32() if external(dest) else sendbuf.packed(), recvbuf
 
-        def to_replace(spec: object, dest: int) -> tuple[memoryview, Place]:
+        def to_replace(spec: object, dest: SupportsIndex) -> tuple[memoryview, Place]:
             buffer = resolve_recv(spec, "buf")
             message = buffer.to_external32() if external(dest) else buffer.packed()
             return memoryview(bytes(message)), buffer
 
-        def prepare(spec: object, dest: int) -> Callable[[], tuple[Payload, int]]:
+        def prepare(spec: object, dest: SupportsIndex) -> Callable[[], tuple[Payload, int]]:
             buffer = resolve_send(spec, "buf")
             return prepared(buffer.to_external32 if external(dest) else buffer.packed)
 
@@ -53,11 +53,12 @@ class ImpiCommunicator(Communicator):
     def irecv(
         self,
         memory: memoryview | Scattered | None,
-        source: int,
-        tag: int,
+        source: SupportsIndex,
+        tag: SupportsIndex,
         decode: Decode | None = None,
         status: Status | None = None,
     ) -> Receive:
+        source, tag = self._integers("source", source, tag)
         peer_rank = self._peer_rank(source, tag)
         receive = self._receive(memory, source, tag, peer_rank, decode, status)
         if source == PROC_NULL:

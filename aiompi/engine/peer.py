@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #: contexts that messages of one peer may open before this rank has made the communicators
 MAX_CONTEXTS = 2**14
 #: announcements that are kept with their offers; what is announced beyond these is asked for
-_MAX_OFFERS: Final = 2**12
+_MAX_OFFERS = 2**12
 #: taken from the credit while messages are withheld, so that none is sent eagerly
 _NO_CREDIT: Final = 2**64
 

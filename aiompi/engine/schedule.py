@@ -49,9 +49,10 @@ class Schedule(ChainedRequest[T_co]):
 
     Attributes:
         owner: the object for which it runs.
+        awaited: the request that its coroutine waits for.
     """
 
-    __slots__ = ("_coroutine", "owner")
+    __slots__ = ("_coroutine", "awaited", "owner")
 
     def __init__(self, engine: Progress, coroutine: Coroutine[Any, None, T_co], owner: object = None) -> None:
         # Spelled out instead of super().__init__: there is one of these per call of a collective.
@@ -60,6 +61,7 @@ class Schedule(ChainedRequest[T_co]):
         self._error = self._value = self._callbacks = self._waiter = None
         self._coroutine = coroutine
         self.owner = owner
+        self.awaited: Request[Any] | None = None
         self._step()
         if not self._done:
             engine.schedules.add(self)
@@ -76,6 +78,7 @@ class Schedule(ChainedRequest[T_co]):
         else:
             engine.stepping = outer
             if isinstance(awaited, Request):
+                self.awaited = awaited
                 awaited.when_done(self._step)
                 return
             self._coroutine.close()
@@ -83,6 +86,7 @@ class Schedule(ChainedRequest[T_co]):
                 f"a schedule awaits {awaited!r}, which is no request: nothing would continue it"
             )
         engine.stepping = outer
+        self.awaited = None
         if self._error is not None:
             engine.failures += 1
         try:

@@ -150,24 +150,14 @@ def _awaited_ranks(operation: Request[Any]) -> Iterator[int]:
         inner = getattr(operation, part, None)
         if isinstance(inner, Request) and not inner.done():
             yield from _awaited_ranks(inner)
-    if isinstance(operation, Schedule):
-        awaited = _innermost(operation)
-        if awaited is not None:
-            yield from _awaited_ranks(awaited)
+    if isinstance(operation, Schedule) and operation.awaited is not None:
+        yield from _awaited_ranks(operation.awaited)
     if isinstance(operation, SlotExchange):
         yield from operation.absent()
     peer = getattr(operation, "peer", None)
     rank = getattr(operation, "peer_rank", ANY_SOURCE) if peer is None else peer.rank
     if rank != ANY_SOURCE:
         yield rank
-
-
-def _innermost(schedule: Schedule[Any]) -> Request[Any] | None:
-    """Return the request that the coroutine of a schedule awaits."""
-    chain = list(_chain(schedule))
-    frame = getattr(chain[-1], "gi_frame", None)
-    awaited = None if frame is None else frame.f_locals.get("self")
-    return awaited if isinstance(awaited, Request) else None
 
 
 def _chain(schedule: Schedule[Any]) -> Iterator[Any]:

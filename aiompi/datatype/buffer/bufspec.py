@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from array import array
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
 from aiompi.datatype import arguments
 from aiompi.datatype.buffer.address import IN_PLACE, InPlace
@@ -103,7 +103,7 @@ def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffe
     return buffer
 
 
-def memory_to_send(spec: object, dest: int = 0) -> memoryview:
+def memory_to_send(spec: object, dest: SupportsIndex = 0) -> memoryview:
     """Return the message of `resolve_send(spec)`, a copy if it is not contiguous; enough for point-to-point sends.
 
     Args:
@@ -145,7 +145,7 @@ def memory_to_receive(spec: object) -> memoryview | Buffer:
     return buffer.view if buffer.contiguous else buffer
 
 
-def memory_to_replace(spec: object, dest: int = 0) -> tuple[memoryview, memoryview | Buffer]:
+def memory_to_replace(spec: object, dest: SupportsIndex = 0) -> tuple[memoryview, memoryview | Buffer]:
     """Return a copy of the message in a buffer, and its `memory_to_receive` (Sendrecv_replace, section 3.10).
 
     Raises:
@@ -155,7 +155,9 @@ def memory_to_replace(spec: object, dest: int = 0) -> tuple[memoryview, memoryvi
     return memoryview(bytes(target)) if isinstance(target, memoryview) else target.packed(), target
 
 
-def memory_to_exchange(sendspec: object, recvspec: object, dest: int = 0) -> tuple[memoryview, memoryview | Buffer]:
+def memory_to_exchange(
+    sendspec: object, recvspec: object, dest: SupportsIndex = 0
+) -> tuple[memoryview, memoryview | Buffer]:
     """Return the results of `memory_to_send` and `memory_to_receive` for two buffers of one call.
 
     Raises:
