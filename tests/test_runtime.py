@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import socket
-import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeAlias
 
@@ -17,6 +16,7 @@ from worlds import open_descriptors
 import aiompi
 from aiompi import JobAbortedError, ProcessFailedError, Settings
 from aiompi.driver.aio import AsyncioDriver
+from aiompi.engine import Engine
 from aiompi.impi.label import ClientPart, HostPart, ProcPart
 from aiompi.impi.local import SoloJob
 from aiompi.runtime import Runtime, local_runtimes
@@ -283,6 +283,12 @@ def test_a_rank_whose_job_has_ended_is_let_go_of(run: Run, site: Site, monkeypat
     monkeypatch.setattr("aiompi.transport.departures._SUSPECT", 30.0)
     job, address = site.serve(2)
 
+    def engines() -> int:
+        return sum(type(each) is Engine for each in gc.get_objects())
+
+    gc.collect()
+    before = engines()
+
     async def main() -> None:
         worlds = await asyncio.gather(*(_join_world(address, transports=("tcp",)) for _ in range(2)))
         first, second = sorted(worlds, key=lambda world: world.rank)
@@ -295,11 +301,11 @@ def test_a_rank_whose_job_has_ended_is_let_go_of(run: Run, site: Site, monkeypat
             second.Abort(4)
         with contextlib.suppress(JobAbortedError):
             await first.irecv(source=1)
-        left = [weakref.ref(world._runtime.engine) for world in worlds]
+        assert engines() == before + 2
         del worlds, first, second, link
         await asyncio.sleep(0)
         gc.collect()
-        assert [engine() for engine in left] == [None, None]
+        assert engines() == before
 
     run(main())
     assert job.finish().code == 4

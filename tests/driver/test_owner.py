@@ -6,13 +6,15 @@ import asyncio
 import inspect
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from jobs import Site
 
 import aiompi
-from aiompi.engine import Owned, Request
+from aiompi.engine import Owned
+from aiompi.engine.message import Landing
 from aiompi.futures import TaskPool, pool
 
 
@@ -200,13 +202,12 @@ def test_an_operation_that_cannot_be_withdrawn_yet_is_refused_in_another_loop() 
     """Waiting until no process writes into its memory would last for ever, since its loop does not run."""
     first = asyncio.new_event_loop()
 
-    class Written(Request[None]):
-        def quiescent(self) -> bool:
-            return False
-
-    async def begin() -> Owned[None]:
+    async def begin() -> Owned[Any]:
         (world,) = aiompi.local_world(1)
-        return Owned(Written(world._core.engine))
+        receive = world._core.irecv(None, 0, 0)
+        landing = Landing(world._core.engine.peer(0), receive, memoryview(bytearray(10)), 10, 0)
+        landing.offer = SimpleNamespace(close=lambda wait=True: wait)  # type: ignore[assignment]
+        return Owned(receive)
 
     owned = first.run_until_complete(begin())
 

@@ -91,3 +91,41 @@ def place(rule: str) -> tuple[list[int], int]:
     """Return the section and the number of a rule."""
     section, _, number = rule.removeprefix("S").partition("-")
     return [int(part) for part in section.split(".")], int(number)
+
+
+def test_integers_of_numpy(site: Site) -> None:
+    """Ranks, roots and tags may be any integers; the error for anything else names the argument."""
+    program = """
+import numpy as np
+from aiompi import MPI
+
+world = MPI.COMM_WORLD
+other, tag, root = np.int64(1 - world.rank), np.int32(5), np.int64(0)
+sent, received, all = np.ones(3), np.zeros(3), np.zeros(6)
+world.Sendrecv(sent, other, tag, received, other, tag)
+requests = [world.Irecv(received, other, tag), world.Isend(sent, other, tag)]
+requests += [world.Recv_init(received, other, tag), world.Send_init(sent, other, tag)]
+MPI.Prequest.Startall(requests[2:])
+MPI.Request.Waitall(requests)
+for send in (world.send, world.isend, world.issend):
+    send(tag, other, tag)
+    assert world.probe(other, tag)
+    assert world.iprobe(other, tag)
+    assert world.mprobe(other, tag).recv() == 5
+for call in (world.bcast, world.gather, world.reduce):
+    call(3, root=root)
+world.scatter([1, 2], root)
+world.Bcast(sent, root)
+world.Gather(sent, all, root)
+world.Scatter(all, sent, root)
+world.Reduce(sent, received, root=root)
+assert world.Split(root, other).size == 2
+for call in (lambda: world.send(1, "1"), lambda: world.Send(sent, None), lambda: world.irecv(source=0.5)):
+    try:
+        call()
+    except TypeError as error:
+        print(str(error).partition(": ")[2])
+"""
+    refused = ["dest is '1'", "dest is None", "source is 0.5"]
+    result = site.ok(2, program)
+    assert sorted(result.lines) == sorted(2 * [f"{given}: expected an integer" for given in refused])

@@ -12,11 +12,12 @@ from worlds import PolledWorld, RawPeer, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.datatype.buffer import process
-from aiompi.engine import Mode, Peer
+from aiompi.engine import Mode
+from aiompi.engine.seams import BufferOwner
 from aiompi.transport.shared_memory.cma import LONG, LONG_PIECE, Exposed
 from aiompi.transport.shared_memory.ring import EXPOSED, INVITED, PIECES, PLACE, RETRACTED
 from aiompi.wire import frame
-from aiompi.wire.frame import HEADER
+from aiompi.wire.frame import HEADER, Payload
 
 NewPolled = Callable[..., PolledWorld]
 Refuse = Callable[[str, int], None]
@@ -288,19 +289,30 @@ def test_memory_is_free_when_the_send_is_complete(world: PolledWorld) -> None:
     assert receive.result() == pattern(4 * MANY)
 
 
-def test_a_handler_that_raises_when_the_answer_is_sent(world: PolledWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_raises_when_the_answer_is_sent(world: PolledWorld) -> None:
     """Nothing is read any more, because the memory belongs to the program of the sender again."""
     room = bytearray(pattern(MANY))
     receive, request = irecv(world.comms[1]), world.comms[0].isend((memoryview(room),), len(room), 1, 0)
-    emit, answers = Peer.emit, []
+    peer = world.engines[1].peer(0)
+    answers: list[int] = []
 
-    def interrupted(self: Peer, kind: int, *args: Any, **fields: Any) -> None:
-        emit(self, kind, *args, **fields)
-        if kind == frame.SYNCACK:
-            answers.append(kind)
-            raise KeyboardInterrupt
+    class Interrupting:
+        """The link of the receiver, after whose answer a handler raises."""
 
-    monkeypatch.setattr(Peer, "emit", interrupted)
+        def __init__(self, link: Any) -> None:
+            self._link = link
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._link, name)
+
+        def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
+            waits: bool = self._link.send(header, payload, owner)
+            if header[0] == frame.SYNCACK:
+                answers.append(header[0])
+                raise KeyboardInterrupt
+            return waits
+
+    peer.link = Interrupting(peer.link)
     with pytest.raises(KeyboardInterrupt):
         world.until(receive.done)
     world.until(request.done)

@@ -5,6 +5,7 @@ Processors that are tested on hardly ever let a load pass a store; so the fence 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -60,13 +61,15 @@ class Ends:
         return fence.seen  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("step", range(4))
-def test_a_signal_handler_may_pass_a_fence_inside_another(step: int) -> None:
-    ring = Ends().outbound
-    with called(step, ring.fence) as made:
-        ring.fence()
-    assert len(made) == 1
-    assert not ring._lock.locked()
+def test_a_signal_handler_may_pass_a_fence_inside_another() -> None:
+    for step in itertools.count():
+        ring = Ends().outbound
+        with called(step, ring.fence) as made:
+            ring.fence()
+        assert not ring._lock.locked()
+        if not made:
+            break
+    assert step > 0
 
 
 def test_a_reader_that_begins_to_wait_while_a_frame_is_put_sees_it() -> None:

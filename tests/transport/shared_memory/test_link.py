@@ -21,7 +21,7 @@ from aiompi.driver.blocking import BlockingDriver
 from aiompi.settings import MIN_RING, Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.link import BUDGET
-from aiompi.transport.shared_memory.ring import ALIGN, CHUNK, HEAD, TAIL, WANTING, Outbound
+from aiompi.transport.shared_memory.ring import ALIGN, CHUNK, HEAD, TAIL, WANTING
 from aiompi.transport.shared_memory.sharing import Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
@@ -260,22 +260,19 @@ def test_error_in_a_turn_loses_no_wakeup(polled: NewPolled) -> None:
     assert w.finish(*receives) == [pattern(10, i) for i in range(3)]
 
 
-def test_signal_handler_raises_after_a_piece_was_written(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_handler_raises_after_a_piece_was_written(polled: NewPolled) -> None:
     w = polled(ring_size=2**16)
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
-    message, wake = pattern(100_000), Outbound.wake
-    link: Any = w.engines[0].peer(1).link
-    receive, send = irecv(w.comms[1]), isend(w.comms[0], message, 1)
-    interrupted = 0
+    message, interrupted = pattern(500_000), 0
 
-    def interrupt(outbound: Outbound) -> bool:
+    def interrupt(rank: int) -> None:
         nonlocal interrupted
-        interrupted += outbound is link._segment.outbound
+        interrupted += rank == 0
         if interrupted % 2:
             raise KeyboardInterrupt
-        return wake(outbound)
 
-    monkeypatch.setattr(Outbound, "wake", interrupt)
+    receive, send = irecv(w.comms[1]), isend(w.comms[0], message, 1)
+    on_ring(w, interrupt)
     while not (send.done() and receive.done()):
         with contextlib.suppress(KeyboardInterrupt):
             w.poll()

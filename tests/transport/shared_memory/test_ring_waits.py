@@ -9,13 +9,16 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import count
 from typing import Any, Final
 
 import pytest
+from interrupts import everywhere
 from ring_pair import SIZE, Interrupted, Late, Pair, eager, interrupt
-from worlds import pattern
+from worlds import LocalWorld, pattern
 
+from aiompi.engine.message import Landing, Message
 from aiompi.transport.shared_memory import inbound
 from aiompi.transport.shared_memory.inbound import FRAME_COST
 from aiompi.transport.shared_memory.ring import COMING, EARLY, HEAD, WANTING, WATCHING
@@ -155,17 +158,25 @@ def test_reader_is_still_to_be_rung_for_if_a_signal_handler_raises_before_that()
     assert pair.inbound.pending() is False
 
 
-def test_signal_handler_raises_after_the_copy_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair, payload = Pair(), pattern(3000)
-    for piece, last in ((eager(payload), False), (payload[:1000], False)):
-        pair.outbound.write(piece, last)
-    with monkeypatch.context() as patch:
-        patch.setattr(inbound, "aligned", interrupt)
-        with pytest.raises(Interrupted):
-            pair.read()
-    pair.outbound.write(payload[1000:], True)
-    pair.read()
-    assert [data for _, data in pair.frames] == [payload]
+def test_signal_handler_raises_while_a_piece_is_read() -> None:
+    payload, w = pattern(3000), LocalWorld(2)
+    peer = w.engines[0].peer(1)
+    message = Message(peer, w.comms[0].matcher, 1, 2, len(payload), 0, rts=False, sync=False)
+
+    def begun() -> nullcontext[Pair]:
+        pair = Pair()
+        landing = Landing(peer, message, memoryview(bytearray(len(payload))), len(payload), 0)
+        pair.land = lambda header: landing  # type: ignore[method-assign]
+        pair.outbound.write(eager(payload), False)
+        pair.outbound.write(payload[:1], False)
+        pair.read()
+        pair.outbound.write(payload[1:1000], False)
+        return nullcontext(pair)
+
+    for pair in everywhere(begun, lambda pair: pair.inbound.read(pair, 2**30)):
+        pair.outbound.write(payload[1000:], True)
+        pair.read()
+        assert message.data == payload
 
 
 def test_signal_handler_leaves_no_fence_behind() -> None:
