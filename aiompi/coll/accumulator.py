@@ -382,12 +382,19 @@ class ObjectAccumulator(Accumulator):
         return self._incoming
 
     def absorb(self, lower: bool) -> None:
-        other = self._codec.loads(self._incoming.data)
+        other = self._arrived()
         value = self._value if self._pure else self.own
         self._become(self._op(other, value) if lower else self._op(value, other))
 
     def adopt(self) -> None:
-        self._become(self._codec.loads(self._incoming.data))
+        self._become(self._arrived())
+
+    def _arrived(self) -> Any:
+        """Return the object that came in."""
+        return self._codec.loads(self._incoming.data)
+
+    async def part(self) -> None:
+        """Prepare `own`, where that takes long."""
 
     def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
         values = [self._codec.loads(copied(message)) for message in contributions]

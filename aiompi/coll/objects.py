@@ -3,8 +3,7 @@
 Each function checks its arguments, serialises what is to be sent, starts the collective and returns its request. The
 methods of the same names in `aiompi.face.native.collective` describe the arguments. Objects are passed on in serialised
 form, and no two ranks share what they get. They must not be changed before the request is complete. Arguments that
-matter only at the root are ignored elsewhere. In an event loop large objects are encoded and decoded in slices, but not
-those of reductions, because their operations take as long.
+matter only at the root are ignored elsewhere. In an event loop large objects are encoded and decoded in slices.
 
 On an intercommunicator results are those of what the remote group contributes (MPI-2, section 5.2.2 of MPI-3.1). Roots
 are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result; of bcast and
@@ -32,6 +31,7 @@ from aiompi.coll.neighborhood import Neighborhood, exchange
 from aiompi.coll.select import select
 from aiompi.coll.shm_sync import hold_turn
 from aiompi.coll.signature import Signature
+from aiompi.coll.sliced import SlicedAccumulator, StepwiseObjects, encoded_first
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import ROOT
 from aiompi.engine import Request
@@ -150,9 +150,15 @@ def reduce(
     combine = select(comm, registry.REDUCE, commute=_commutes(comm, op, "reduce"), algorithm=algorithm)
 
     async def run(channel: Channel) -> Any:
-        accumulator = ObjectAccumulator(obj, op, codec)
-        await combine(channel, accumulator, root)
-        return accumulator.own if is_root else None
+        accumulator = _accumulator(comm, obj, op, codec)
+        if root >= 0:
+            await encoded_first(channel, accumulator, lambda: combine(channel, accumulator, root))
+        else:
+            await combine(channel, accumulator, root)
+        if not is_root:
+            return None
+        await accumulator.part()
+        return accumulator.own
 
     return _start(comm, run, Signature.of("reduce", rank, op))
 
@@ -183,13 +189,20 @@ def _rootless(
 ) -> Request[Any]:
     """Start a reduction without a root."""
     combine = select(comm, collective, commute=_commutes(comm, op, operation), algorithm=algorithm)
-    accumulator = ObjectAccumulator(obj, op, codec)
-    if collective is registry.ALLREDUCE or comm.rank < comm.size - 1:
-        accumulator.block()  # needed later; its errors are raised before other ranks count this call
+    accumulator = _accumulator(comm, obj, op, codec)
+    needed = collective is registry.ALLREDUCE or comm.rank < comm.size - 1
+    if needed:
+        accumulator.block()  # its errors are raised before other ranks count this call
 
     async def run(channel: Channel) -> Any:
-        await combine(channel, accumulator)
-        return None if operation == "exscan" and channel.rank == 0 else accumulator.own
+        if needed:
+            await encoded_first(channel, accumulator, lambda: combine(channel, accumulator))
+        else:
+            await combine(channel, accumulator)
+        if operation == "exscan" and channel.rank == 0:
+            return None
+        await accumulator.part()
+        return accumulator.own
 
     return _start(comm, run, Signature.of(operation, None, op))
 
@@ -301,6 +314,12 @@ class _Call:
     async def objects(self, blocks: Sequence[Block]) -> list[Any]:
         """Return the objects of blocks."""
         return [await self.object(block) for block in blocks]
+
+
+def _accumulator(comm: Communicator, obj: Any, op: Operation, codec: Codec) -> ObjectAccumulator:
+    if comm.native and comm.engine.driver.sliced and _has_steps(type(codec)):
+        return SlicedAccumulator(comm.engine, obj, op, cast(StepwiseObjects, codec))
+    return ObjectAccumulator(obj, op, codec)
 
 
 @functools.cache

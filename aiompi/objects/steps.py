@@ -6,6 +6,7 @@ STEP_BYTES bytes. `pickles` does the same for objects that msgpack cannot expres
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain, compress, islice
 from typing import Any, Final
@@ -30,28 +31,39 @@ _TAGS: Final[dict[type, int]] = {
     dict: type_tags.PAIRS,
 }  # fmt: skip
 _CONTAINERS: Final = frozenset(_TAGS)
+#: classes whose subclasses are pickled, as deques are
+_SUBCLASSED: Final = (list, tuple, set, frozenset, dict, deque)
 _is_container: Final = _CONTAINERS.__contains__
 _no_containers: Final = _CONTAINERS.isdisjoint
-_are_atoms: Final = ATOMS.issuperset
 _ONLY_DICTS: Final = {dict}
-_FEW: Final = 8
+#: numbers of containers and of items in each that are always small together
+_FEW: Final = 16
+_FEW_ITEMS: Final = 64
 
 
 def is_large(obj: Any) -> bool:
     """Return True if an object, or its attributes, have so many items that it is encoded in steps."""
     kind = type(obj)
     if not _is_container(kind):
-        attributes = None if kind in ATOMS else getattr(obj, "__dict__", None)
-        return type(attributes) is dict and is_large(attributes)
-    if len(obj) <= _FEW:
-        for item in obj.values() if kind is dict else obj:
-            if _is_container(type(item)) and (
-                type(item) is dict or len(item) > _FEW or not _are_atoms(map(type, item))
-            ):
-                break
-        else:
+        if kind in ATOMS:
             return False
-    return _exceeds([obj], LARGE_ITEMS)
+        if isinstance(obj, _SUBCLASSED) and len(obj) > LARGE_ITEMS:
+            return True
+        attributes = getattr(obj, "__dict__", None)
+        return type(attributes) is dict and is_large(attributes)
+    return not _is_small(obj) and _exceeds([obj], LARGE_ITEMS)
+
+
+def _is_small(obj: Any) -> bool:
+    """Return True if a container is certainly small, as most are; this takes less time than `_exceeds`."""
+    containers = [obj]
+    for each in containers:
+        if len(each) > _FEW_ITEMS or len(containers) > _FEW:
+            return False
+        for item in each.values() if type(each) is dict else each:
+            if type(item) in _CONTAINERS:
+                containers.append(item)  # noqa: PERF401 # the list that is gone through
+    return True
 
 
 def _exceeds(level: Iterable[Any], limit: int = STEP_ITEMS) -> bool:

@@ -29,7 +29,7 @@ FIGURES = {
     "impi": 6,
     "collective": 64,
     "responsive": 9,
-    "streams": 11,
+    "streams": 14,
     "mpich": 70 if aiompi.__compiled__ else 42,  # most of both forms if both are installed
     "asynchronous": 15,
 }

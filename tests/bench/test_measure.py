@@ -111,9 +111,9 @@ async def test_pipeline() -> None:
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("instances", [False, True])
-async def test_large_object(instances: bool) -> None:
-    for rank in await everywhere(2, "large_object", items=5000, instances=instances):
+@pytest.mark.parametrize("kind", ["dicts", "instances", "allreduce"])
+async def test_large_object(kind: str) -> None:
+    for rank in await everywhere(2, "large_object", items=5000, kind=kind):
         assert rank["late"]
         assert min(rank["seconds"], rank["at_once"]) > 0
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import Callable, Generator
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -156,6 +158,67 @@ async def test_collectives_give_turns(pair: tuple[Intracomm, Intracomm], name: s
     assert [await request for request in large] == expected
     assert turns.count >= STEPS + 3
     assert [await request for request in beside] == [[0, 1]] * 2
+
+
+REDUCTIONS: dict[str, Callable[[int, int], int]] = {  # how many lists make the result of a rank
+    "allreduce": lambda rank, size: size,
+    "reduce": lambda rank, size: size if rank == 0 else 0,
+    "scan": lambda rank, size: rank + 1,
+    "exscan": lambda rank, size: rank,
+}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("op", [operator.add, operator.iadd, aiompi.SUM])
+@pytest.mark.parametrize("pickled", [False, True])
+async def test_reductions_give_turns(size: int, op: Any, pickled: bool) -> None:
+    """Results are in the order of ranks, and what the ranks contribute stays as it is. Other collectives go on."""
+    comms = aiompi.local_world(size)
+    first = Fraction(1, 3) if pickled else 0.5
+    each = [[first, *range(rank, rank + 2 * steps.LARGE_ITEMS)] for rank in range(size)]
+    before = [[*rows] for rows in each]
+    for name, lists in REDUCTIONS.items():
+        turns = Turns()
+        large = [getattr(comm, name)(rows, op) for comm, rows in zip(comms, each, strict=True)]
+        beside = [comm.allreduce(comm.rank) for comm in comms]
+        results = [await request for request in large]
+        assert turns.count >= (2 if pickled else STEPS) or size == 1
+        assert [await request for request in beside] == [sum(range(size))] * size
+        for rank, result in enumerate(results):
+            expected = [number for rows in before[: lists(rank, size)] for number in rows]
+            assert result == (expected or None)
+            if result:
+                result.clear()
+        assert each == before
+
+
+async def test_reductions_of_large_and_small_objects(pair: tuple[Intracomm, Intracomm]) -> None:
+    for _ in range(3):
+        large, small = pair[0].allreduce(ROWS, operator.add), pair[1].allreduce([1], operator.add)
+        assert await large == await small == [*ROWS, 1]
+
+
+async def test_reductions_between_groups() -> None:
+    comms = aiompi.local_world(4)
+    halves = await asyncio.gather(*(comm.Split(comm.rank // 2) for comm in comms))
+    between = await asyncio.gather(
+        *(half.Create_intercomm(0, comm, 2 - comm.rank // 2 * 2) for comm, half in zip(comms, halves, strict=True))
+    )
+    found = await asyncio.gather(*(comm.allreduce([rank, *ROWS], operator.add) for rank, comm in enumerate(between)))
+    assert found == [[*rows, *ROWS] for rows in ([2, *ROWS, 3], [2, *ROWS, 3], [0, *ROWS, 1], [0, *ROWS, 1])]
+
+
+async def test_errors_of_large_reductions(pair: tuple[Intracomm, Intracomm]) -> None:
+    def refuse(one: Any, other: Any) -> Any:
+        raise ZeroDivisionError
+
+    for request in [comm.allreduce(ROWS, refuse) for comm in pair]:
+        with pytest.raises(ZeroDivisionError):
+            await request
+    with pytest.raises(errors.InvalidTypeError, match="cannot be pickled"):
+        await pair[0].allreduce([*ROWS, lambda: None], operator.add)
+    with pytest.raises(errors.InvalidTypeError, match="cannot be pickled"):
+        await pair[1].reduce([*ROWS, lambda: None], operator.add)
 
 
 async def test_an_object_that_no_collective_can_send(pair: tuple[Intracomm, Intracomm]) -> None:

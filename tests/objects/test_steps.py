@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Generator
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -151,6 +152,8 @@ PICKLED: dict[str, Callable[[], Any]] = {
     "an attribute": lambda: Record(
         rows=[dict(ROW) for _ in range(MANY)], names=[str(number) for number in range(MANY)]
     ),
+    "counter": lambda: Counter({str(number): number for number in range(4 * MANY)}),
+    "deque": lambda: deque(map(str, range(4 * MANY))),
     "arrays": lambda: [np.arange(40_000), *(Record(number=number) for number in range(MANY))],
     "shared and long": shared_and_long,
 }

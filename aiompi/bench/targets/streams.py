@@ -31,8 +31,8 @@ def figures(options: Options) -> Iterator[Figure]:
     with conversations(aiompi_job(2, face="native")) as (pair,):
         nothing = {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": 0.05 if options.quick else 1.0}
         idle = [pair.ask(nothing) for _ in range(turns)]
-        for name, instances in (("large object", False), ("large pickle", True)):
-            large = {"work": "large_object", "items": options.scaled(_ITEMS), "instances": instances}
+        for name, kind in (("large object", "dicts"), ("large pickle", "instances"), ("large allreduce", "allreduce")):
+            large = {"work": "large_object", "items": options.scaled(_ITEMS), "kind": kind}
             yield from _large(name, [pair.ask(large) for _ in range(turns)], idle)
     for transport in ("shared_memory", "unix", "tcp"):
         with conversations(aiompi_job(3, f"AIOMPI_TRANSPORTS={transport}", face="native")) as (trio,):
@@ -43,10 +43,11 @@ def figures(options: Options) -> Iterator[Figure]:
 
 def _large(name: str, answers: list[Answer], idle: list[Answer]) -> Iterator[Figure]:
     """Yield the delays of callbacks, and how long a large object takes."""
-    for rank, role in enumerate(("sender", "receiver")):
+    roles = ("rank 0", "rank 1") if "allreduce" in name else ("the sender", "the receiver")
+    for rank, role in enumerate(roles):
         late = [_waited(answer[rank]["late"]) * 1e3 for answer in answers]
         resting = [_waited(answer[rank]) * 1e3 for answer in idle]
-        yield Figure(f"{name}, callbacks of the {role}", "ms", late, resting, Goal("ours", "at most", 20))
+        yield Figure(f"{name}, callbacks of {role}", "ms", late, resting, Goal("ours", "at most", 20))
     seconds = [answer[0]["seconds"] * 1e3 for answer in answers]
     at_once = [sum(rank["at_once"] for rank in answer) * 1e3 for answer in answers]
     yield Figure(f"{name}, in all", "ms", seconds, at_once, Goal("ratio", "at most", 1.15))
@@ -81,8 +82,8 @@ FAMILY: Final = Family(
     figures,
     note="""\
 Native face on uvloop. A pipeline of four ranks passes 100,000 small dicts one by one (2,000 with --quick), beside
-asyncio's streams with msgpack on uvloop. A list of 200,000 small dicts (4,000), or of instances of a class, is sent
-while a callback is due every millisecond in both ranks: 99th percentile of its delay, in which full collections of
-garbage do not count, and the whole transfer beside encoding and decoding without turns of the loop. Two ranks send
-dicts to a third: messages of one per message of the other.""",
+asyncio's streams with msgpack on uvloop. A list of 200,000 small dicts (4,000), or of instances of a class, is sent, or
+two of dicts are joined, while a callback is due every millisecond in both ranks: 99th percentile of its delay, in which
+full collections of garbage do not count, and the whole call beside encoding and decoding without turns of the loop.
+Two ranks send dicts to a third: messages of one per message of the other.""",
 )
