@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,18 @@ async def fail(world: aiompi.World) -> None:
 def fail_blocking(comm: Any) -> None:
     if comm.rank == 1:
         raise ValueError("no luck")
+    comm.recv(source=1)
+
+
+async def leave(world: aiompi.World) -> None:
+    if world.rank == 1:
+        sys.exit(4)
+    await world.recv(source=1)
+
+
+def leave_blocking(comm: Any) -> None:
+    if comm.rank == 1:
+        sys.exit(4)
     comm.recv(source=1)
 
 

@@ -85,16 +85,20 @@ async def be_rank(
     invitation: Invitation,
     rank: int,
     settings: Settings | None,
-    main: Main[T],
+    main: Main[Any],
     args: Sequence[Any],
     kwargs: dict[str, Any],
-) -> T:
+) -> Any:
     """Join a job, and return what `main` returns for this rank. What it raises is a failure of the rank."""
-    if not inspect.iscoroutinefunction(main):
-        return cast(T, await call_in_process(invitation, rank, settings, main, args, kwargs))
-    async with init(invitation.address, invitation.key, rank=rank, settings=settings) as world:
-        result: T = await main(world, *args, **kwargs)
-        return result
+    try:
+        if not inspect.iscoroutinefunction(main):
+            return await call_in_process(invitation, rank, settings, main, args, kwargs)
+        async with init(invitation.address, invitation.key, rank=rank, settings=settings) as world:
+            return await main(world, *args, **kwargs)
+    except SystemExit as end:  # which would end the actor or worker
+        if end.code:
+            raise RankLostError(f"rank {rank} exited with status {end.code}") from None
+        return None
 
 
 async def call_in_process(

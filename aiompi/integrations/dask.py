@@ -68,13 +68,13 @@ def _rank(
     invitation: Invitation,
     rank: int,
     settings: Settings | None,
-    main: Main[T],
+    main: Main[Any],
     kwargs: dict[str, Any],
     *args: Any,
-) -> T:
+) -> Any:
     """Task: be a rank of a job, in an event loop of its own."""
 
-    async def body() -> T:
+    async def body() -> Any:
         with _cancelled_with_task():
             return await be_rank(invitation, rank, settings, main, args, kwargs)
 

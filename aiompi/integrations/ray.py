@@ -56,10 +56,10 @@ class Place:
         invitation: Invitation,
         rank: int,
         settings: Settings | None,
-        main: Main[T],
+        main: Main[Any],
         kwargs: dict[str, Any],
         *args: Any,
-    ) -> T:
+    ) -> Any:
         """Be a rank of a job."""
         return await be_rank(invitation, rank, settings, main, args, kwargs)
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,6 +53,19 @@ async def all_of_it():
 
 asyncio.run(all_of_it())
 """
+CUT_OFF = """
+import sys
+import time
+from allocated import wait_blocking
+from distributed import Client
+from aiompi.integrations.dask import run
+with Client("tcp://10.99.0.1:8786", timeout=60) as client:
+    client.wait_for_workers(3, timeout=60)
+    try:
+        run(3, wait_blocking, sys.argv[1])
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
 ON_RAY = """
 import ray
 ray.init(address="10.99.0.1:6379", logging_level="ERROR", log_to_driver=False)
@@ -89,6 +103,11 @@ class Framework:
     def start(self, machine: Machine, *words: str) -> None:
         options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._processes.append(machine.popen(*words, env=self.environ, **options))
+
+    def wait_for_end_of_jobs(self) -> None:
+        """Wait until no agent and no process of a rank is left."""
+        for machine in self.machines:
+            until(lambda machine=machine: not any(OF_JOBS.search(line) for line in machine.processes().values()))
 
     def close(self, *places: str) -> None:
         """End it; what it leaves in these places is not that of jobs."""
@@ -138,6 +157,11 @@ def framework(request: pytest.FixtureRequest, machines: Machines, tmp_path: Path
     yield from start(machines, tmp_path)
 
 
+@pytest.fixture
+def dask(machines: Machines, tmp_path: Path) -> Iterator[Framework]:
+    yield from on_dask(machines, tmp_path)
+
+
 @pytest.mark.timeout(240)
 def test_jobs(framework: Framework) -> None:
     """On each host; the process of a rank is killed while others compute; others go on; and nothing is left."""
@@ -154,5 +178,19 @@ def test_jobs(framework: Framework) -> None:
     assert lost.startswith("RankLostError rank 3")
     assert soon == "True"
     assert others == "1 go on RankLostError"
-    for machine in framework.machines:
-        until(lambda machine=machine: not any(OF_JOBS.search(line) for line in machine.processes().values()))
+    framework.wait_for_end_of_jobs()
+
+
+@pytest.mark.timeout(120)
+def test_a_cable_is_pulled_out(dask: Framework, tmp_path: Path) -> None:
+    """Dask does not notice for minutes. The job ends on both sides."""
+    (tmp_path / "there").mkdir()
+    dask.program.write_text(CUT_OFF)
+    program = dask.machines[0].popen(sys.executable, str(dask.program), str(tmp_path / "there/rank"), env=dask.environ)
+    until(lambda: len([*(tmp_path / "there").iterdir()]) == 3, 60.0)
+    began = time.monotonic()
+    dask.machines[2].cut()
+    out, err = program.communicate(timeout=60)
+    assert out.startswith("JobAbortedError rank 2 "), err
+    dask.wait_for_end_of_jobs()
+    assert time.monotonic() - began < 30

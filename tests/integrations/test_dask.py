@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("distributed", reason="pip install '.[dask]'")
 
 import allocated
-from allocated import add, add_blocking, fail, fail_blocking, survive, wait, wait_blocking
+from allocated import add, add_blocking, fail, fail_blocking, leave, leave_blocking, survive, wait, wait_blocking
 from distributed import Client
 from jobs import LIMIT, ROOTS
 
@@ -124,11 +124,14 @@ def test_several_jobs_at_a_time(cluster: Cluster) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("function", [fail, fail_blocking])
-def test_the_first_exception_ends_the_job(cluster: Cluster, function: Any) -> None:
+@pytest.mark.parametrize("function", [fail, fail_blocking, leave, leave_blocking])
+def test_the_first_failure_ends_the_job(cluster: Cluster, function: Any) -> None:
+    raises = function in (fail, fail_blocking)
+    kind, text = (ValueError, "no luck") if raises else (RankLostError, "rank 1 exited with status 4")
+
     async def main() -> None:
         async with connected(cluster) as client, ranks(3, client=client) as allocation:
-            with pytest.raises(ValueError, match="no luck"):
+            with pytest.raises(kind, match=text):
                 await allocation.run(function)
             await until(lambda: idle(client))
             assert len(await allocation.run(add, 0)) == 3
