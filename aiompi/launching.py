@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -47,6 +46,8 @@ class Launch:
         options: Sequence[str] = (),
         stdout: int | None = None,
     ) -> None:
+        import subprocess  # few programs start others
+
         self.ended: Request[None] = Request(engine)
         self._driver = engine.driver
         self._lifeline, theirs = socket.socketpair()

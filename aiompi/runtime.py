@@ -42,12 +42,12 @@ from aiompi.transport.sockets import TCP
 from aiompi.transport.template import Site, Transport
 from aiompi.wire import control, liveness
 from aiompi.wire.hello import NAMESPACE_BYTES
-from aiompi.wire.wait_report import WaitReport
 
 if TYPE_CHECKING:
     from aiompi.hang_report import HangReporter
     from aiompi.impi.universe import Universe
     from aiompi.transport.impi_host import ImpiHost
+    from aiompi.wire.wait_report import WaitReport
 
 #: most characters of the text of an exception that ends the job; a traceback shows all of it
 _TEXT: Final = 4096
@@ -306,6 +306,8 @@ class Runtime:
         self._hang_reporter = HangReporter(self.engine, self.settings.debug, lambda report: self._tell(0, report))
 
     def _answer(self, number: int) -> None:
+        from aiompi.wire.wait_report import WaitReport  # seldom needed
+
         self._tell(number, WaitReport() if self._hang_reporter is None else self._hang_reporter.report())
 
     def _tell(self, number: int, report: WaitReport) -> None:

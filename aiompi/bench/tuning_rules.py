@@ -6,7 +6,6 @@ present rules for these stay.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,8 +63,8 @@ def _covers(following: Rule, rule: Rule) -> bool:
 
 def _entry(rule: Rule) -> dict[str, Any]:
     """Return a rule as in tuning data, without its defaults."""
-    defaults = {field.name: field.default for field in dataclasses.fields(Rule)}
-    return {name: value for name, value in dataclasses.asdict(rule).items() if value != defaults[name]}
+    defaults = Rule._field_defaults
+    return {name: value for name, value in rule._asdict().items() if name not in defaults or value != defaults[name]}
 
 
 def render(rules: Mapping[str, Sequence[Mapping[str, Any]]], origin: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Concatenate, Final, Generic, ParamSpec
+from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec
 
 from aiompi.coll import intercomm
 from aiompi.coll.accumulator import Accumulator
@@ -76,8 +76,7 @@ from aiompi.errors import InvalidArgumentError
 P = ParamSpec("P")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Algorithm(Generic[P]):
+class Algorithm(NamedTuple, Generic[P]):
     """One algorithm of a collective.
 
     Attributes:
@@ -100,7 +99,7 @@ class Algorithm(Generic[P]):
         return cls(run, order_safe, any_form=False)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class Collective(Generic[P]):
     """A collective; each is equal to itself only.
 

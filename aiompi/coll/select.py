@@ -17,12 +17,11 @@ the operation, the form of the call, and the length of one rank's block, which i
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
-import pkgutil
+import os
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Concatenate, ParamSpec, TypeAlias
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias
 
 from aiompi.coll.registry import COLLECTIVES, Algorithm, Collective
 from aiompi.comm import Channel, Communicator
@@ -31,8 +30,7 @@ from aiompi.errors import InternalError, InvalidArgumentError, InvalidCommError
 P = ParamSpec("P")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One line of the tuning data; limits of None are no limits."""
 
     algorithm: str
@@ -89,10 +87,11 @@ def parse(text: str | bytes) -> Rules:
 @functools.cache
 def tuning() -> Rules:
     """Return the rules that come with the package."""
-    data = pkgutil.get_data(__package__, "tuning.json")
-    if data is None:
-        raise InternalError("tuning.json is missing from the installed package aiompi.coll: install it again")
-    return parse(data)
+    try:
+        with open(os.path.join(os.path.dirname(__file__), "tuning.json"), "rb") as file:
+            return parse(file.read())
+    except FileNotFoundError:
+        raise InternalError("tuning.json is missing from the installed package aiompi.coll: install it again") from None
 
 
 def select(
@@ -188,8 +187,7 @@ def _collective(name: str) -> Collective[...]:
     return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     """The properties of a call that limit the choice of algorithms; see `select`."""
 
     nbytes: int | None

@@ -6,7 +6,6 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _MAX_WORK_SKIPS: Final = 1023
 _REVIEW: Final = 1e-3
 
 
-def cores(root: Path = Path("/")) -> int:
+def cores(root: str | os.PathLike[str] = "/") -> int:
     """Return how many cores this process may use, by its affinity and the quota of its control group (version 2).
 
     Args:
@@ -42,18 +41,23 @@ def cores(root: Path = Path("/")) -> int:
     return allowed if quota is None else min(allowed, quota)
 
 
-def throttled(root: Path = Path("/")) -> bool:
+def throttled(root: str | os.PathLike[str] = "/") -> bool:
     """Return True if the quota allows less than all cores, so that time spent on one core is missing on another."""
     return cores(root) < len(os.sched_getaffinity(0))
 
 
-def _quota(root: Path) -> int | None:
+def _quota(root: str | os.PathLike[str]) -> int | None:
     with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
-        groups = (root / "proc/self/cgroup").read_text("ascii").splitlines()
+        groups = _read(root, "proc/self/cgroup").splitlines()
         (path,) = (group.removeprefix("0::/") for group in groups if group.startswith("0::/"))
-        quota, period = (root / "sys/fs/cgroup" / path / "cpu.max").read_text("ascii").split()
+        quota, period = _read(root, "sys/fs/cgroup", path, "cpu.max").split()
         return int(quota) // int(period)
     return None
+
+
+def _read(*parts: str | os.PathLike[str]) -> str:
+    with open(os.path.join(*parts), encoding="ascii") as file:
+        return file.read()
 
 
 class Spin:

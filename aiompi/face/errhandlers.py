@@ -8,7 +8,6 @@ blocking one when the request is completed (section 2.7).
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -154,5 +153,7 @@ def _handle(comm: ErrorHandling, error: MPIException) -> None:
     with hooks.library():
         handler = comm._core.errhandler
         if handler.aborts:
+            import traceback  # few programs fail
+
             traceback.print_exception(error)
         handler.call(comm, error.error_code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -36,6 +35,8 @@ def one_program(command: Command, args: str | Sequence[str] | None, maxprocs: in
         raise SpawnError(f"processes cannot be started on {host!r}, only on this machine")
     name = os.fspath(command)
     if "path" in given:
+        import shutil  # seldom needed
+
         name = shutil.which(name, path=given["path"]) or name
     if ":" in words:
         raise SpawnError("an argument of a spawned program cannot be a single colon")

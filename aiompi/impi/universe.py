@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -30,6 +29,8 @@ def host_identifier(address: str) -> bytes:
     Raises:
         InvalidArgumentError: the address is not numeric.
     """
+    import ipaddress  # only for jobs with IMPI clients
+
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
@@ -43,6 +44,8 @@ def host_address(identifier: bytes) -> str:
     Args:
         identifier: 16 bytes, as in the label H_IPV6.
     """
+    import ipaddress
+
     if identifier[:12] in {_MAPPED, _COMPATIBLE} and identifier not in _IPV6_SPECIAL:
         return str(ipaddress.IPv4Address(identifier[12:]))
     return str(ipaddress.IPv6Address(identifier))

@@ -8,7 +8,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from aiompi.objects.type_tags import InexpressibleError
@@ -17,8 +17,7 @@ _DATACLASS_STATE_METHODS: Final = frozenset({"_dataclass_getstate", "_dataclass_
 _OBJECT_GETSTATE: Final = object.__getstate__
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(NamedTuple):
     reference: str
     names: tuple[str, ...]
     slotted: bool

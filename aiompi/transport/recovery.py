@@ -6,7 +6,6 @@ in its place.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 from aiompi.engine import Engine, Request
@@ -60,7 +59,7 @@ class AgentRecovery:
             self._gone(rank)
         request = self._pending.pop((result.context, result.number), None)
         if request is not None:
-            request.complete(dataclasses.replace(result, failed=failed))
+            request.complete(result._replace(failed=failed))
 
     def close(self, error: Exception) -> None:
         """Fail all agreements: the rank has left the job, or the job has ended."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import pathlib
 import socket
 import stat
 from typing import Any, ClassVar, Final
@@ -70,7 +69,8 @@ class Unix(StreamTransport):
 
 def _identity(name: str) -> str:
     if name.startswith("\0"):
-        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
         return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}"
     entry = os.stat(os.path.dirname(name))
     return f"{entry.st_dev}:{entry.st_ino}"

@@ -35,11 +35,10 @@ The agent leaves it to the rank to close the connection. End of file before Fina
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Mapping
 from types import GenericAlias
-from typing import Any, Final, TypeAlias, TypedDict
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 
 import msgpack
 
@@ -77,8 +76,7 @@ ENV_SIZE: Final = "AIOMPI_SIZE"
 ENV_APPNUM: Final = "AIOMPI_APPNUM"  # number of the section of the launcher's command line
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Join:
+class Join(NamedTuple):
     """A rank joins.
 
     Attributes:
@@ -92,8 +90,7 @@ class Join:
     world: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Welcome:
+class Welcome(NamedTuple):
     """The place of the rank in the job.
 
     Attributes:
@@ -114,69 +111,63 @@ class Welcome:
     rank: int
     size: int
     directory: str
-    key: bytes = dataclasses.field(default=b"", repr=False)
+    key: bytes = b""
     address: str = ""
     host: str = ""
-    universe: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    universe: dict[str, Any] = {}
     survives: bool = False
     heartbeat: float = 0.0
     job: bytes = NO_NAMESPACE
     process: int = 0
 
+    def __repr__(self) -> str:  # without the key
+        return f"Welcome(rank={self.rank}, size={self.size})"
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Card:
+
+class Card(NamedTuple):
     """The business card of the rank."""
 
     card: BusinessCard
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cards:
+class Cards(NamedTuple):
     """Cards of all ranks, in rank order; empty for a rank that only its IMPI host reaches."""
 
     cards: list[BusinessCard]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(NamedTuple):
     """The job ends: `code` becomes its exit status, `reason` names the rank and the cause."""
 
     code: int
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Left:
+class Left(NamedTuple):
     """A process has left the job in good order and will send nothing more."""
 
     process: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finalize:
+class Finalize(NamedTuple):
     """The rank calls Finalize, and waits until all other ranks do."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finalized:
+class Finalized(NamedTuple):
     """All ranks have finalized or left: the rank may end."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(NamedTuple):
     """The rank ends without waiting for others."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReportRequest:
+class ReportRequest(NamedTuple):
     """Ask a rank what it waits for."""
 
     number: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What the rank waits for.
 
     Attributes:
@@ -188,32 +179,28 @@ class Report:
     report: dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """A process has failed, and the job goes on. A rank sends this of itself before it ends with an error."""
 
     process: int
     cause: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(NamedTuple):
     """The rank has lost its link to a process of whose end it knows nothing: the agent decides what that means."""
 
     process: int
     cause: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Revoke:
+class Revoke(NamedTuple):
     """A process revokes the communicator with this context id (Comm.Revoke)."""
 
     context: int
     process: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Agree:
+class Agree(NamedTuple):
     """The part of a rank in an agreement of a communicator (Comm.Agree, Comm.Shrink).
 
     Attributes:
@@ -233,8 +220,7 @@ class Agree:
     acknowledged: list[int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Agreed:
+class Agreed(NamedTuple):
     """The result of an agreement, the same at each member.
 
     Attributes:
@@ -268,8 +254,7 @@ class MemberCard(TypedDict):
     attributes: dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Enter:
+class Enter(NamedTuple):
     """A process becomes a member: as in `Join`, with the name of its machine, and what it says of itself."""
 
     pid: int
@@ -278,8 +263,7 @@ class Enter:
     attributes: dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entered:
+class Entered(NamedTuple):
     """The process is member number `member`; `members` are all of them, itself included.
 
     `heartbeat` is as in `Welcome`.
@@ -290,8 +274,7 @@ class Entered:
     heartbeat: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemberChange:
+class MemberChange(NamedTuple):
     """A member has joined, left or failed: `kind` is one of these words, `cause` why it has failed."""
 
     kind: str
@@ -299,8 +282,7 @@ class MemberChange:
     cause: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Assemble:
+class Assemble(NamedTuple):
     """The member leaves its world and asks for a new one.
 
     Attributes:
@@ -314,15 +296,13 @@ class Assemble:
     within: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Withdraw:
+class Withdraw(NamedTuple):
     """The member does not ask for a world any more, or does not join the one that was assembled."""
 
     number: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Assembled:
+class Assembled(NamedTuple):
     """The answer to Assemble.
 
     Attributes:
@@ -340,8 +320,7 @@ class Assembled:
     cause: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outdated:
+class Outdated(NamedTuple):
     """A world should be assembled again: a member of it is gone, or another one asks for a world."""
 
     generation: int
@@ -389,13 +368,11 @@ def encode(message: Any, codes: Mapping[type[Any], int] = _CODES, end: bytes = b
     """Return a message as bytes.
 
     Args:
-        message: an instance of a dataclass or of a named tuple.
+        message: a named tuple.
         codes: code of each class.
         end: bytes behind each message.
     """
-    named = isinstance(message, tuple)
-    fields = message if named else (getattr(message, field.name) for field in dataclasses.fields(message))
-    body: bytes = msgpack.packb([codes[type(message)], *fields], unicode_errors=_SURROGATES)
+    body: bytes = msgpack.packb([codes[type(message)], *message], unicode_errors=_SURROGATES)
     return _LENGTH.pack(len(body)) + body + end
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import platform
 import sys
 from typing import Final
 
@@ -16,7 +15,7 @@ from aiompi.errors import RemoteProtocolError
 
 #: True if other processors see stores in program order, and after the loads that precede them, as on x86. Then plain
 #: words in shared memory can say what may be read and what may be written.
-ORDERED: Final = platform.machine() in ("x86_64", "AMD64")
+ORDERED: Final = os.uname().machine in ("x86_64", "AMD64")
 
 #: seals that memory must have: if a peer could shrink it, an access would kill this process
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 LOOPBACK: Final = "127.0.0.1"
 WIDTH: Final = 32  # most agents that the launcher, or an agent, starts; 1024 hosts are two steps away
@@ -39,8 +39,7 @@ class Program:
     mpi4py: bool = False
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """The IMPI server of this job, and the job's client rank there (IMPI 0.0, section 2.2.3).
 
     Attributes:
@@ -57,8 +56,7 @@ class Endpoint:
     bind: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class HostsSpec:
+class HostsSpec(NamedTuple):
     """The hosts of a job on several hosts.
 
     Attributes:
@@ -78,8 +76,7 @@ class HostsSpec:
     patience: float = START_PATIENCE
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class RunSpec:
+class RunSpec(NamedTuple):
     """A job whose processes the launcher starts.
 
     Attributes:
@@ -120,8 +117,7 @@ class RunSpec:
             yield from (program for _ in range(program.count))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class CommandSpec:
+class CommandSpec(NamedTuple):
     """A command that is no rank, and finds an `mpiexec` on PATH.
 
     Attributes:
@@ -133,8 +129,7 @@ class CommandSpec:
     mpi4py: bool = False
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class ServeSpec:
+class ServeSpec(NamedTuple):
     """A job whose ranks are started elsewhere and join over TCP.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import signal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiompi.wire import control
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL
@@ -82,73 +82,63 @@ ACTIVE: Final = frozenset({RankState.JOINED, RankState.CARDED, RankState.RUNNING
 WATCHED: Final = ACTIVE | {RankState.EXPECTED}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(NamedTuple):
     """Event: the connection of a rank has ended, for an `error` if it says what the rank or its host did."""
 
     error: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Action: send a message to a rank."""
 
     rank: int
     message: control.Message
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hangup:
+class Hangup(NamedTuple):
     """Action: close the connection to a rank once everything is sent."""
 
     rank: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(NamedTuple):
     """Action: send a signal to the process group of a rank, or to those of all ranks."""
 
     signum: int
     rank: int | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StartTimer:
+class StartTimer(NamedTuple):
     """Action: call `expired(key)` after `seconds`."""
 
     key: str
     seconds: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(NamedTuple):
     """Action: all ranks have joined; exchange cards with the other clients, then call `introduce`."""
 
     cards: list[control.BusinessCard]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(NamedTuple):
     """Action: all ranks have finalized or left; call `fenced` when this holds in the whole world."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """Action: tell the user why the job ends; `rank` is the culprit, None if no rank is."""
 
     rank: int | None
     text: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """Action: the job is over; `code` is the exit code of the launcher."""
 
     code: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """Action: print a message; the job goes on. `rank` is the one that it is about, if there is one."""
 
     text: str

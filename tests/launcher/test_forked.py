@@ -102,6 +102,35 @@ def test_a_program_finds_what_it_finds_in_a_python_of_its_own(
     assert len(found) == 2
 
 
+AGENTS = ("--starter", "local", "--hosts", "a,b")
+
+
+@pytest.mark.parametrize(
+    ("forked", "words", "env"),
+    [
+        (True, ["what.py"], {}),
+        (True, ["python", "-m", "sub.what"], {"PYTHONUNBUFFERED": "1", "LC_ALL": "C"}),
+        (False, ["python", "-bb", "what.py"], {}),
+        (False, ["--env", "LC_ALL=C", "what.py"], {}),
+        (False, ["--no-prefork", "what.py"], {}),
+    ],
+)
+def test_a_rank_of_an_agent_finds_what_it_finds_in_a_python_of_its_own(
+    launch, directory: Path, forked: bool, words: list[str], env
+):
+    """An agent forks itself before it knows the program. Then ps shows the program nevertheless."""
+    shown = "print(json.dumps({'rank': '', 'shown': open('/proc/self/cmdline').read().strip(chr(0)).split(chr(0))}))"
+    for name in ("what.py", "sub/what.py"):
+        (directory / name).write_text(f"{WHAT}\n{shown}")
+    (directory / "asks.py").write_text("import sys\nprint('aiompi.MPI' in sys.modules)")
+    options = {"env": env, "cwd": directory, "input": "text"}
+    found = facts(launch(*AGENTS, *words, "a", "b", **options))
+    assert found == facts(launch(*AGENTS, "--no-prefork", *words, "a", "b", **options))
+    if "-m" not in words:
+        asked = launch(*AGENTS, *(word.replace("what", "asks") for word in words), **options)
+        assert asked.stdout == f"{forked}\n" * 2
+
+
 def test_a_program_finds_its_working_directory_and_files_for_its_output(launch, directory: Path):
     found = []
     for prefork in ([], ["--no-prefork"]):
@@ -168,13 +197,20 @@ def test_code_lies_at_the_same_addresses_and_numbers_are_random(launch, tmp_path
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "was killed by signal 9 (SIGKILL)"),
     ],
 )
-def test_bad_ends_are_told_as_those_of_a_python_of_its_own(launch, tmp_path: Path, text: str, ending: str):
+@pytest.mark.parametrize("hosts", [(), AGENTS])
+def test_bad_ends_are_told_as_those_of_a_python_of_its_own(launch, tmp_path: Path, text: str, ending: str, hosts):
     (tmp_path / "app.py").write_text(text)
     (tmp_path / "broken.py").write_text("print(")
-    options = ["-n", "2", "--output-dir", str(tmp_path / "out")]  # so that the launcher repeats stderr, of one rank
+    options = [
+        *hosts,
+        "-n",
+        "2",
+        "--output-dir",
+        str(tmp_path / "out"),
+    ]  # so that the launcher repeats stderr, of one rank
     forked, executed = (launch(*options, *words, "app.py", cwd=tmp_path) for words in ([], ["--no-prefork"]))
     assert forked.returncode == executed.returncode
-    messages = [re.sub("rank [01]", "rank N", result.stderr) for result in (forked, executed)]
+    messages = [re.sub("rank [01]( on [ab])?", "rank N", result.stderr) for result in (forked, executed)]
     assert messages[0] == messages[1]
     assert ending in messages[0]
 
@@ -214,7 +250,7 @@ def test_which_ranks_are_forked(launch, tmp_path: Path, forked: bool, words: lis
 @pytest.mark.parametrize(
     ("path", "text", "forked"),
     [
-        ("platform.py", "NAME = 'platform'", False),
+        ("pickle.py", "NAME = 'pickle'", False),
         ("json/__init__.py", "NAME = 'json'", False),
         ("cmd.py", "NAME = 'cmd'", True),
         ("data.py", "NAME = 'data'", True),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from typing import Any, Final
 
@@ -72,6 +71,8 @@ def Get_library_version() -> str:
 
     Packages look for the name of an MPI library that they know, to choose the options of `mpiexec`.
     """
+    import platform  # seldom needed
+
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return f"aiompi {_version()} on {python}, with an mpiexec that takes the options of MPICH"
 

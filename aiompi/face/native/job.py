@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import inspect
 import os
-import pathlib
 import sys
 import weakref
 from collections.abc import Callable, Coroutine, Generator
@@ -285,7 +284,8 @@ def key_of(key: str | bytes | None) -> bytes:
     if key is None and ENV_KEY_FILE in os.environ:
         path = os.environ[ENV_KEY_FILE]
         try:
-            key = pathlib.Path(path).read_text(encoding="ascii")
+            with open(path, encoding="ascii") as file:
+                key = file.read()
         except (OSError, UnicodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is no text"
             raise AuthenticationError(f"{ENV_KEY_FILE}={path} has no key that can be read: {reason}") from None

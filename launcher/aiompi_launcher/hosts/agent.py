@@ -22,6 +22,8 @@ from aiompi_launcher.hosts.starters import SRUN, SSH, Started, start_agents
 from aiompi_launcher.jobspec import EXIT_FAILURE, Program, RunSpec
 from aiompi_launcher.jobstate import NOT_OPEN
 from aiompi_launcher.rundir import RunDirectory
+from aiompi_launcher.spawn.forked import EarlyForkServer
+from aiompi_launcher.spawn.forkserver import fork_early
 from aiompi_launcher.spawn.ranks import RankProcess, StartError, Starting
 from aiompi_launcher.watchdog import CONTROL, KILL_GRACE, Watchdog, contact, job_directory, living, signal_group
 
@@ -38,8 +40,16 @@ _READ: Final = 64 * 2**10
 _MOST_IN_PIPE: Final = 2**20
 
 
-def main(starter: str) -> int:
-    """Be an agent, which was started in the given way; return its exit code."""
+def main(starter: str, server: EarlyForkServer | None = None) -> int:
+    """Be an agent.
+
+    Args:
+        starter: how it was started, one of `starters.STARTERS`.
+        server: can fork its ranks.
+
+    Returns:
+        Its exit code.
+    """
     reader, writer = _take_channel()
     os.write(writer, messages.MAGIC)
     decoder = messages.decoder()
@@ -50,7 +60,7 @@ def main(starter: str) -> int:
         plan, early = received
         agent = Agent(plan, directory, watchdog, starter)
         agent.start_agents()
-        with agent.starting() as starting:
+        with agent.starting(server) as starting:
             import asyncio  # meanwhile
 
             return asyncio.run(agent.run(starting, (reader, writer), decoder, early))
@@ -130,8 +140,8 @@ class Agent:
             text = f"{self._plan.starter[0]} cannot be started: {error.strerror}"
             self._trouble = messages.Trouble(self._part.host, text, EXIT_FAILURE)
 
-    def starting(self) -> Starting:
-        """Return the start of the ranks."""
+    def starting(self, server: EarlyForkServer | None) -> Starting:
+        """Return the start of the ranks; see `Starting` for the argument."""
         stdin = self._part.ranks.index(self._plan.stdin) if self._plan.stdin in self._part.ranks else None
         variables = {
             control.ENV_CONTROL: contact(self._directory),
@@ -147,7 +157,7 @@ class Agent:
             prefork=self._plan.prefork,
             bind_to=self._plan.bind_to,
         )
-        return Starting(self._spec, variables)
+        return Starting(self._spec, variables, server)
 
     def _programs(self) -> Iterable[Program]:
         directory = self._plan.directory
@@ -426,4 +436,6 @@ def _addresses(starter: str) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    del sys.path[0]  # the working directory
+    if forked := fork_early():
+        os._exit(main(sys.argv[1], EarlyForkServer(*forked)))  # nothing is left to be done at the exit of Python

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from aiompi_launcher.hosts.hostlist import is_this_machine
 from aiompi_launcher.hosts.messages import Part, Plan
 from aiompi_launcher.jobspec import MODULE
+from aiompi_launcher.spawn.forked import AT_START
 
 SSH: Final = "ssh"
 SRUN: Final = "srun"
@@ -52,8 +53,8 @@ def command(starter: Sequence[str], host: str, patience: float) -> list[str]:
         return [*agent, LOCAL]
     if os.path.basename(starter[0]) == SRUN:
         return [*starter, *_SRUN_OPTIONS, f"-w{host}", *agent, SRUN]
-    path = os.environ.get("PYTHONPATH")
-    words = [*(() if path is None else ("env", f"PYTHONPATH={path}")), *agent, SSH]
+    variables = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(AT_START)]
+    words = [*(("env", *variables) if variables else ()), *agent, SSH]
     timeout = f"-oConnectTimeout={max(1, round(patience))}"
     return [*starter, *_SSH_OPTIONS, timeout, host, f"exec {shlex.join(words)}"]
 

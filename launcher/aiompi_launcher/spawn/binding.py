@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection
-from pathlib import Path
 from typing import Final
 
 NONE: Final = "none"
 CORE: Final = "core"
 SOCKET: Final = "socket"
 UNITS: Final = (NONE, CORE, SOCKET)
-_CPUS: Final = Path("/sys/devices/system/cpu")
+_CPUS: Final = "/sys/devices/system/cpu"
 
 
-def cpus_of(local: int, unit: str, allowed: Collection[int], root: Path = _CPUS) -> set[int]:
+def cpus_of(local: int, unit: str, allowed: Collection[int], root: str | os.PathLike[str] = _CPUS) -> set[int]:
     """Return the CPUs for a rank: one of the units that this process may use. Units are given to ranks in turn.
 
     Args:
@@ -26,7 +25,7 @@ def cpus_of(local: int, unit: str, allowed: Collection[int], root: Path = _CPUS)
     """
     units: dict[str, set[int]] = {}
     for cpu in sorted(allowed):
-        units.setdefault(_unit(root / f"cpu{cpu}" / "topology", unit) or str(cpu), set()).add(cpu)
+        units.setdefault(_unit(os.path.join(root, f"cpu{cpu}", "topology"), unit) or str(cpu), set()).add(cpu)
     return list(units.values())[local % len(units)]
 
 
@@ -37,10 +36,10 @@ def bind(pid: int, local: int, unit: str) -> None:
             os.sched_setaffinity(pid, cpus_of(local, unit, os.sched_getaffinity(0)))
 
 
-def _unit(topology: Path, unit: str) -> str:
+def _unit(topology: str, unit: str) -> str:
     """Return the name of the core or socket of a CPU, empty if the kernel does not say it."""
     names = ("physical_package_id",) if unit == SOCKET else ("core_cpus_list", "thread_siblings_list")
     for name in names:
-        with contextlib.suppress(OSError):
-            return (topology / name).read_text().strip()
+        with contextlib.suppress(OSError), open(os.path.join(topology, name), encoding="ascii") as file:
+            return file.read().strip()
     return ""

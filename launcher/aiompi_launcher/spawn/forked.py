@@ -9,17 +9,23 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import msgpack
+
 from aiompi_launcher.spawn.local import Process
-from aiompi_launcher.spawn.python import PythonProgram
+from aiompi_launcher.spawn.python import PythonProgram, find
 
 _SERVER: Final = os.path.join(os.path.dirname(__file__), "forkserver.py")
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _LIMIT: Final = 32
+#: beginnings of variables that Python or the C library reads when a process starts
+AT_START: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
 
 
 class ForkServer:
@@ -34,7 +40,7 @@ class ForkServer:
         OSError: it cannot be started.
     """
 
-    def __init__(self, program: PythonProgram, *, directory: str | None, environ: Mapping[str, str]) -> None:
+    def __init__(self, program: PythonProgram, directory: str | None, environ: Mapping[str, str]) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with contextlib.ExitStack() as stack, theirs:
             stack.enter_context(self._socket)
@@ -75,7 +81,55 @@ class ForkServer:
             The exit status of the fork server.
         """
         self._socket.close()
+        return self._wait()
+
+    def _wait(self) -> int:
         return self._server.wait()
+
+
+class EarlyForkServer(ForkServer):
+    """A fork server that an agent has forked from itself before it knows the program.
+
+    It need not start Python, nor import what the agent has imported, and it works while the agent waits for its orders.
+
+    Args:
+        pid: its process.
+        sock: the connection to it.
+    """
+
+    def __init__(self, pid: int, sock: socket.socket) -> None:
+        self._pid, self._socket = pid, sock
+        self._environ = dict(os.environ)
+
+    def run(self, program: PythonProgram, directory: str | None, environ: Mapping[str, str]) -> bool:
+        """Begin with a program; return False if another process has to run it. The arguments are those of `ForkServer`.
+
+        This process may have been started with other options or variables than the program needs.
+        """
+        (name, *options), names = program.command, environ.keys() | self._environ.keys()
+        if options or find(name, environ.get("PATH")) != sys.executable:
+            return False
+        if any(environ.get(each) != self._environ.get(each) for each in names if each.startswith(AT_START)):
+            return False
+        order = [directory or os.getcwd(), dict(environ), name, *program.words]
+        try:
+            self._socket.send(msgpack.packb(order, unicode_errors="surrogateescape"))
+        except OSError:  # such as a message that is too long
+            return False
+        return True
+
+    def close(self) -> int:
+        with contextlib.suppress(OSError):
+            self._socket.send(b"")  # the end, because the watchdog of the agent has inherited the connection
+        return super().close()
+
+    def discard(self) -> None:
+        """End it: it has no program."""
+        os.kill(self._pid, signal.SIGKILL)
+        self.close()
+
+    def _wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
 
 @contextlib.contextmanager

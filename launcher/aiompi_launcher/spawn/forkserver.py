@@ -13,6 +13,7 @@ one of them, each rank executes Python anew, so that the program finds its own m
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import importlib.machinery
@@ -23,17 +24,22 @@ import sys
 from types import TracebackType
 from typing import Any, Final
 
+import msgpack
+
 from aiompi import program as programs
 from aiompi.program import Program
 
-#: most bytes of a message
+#: most bytes of a message, and of the order to run a program
 _LIMIT: Final = 4096
+_LONGEST: Final = 2**20
 _DESCRIPTORS: Final = 3
 _USAGE: Final = "aiompi-launch starts this module to run a program"
 #: modules that ranks need
 _NEEDED: Final = ("aiompi.MPI", "aiompi.face.native.job")
 #: files whose frames are between Python and the program
-_OURS: Final = frozenset({__file__, programs.__file__})
+_OURS: Final = frozenset(
+    {__file__, programs.__file__, getattr(sys.modules["__main__"], "__file__", ""), "<frozen runpy>"}
+)
 _show_all = sys.excepthook
 
 
@@ -122,13 +128,57 @@ def main(descriptor: str, *words: str) -> None:
     program = Program.take_over(words, _USAGE)
     directory = sys.path.pop(0)
     import_what_ranks_need()
+    _serve(socket.socket(fileno=int(descriptor)), program, directory)
+
+
+def _serve(sock: socket.socket, program: Program, directory: str) -> None:
     hidden = hides_modules(directory)
     sys.path.insert(0, directory)
-    become_ranks(socket.socket(fileno=int(descriptor)))
+    become_ranks(sock)
     if hidden:
         os.execv(sys.executable, sys.orig_argv)
     sys.excepthook = sys.__excepthook__ = _show
     program.run()
+
+
+def fork_early() -> tuple[int, socket.socket] | None:
+    """Fork a process that imports what ranks need, and then serves the program that it is told.
+
+    Returns:
+        Its id and a connection to it. None in the ranks, at the end of the program.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return pid, ours
+    ours.close()
+    os.setpgid(0, 0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(null, descriptor)
+    os.close(null)
+    import_what_ranks_need()
+    order = theirs.recv(_LONGEST)
+    if not order:
+        os._exit(0)
+    directory, environ, *sys.orig_argv = msgpack.unpackb(order, unicode_errors="surrogateescape")
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environ)
+    _rename(sys.orig_argv)
+    sys.path.insert(0, "")
+    program = Program.take_over(sys.orig_argv[1:], _USAGE)
+    _serve(theirs, program, sys.path.pop(0))
+    return None
+
+
+def _rename(words: list[str]) -> None:
+    """Let tools such as ps show this command line, as far as there is room for it."""
+    with open("/proc/self/stat", "rb") as file:
+        start, end = map(int, file.read().rpartition(b") ")[2].split()[45:47])
+    text = b"".join(os.fsencode(word) + b"\0" for word in words)[: end - start - 1]
+    ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 from typing import Final, NamedTuple
 
@@ -49,8 +48,17 @@ def _is_flags(word: str) -> bool:
 
 def _is_this_python(name: str, program: Program) -> bool:
     """Return True for the interpreter of the launcher, in its virtual environment."""
-    found = shutil.which(name, path=program.environ.get("PATH")) if os.path.basename(name) == name else name
+    found = find(name, program.environ.get("PATH"))
     with contextlib.suppress(OSError):
         here = os.path.dirname(sys.executable)
         return found is not None and os.path.dirname(found) == here and os.path.samefile(found, sys.executable)
     return False
+
+
+def find(name: str, path: str | None) -> str | None:
+    """Return the executable of a command as `execvp` finds it; None if there is none."""
+    if os.path.basename(name) != name:
+        return name
+    import shutil  # agents seldom need it
+
+    return shutil.which(name, path=path)

@@ -17,9 +17,9 @@ from typing import Final, Self, TypeAlias
 from aiompi.wire import control
 from aiompi_launcher.jobspec import EXIT_NOT_FOUND, Program, RunSpec
 from aiompi_launcher.spawn.binding import bind
-from aiompi_launcher.spawn.forked import ForkServer, adopting
+from aiompi_launcher.spawn.forked import EarlyForkServer, ForkServer, adopting
 from aiompi_launcher.spawn.local import Process, execute
-from aiompi_launcher.spawn.python import python_of
+from aiompi_launcher.spawn.python import PythonProgram, python_of
 
 EXIT_CANNOT_EXECUTE: Final = 126
 
@@ -73,11 +73,13 @@ class Starting:
     Args:
         spec: the job.
         variables: environment variables of all ranks.
+        early: a process that can fork ranks; closed if they are not forked.
     """
 
-    def __init__(self, spec: RunSpec, variables: Mapping[str, str]) -> None:
+    def __init__(self, spec: RunSpec, variables: Mapping[str, str], early: EarlyForkServer | None = None) -> None:
         self._spec = spec
         self._variables = variables
+        self._early = early
         self._servers: dict[int, ForkServer] = {}
         self._failure: tuple[int, OSError] | None = None  # of the first rank of a program that cannot be started
         self._stack = contextlib.ExitStack()
@@ -93,14 +95,20 @@ class Starting:
                 local += program.count
         except OSError as error:
             self._failure = local, error
+        if self._early is not None:
+            self._early.discard()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
     def _forks(self, program: Program) -> bool:
-        """Return True if the ranks of a program are forked from one process: several ranks of a Python program."""
-        if not self._spec.prefork or program.count <= 1 or sys.platform != "linux" or sys.flags.safe_path:
+        """Return True if the ranks of a program are forked from one process: several ranks of a Python program.
+
+        A single rank is forked if that process runs already.
+        """
+        least = 2 if self._early is None else 1
+        if not self._spec.prefork or program.count < least or sys.platform != "linux" or sys.flags.safe_path:
             return False
         return python_of(program) is not None and not any(name.startswith("PYTHON") for name in program.environ)
 
@@ -109,7 +117,17 @@ class Starting:
         if python is not None and not python.words[0].startswith("-"):
             os.stat(os.path.join(program.directory or "", python.words[0]))  # one error, not one per rank
         if python is not None and self._forks(program):
-            server = ForkServer(python, directory=program.directory, environ=_environ(program, self._variables))
+            self._fork(number, program, python)
+
+    def _fork(self, number: int, program: Program, python: PythonProgram) -> None:
+        environ = _environ(program, self._variables)
+        early, self._early = self._early, None
+        server: ForkServer | None = early
+        if early is None or not early.run(python, program.directory, environ):
+            if early is not None:
+                early.discard()
+            server = ForkServer(python, program.directory, environ) if program.count > 1 else None
+        if server is not None:
             self._stack.callback(server.close)
             self._servers[number] = server
 
