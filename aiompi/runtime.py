@@ -125,18 +125,20 @@ class Runtime:
         return self._started
 
     async def _start(self) -> None:
-        if self.contact is None:
-            self.engine.processes.cards[0] = control.BusinessCard(host=self.node)
-            self._wire(Site(), [Loopback])
-            self._make_communicators(0, 1)
-            return
         try:
-            cards = await self._join(self.contact)
+            if self.contact is not None:
+                self.contact = await self.contact.met(self.engine)
+            cards = None if self.contact is None else await self._join(self.contact)
         except BaseException as error:
             if self.joined and isinstance(error, Exception):
                 self.abort(1, f"rank {self.engine.rank} {_failure(error)}")
             self.close()
             raise
+        if cards is None:
+            self.engine.processes.cards[0] = control.BusinessCard(host=self.node)
+            self._wire(Site(), [Loopback])
+            self._make_communicators(0, 1)
+            return
         self.engine.windows[:] = (card.get("window", 0) for card in cards)
         self.engine.shm_domains[:] = map(registry.home, cards)
         self.engine.processes.cards.update(enumerate(cards))

@@ -7,9 +7,11 @@ import dataclasses
 import errno
 import os
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from aiompi import bootstrap
 from aiompi.engine import Engine, Request, Timer
@@ -23,6 +25,8 @@ from aiompi.wire.hello import RANK_AGENT, RANK_ANY, ROLE_CONTROL, Connector, par
 if TYPE_CHECKING:
     from aiompi.bootstrap.manager import Place
     from aiompi.bootstrap.watcher import Watcher
+
+T = TypeVar("T")
 
 #: seconds for which a rank tries to connect to a busy launcher. If the launcher dies, its watchdog ends the rank.
 _LAUNCHED = 7 * 86400.0
@@ -39,7 +43,8 @@ class Contact:
         key: key of the job.
         rank: rank that this process asks for, RANK_ANY for any.
         launched: True if a launcher or another process manager has started this process, and will end it.
-        place: place in the job of a process manager; None if `aiompi-launch` has started this process, or nothing has.
+        engine: process manager whose processes have to meet first, see `met`; empty if there is none.
+        place: place in the job of a process manager, once they have met.
         appnum: number of the section of the launcher's command line that has started it, None if there is none.
         world: generation of the world of a job that is open, 0 for the world of any other job.
     """
@@ -48,6 +53,7 @@ class Contact:
     key: bytes = dataclasses.field(repr=False)
     rank: int
     launched: bool
+    engine: str = ""
     place: Place | None = None
     appnum: int | None = None
     world: int = 0
@@ -56,22 +62,35 @@ class Contact:
     def from_environ(cls, settings: Settings, environ: Mapping[str, str] = os.environ) -> Contact | None:
         """Return the contact of the job for which this process was started, None if it runs alone.
 
-        Under a process manager other than `aiompi-launch` this blocks until all processes have called it.
+        Raises:
+            AuthenticationError: there is no key for the job, or it is too short.
+        """
+        address = environ.get(control.ENV_CONTROL)
+        if address is None:
+            engine = settings.engine or bootstrap.find(environ)
+            alone = engine in ("", bootstrap.NONE)
+            return None if alone else cls("", b"", RANK_ANY, launched=True, engine=engine)
+        rank = int(environ.get(control.ENV_RANK, RANK_ANY))
+        appnum = environ.get(control.ENV_APPNUM)
+        key = parse_key(environ.get(control.ENV_KEY, ""))
+        return cls(address, key, rank, launched=True, appnum=None if appnum is None else int(appnum))
+
+    async def met(self, engine: Engine) -> Contact | None:
+        """Return the contact once the processes of the process manager have met; None if this one is alone.
+
+        A thread meets them, because libraries and sockets of process managers block.
 
         Raises:
             JobAbortedError: the process manager cannot be used, or the others cannot be reached.
             InvalidArgumentError: there is no process manager with the name of the setting `engine`.
             AuthenticationError: there is no key for the job, or it is too short.
         """
-        address = environ.get(control.ENV_CONTROL)
-        if address is None:
-            engine = settings.engine or bootstrap.find(environ)
-            place = None if engine in ("", bootstrap.NONE) else bootstrap.join(engine, environ, settings)
-            return None if place is None else cls("", place.key, place.manager.rank, launched=True, place=place)
-        rank = int(environ.get(control.ENV_RANK, RANK_ANY))
-        appnum = environ.get(control.ENV_APPNUM)
-        key = parse_key(environ.get(control.ENV_KEY, ""))
-        return cls(address, key, rank, launched=True, appnum=None if appnum is None else int(appnum))
+        if not self.engine:
+            return self
+        place = await in_thread(engine, partial(bootstrap.join, self.engine, os.environ, engine.settings))
+        if place is None:
+            return None
+        return dataclasses.replace(self, key=place.key, rank=place.manager.rank, engine="", place=place)
 
     @property
     def local(self) -> bool:
@@ -92,6 +111,32 @@ class Contact:
         if kind != "tcp" or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 2**16:
             raise InvalidArgumentError(f"{self.address!r} is no address of a job: expected HOST:PORT")
         return host, int(port)
+
+
+def in_thread(engine: Engine, call: Callable[[], T]) -> Request[T]:
+    """Return a request for the result of a call that blocks. If it is given up, the thread ends with the process."""
+    request: Request[T] = Request(engine)
+    ours, theirs = socket.socketpair()
+    outcome: list[Callable[[], None]] = []
+
+    def run() -> None:
+        with theirs:  # its end wakes any driver
+            try:
+                result = call()
+            except Exception as error:
+                outcome.append(partial(request.fail, error))
+            else:
+                outcome.append(partial(request.complete, result))
+
+    def ended() -> None:
+        engine.driver.remove_reader(ours.fileno())
+        ours.close()
+        if not request.done():
+            outcome[0]()
+
+    engine.driver.add_reader(ours.fileno(), ended)
+    threading.Thread(target=run, name="aiompi-meeting", daemon=True).start()
+    return request
 
 
 class Agent:

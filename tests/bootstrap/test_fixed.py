@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from jobs import KEY, LIMIT, Site
 
 from aiompi import bootstrap
@@ -124,34 +123,3 @@ def test_rank_0_of_a_step_that_hands_out_nothing_is_named(monkeypatch: pytest.Mo
 def test_munge_that_does_not_run_is_an_error() -> None:
     with pytest.raises(JobAbortedError, match="munge"):
         munge.decode(b"MUNGE:nonsense:")
-
-
-@pytest.mark.parametrize(
-    "path", sorted((Path(__file__).parents[2] / "examples" / "kubernetes").glob("*.yaml")), ids=str
-)
-def test_manifests_start_ranks_that_find_each_other(path: Path) -> None:
-    kinds = {document["kind"]: document for document in yaml.safe_load_all(path.read_text())}
-    if "MPIJob" in kinds:
-        replicas = kinds["MPIJob"]["spec"]["mpiReplicaSpecs"]
-        command = replicas["Launcher"]["template"]["spec"]["containers"][0]["command"]
-        slots = kinds["MPIJob"]["spec"]["slotsPerWorker"] * replicas["Worker"]["replicas"]
-        assert (command[0], int(command[command.index("-n") + 1])) == ("mpirun", slots)
-        return
-    if "JobSet" in kinds:
-        name = kinds["JobSet"]["metadata"]["name"]
-        (group,) = kinds["JobSet"]["spec"]["replicatedJobs"]
-        job, first = group["template"]["spec"], f"{name}-{group['name']}-0-0.{name}"
-    else:
-        job, service = kinds["Job"]["spec"], kinds["Service"]
-        first = f"{kinds['Job']['metadata']['name']}-0.{service['metadata']['name']}"
-        assert service["spec"]["clusterIP"] == "None"
-        assert service["spec"]["selector"] == {"job-name": kinds["Job"]["metadata"]["name"]}
-        assert job["template"]["spec"]["subdomain"] == service["metadata"]["name"]
-    pod = job["template"]["spec"]
-    environ = {each["name"]: each.get("value", "") for each in pod["containers"][0]["env"]}
-    assert job["completionMode"] == "Indexed"
-    assert (job["completions"], job["parallelism"], job["backoffLimit"]) == (4, 4, 0)
-    assert pod["restartPolicy"] == "Never"
-    rank = fixed.Indexed(environ | {"JOB_COMPLETION_INDEX": "3"})
-    assert (rank.rank, rank.size, rank.host) == (3, 4, first)
-    assert "AIOMPI_KEY" in environ

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable
 
 import pytest
@@ -41,6 +42,34 @@ def test_four_processes_are_four_ranks(run: Run, text: str) -> None:
     result = run(text)
     assert (result.code, result.err) == (0, "")
     assert result.lines == ["0 4 6", "1 4 6", "2 4 6", "3 4 6"]
+
+
+def test_the_event_loop_goes_on_while_processes_meet(run: Run) -> None:
+    """Ranks come late, and rank 0 waits for them."""
+    text = """
+    import asyncio, os, time, aiompi
+
+    async def tick(gaps):
+        while True:
+            start = time.monotonic()
+            await asyncio.sleep(0.001)
+            gaps.append(time.monotonic() - start)
+
+    async def main():
+        await aiompi.load()
+        gaps = []
+        ticking = asyncio.create_task(tick(gaps))
+        if os.environ.get("PMI_RANK") != "0" and os.environ.get("PMIX_RANK") != "0":
+            await asyncio.sleep(2)
+        async with aiompi.init() as world:
+            print(world.rank, len(gaps) > 300, max(gaps) < 1.0)
+        ticking.cancel()
+
+    asyncio.run(main())
+    """
+    result = run(textwrap.dedent(text))
+    assert (result.code, result.err) == (0, "")
+    assert result.lines == [f"{rank} True True" for rank in range(4)]
 
 
 def test_processes_run_alone_if_the_user_says_so(run: Run) -> None:

@@ -73,17 +73,26 @@ class Engine:
 
 
 class Pods(Engine):
-    """What an indexed Job of Kubernetes gives each pod; a machine is a pod, and the first has two. They start late."""
+    """What an indexed Job of Kubernetes gives each pod; a machine is a pod, and the first has two.
+
+    They start late, that of rank 0 last. Its name, by a headless Service, cannot be resolved before.
+    """
 
     def run(self, *argv: object) -> subprocess.CompletedProcess[str]:
-        environ = {"WORLD_SIZE": str(SIZE), "MASTER_ADDR": "node1", "AIOMPI_KEY": KEY}
+        name = "hello-0.aiompi"
+        environ = {"WORLD_SIZE": str(SIZE), "MASTER_ADDR": name, "AIOMPI_KEY": KEY}
         words = [sys.executable, *map(str, argv)]
         pods = []
+        names = {machine.path("/etc/hosts"): machine.path("/etc/hosts").read_text() for machine in self.machines}
         for index in reversed(range(SIZE)):
+            for path, text in names.items() if index == 0 else ():
+                path.write_text(f"{text}{self.machines[0].address} {name}\n")
             machine = self.machines[index % len(self.machines)]
             pods.append(machine.popen(*words, env=environ | {"JOB_COMPLETION_INDEX": str(index)}))
             time.sleep(0.2)
         outputs = [pod.communicate(timeout=40.0) for pod in pods]
+        for path, text in names.items():
+            path.write_text(text)
         out, err = ("".join(texts) for texts in zip(*outputs, strict=True))
         return subprocess.CompletedProcess(words, max(abs(pod.returncode) for pod in pods), out, err)
 

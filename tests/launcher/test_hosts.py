@@ -135,13 +135,14 @@ def test_command_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_commands_of_starters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/a b")
+    variables = {"PYTHONPATH": "/a b", "LANG": "C", "HOME": "/root"}  # the home of the host may be another
+    monkeypatch.setattr("os.environ", variables)
     *ssh, host, words = starters.command(("ssh", "-p", "2222"), "me@node1", 7.0)
     assert ssh[:3] == ["ssh", "-p", "2222"]
     assert {"-oBatchMode=yes", "-oConnectTimeout=7"} < set(ssh)
     assert (host, words) == (
         "me@node1",
-        f"exec env 'PYTHONPATH=/a b' {sys.executable} -m aiompi_launcher.hosts.agent ssh",
+        f"exec env 'PYTHONPATH=/a b' LANG=C {sys.executable} -m aiompi_launcher.hosts.agent ssh",
     )
     srun = starters.command(("srun",), "node1", 7.0)
     assert srun[0] == "srun"
