@@ -21,6 +21,7 @@ from aiompi.bench.targets import COMPARISONS, FAMILIES
 COMMANDS: Final = {
     "targets": "aiompi.bench.targets.command",
     "faults": "aiompi.bench.faults",
+    "hosts": "aiompi.bench.hosts",
     "simulate": "aiompi.bench.simulate.command",
     "steps": "aiompi.bench.steps",
     "tune": "aiompi.bench.tune",

@@ -109,8 +109,8 @@ def mpich_job(processes: int, of: str = "") -> Contender:
         BenchError: mpi4py or MPICH is not installed.
     """
     # `mpiexec` may belong to Open MPI, whose distribution installs the same name
-    hydra = _installed("mpich", "mpiexec.hydra")
-    return _mpi4py_job(of or "mpi4py", _installed("mpich", "libmpi.so.12"), (hydra,), processes, *of.split())
+    hydra = installed("mpich", "mpiexec.hydra")
+    return _mpi4py_job(of or "mpi4py", installed("mpich", "libmpi.so.12"), (hydra,), processes, *of.split())
 
 
 def openmpi_job(processes: int) -> Contender:
@@ -120,15 +120,15 @@ def openmpi_job(processes: int) -> Contender:
         BenchError: mpi4py or Open MPI is not installed.
     """
     # the mpiexec of Open MPI would execute prterun, but `mpiexec` may belong to MPICH
-    prterun = _installed("openmpi", "prterun")
+    prterun = installed("openmpi", "prterun")
     # prterun does not pass the end of standard input to its ranks, so the kernel must end it when its parent is killed
     launcher = ("setpriv", "--pdeathsig", "TERM", prterun)
     options = ("--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
-    return _mpi4py_job("openmpi", _installed("openmpi", "libmpi.so.40"), (*launcher, *options), processes)
+    return _mpi4py_job("openmpi", installed("openmpi", "libmpi.so.40"), (*launcher, *options), processes)
 
 
 def _mpi4py_job(name: str, library: str, launcher: Sequence[str], processes: int, *words: str) -> Contender:
-    _installed("mpi4py", "__init__.py")
+    installed("mpi4py", "__init__.py")
     job = (*launcher, "-n", str(processes), sys.executable, "-m", f"{_MEASURE}.mpi4py", *words)
     return Contender(name, ("env", f"MPI4PY_LIBMPI={library}", *job))
 
@@ -139,7 +139,7 @@ def uvloop_pair() -> Contender:
     Raises:
         BenchError: uvloop is not installed.
     """
-    _installed("uvloop", "__init__.py")
+    installed("uvloop", "__init__.py")
     return UVLOOP
 
 
@@ -149,8 +149,8 @@ def zmq_pair() -> Contender:
     Raises:
         BenchError: pyzmq or uvloop is not installed.
     """
-    _installed("pyzmq", "__init__.py")
-    _installed("uvloop", "__init__.py")
+    installed("pyzmq", "__init__.py")
+    installed("uvloop", "__init__.py")
     return _pair("pyzmq", "pyzmq")
 
 
@@ -160,12 +160,12 @@ def distributed_pair() -> Contender:
     Raises:
         BenchError: distributed or uvloop is not installed.
     """
-    _installed("distributed", "__init__.py")
-    _installed("uvloop", "__init__.py")
+    installed("distributed", "__init__.py")
+    installed("uvloop", "__init__.py")
     return _pair("distributed", "distributed")
 
 
-def _installed(distribution: str, name: str) -> str:
+def installed(distribution: str, name: str) -> str:
     """Return the path of a file with this name in a distribution."""
     try:
         files = metadata.files(distribution) or []

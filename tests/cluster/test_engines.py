@@ -13,26 +13,38 @@ from pathlib import Path
 import pytest
 from jobs import KEY
 from machines import Machines
+from pages import ROOT, programs
 
 SIZE = 4
+#: each rank says where it is, and how many ranks share memory with it
 HELLO = """
-import socket
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
-names = comm.gather(socket.gethostname(), root=0)
+shared = comm.Split_type(MPI.COMM_TYPE_SHARED)
+places = comm.gather((MPI.Get_processor_name(), shared.size), root=0)
 total = comm.allreduce(comm.rank)
 if comm.rank == 0:
-    print(comm.size, total, *names)
+    print(comm.size, total, *(word for place in places for word in place))
 """
-NATIVE = """
-import socket, aiompi
+#: a process with another key dials the agent while the job runs
+STRANGER = """
+import asyncio, aiompi
+from aiompi.bootstrap.meeting import connect
+from aiompi.settings import load
 async def main(world):
-    names = await world.gather(socket.gethostname(), root=0)
-    total = await world.allreduce(world.rank)
+    if world.rank == 3:
+        host, port = world._runtime._agent._socket.getpeername()[:2]
+        try:
+            await asyncio.to_thread(connect, [host], port, bytes(32), 3, load(), 5.0)
+        except aiompi.Exception as error:
+            print(error)
+    total = await world.allreduce(1)
     if world.rank == 0:
-        print(world.size, total, *names)
+        print("total", total)
 aiompi.run(main)
 """
+#: the programs of the README
+README = programs(ROOT / "README.md")
 FAILS = """
 import os, signal, sys
 from aiompi import MPI
@@ -58,11 +70,13 @@ class Engine:
         machines: on the first of which it runs.
         command: words before the program.
         kills: True if it ends all processes when one is killed. It may lose what the agent prints then.
+        ports: True if ranks reach the agent by TCP.
     """
 
     machines: Machines
     command: list[str]
     kills: bool = True
+    ports: bool = True
     environ: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def run(self, *argv: object) -> subprocess.CompletedProcess[str]:
@@ -127,7 +141,20 @@ def openmpi(request: pytest.FixtureRequest) -> Engine:
     return Engine(request.getfixturevalue("machines"), [*words, "-n", str(SIZE), "--map-by", "node"])
 
 
-ENGINES: list[Callable[[pytest.FixtureRequest], Engine]] = [hydra, srun_pmi2, srun_pmix, srun_alone, openmpi, pods]
+def launcher(request: pytest.FixtureRequest) -> Engine:
+    words = [sys.executable, "-m", "aiompi_launcher", "--hosts", "node1,node2:2,node3"]
+    return Engine(request.getfixturevalue("machines"), words, ports=False)
+
+
+ENGINES: list[Callable[[pytest.FixtureRequest], Engine]] = [
+    launcher,
+    hydra,
+    srun_pmi2,
+    srun_pmix,
+    srun_alone,
+    openmpi,
+    pods,
+]
 
 
 @pytest.fixture(params=ENGINES, ids=lambda engine: engine.__name__)
@@ -136,19 +163,52 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return made
 
 
-@pytest.mark.parametrize(("words", "text"), [(["-m", "aiompi.compat"], HELLO), ([], NATIVE)], ids=["mpi4py", "native"])
-def test_processes_are_ranks_of_one_job(engine: Engine, tmp_path: Path, words: list[str], text: str) -> None:
+def test_a_program_of_mpi4py(engine: Engine, tmp_path: Path) -> None:
     program = tmp_path / "app.py"
-    program.write_text(text)
-    done = engine.run(*words, program)
+    program.write_text(HELLO)
+    done = engine.run("-m", "aiompi.compat", program)
     assert (done.returncode, done.stderr) == (0, ""), done
-    size, total, *names = done.stdout.split()
-    assert (size, total) == ("4", "6")
-    assert sorted(set(names)) == ["node1", "node2", "node3"]
+    size, total, *places = done.stdout.split()
+    names, shared = places[::2], list(map(int, places[1::2]))
+    assert (size, total, set(names)) == ("4", "6", {"node1", "node2", "node3"})
+    assert shared == [names.count(name) for name in names]
+
+
+@pytest.mark.parametrize("name", ["ring_async.py", "ring_blocking.py"])
+def test_the_programs_of_the_readme(engine: Engine, tmp_path: Path, name: str) -> None:
+    program = tmp_path / name
+    program.write_text(README[name])
+    done = engine.run(program)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    expected = [f"rank {rank} got {(rank - 1) % SIZE}, the sum is 6" for rank in range(SIZE)]
+    assert sorted(done.stdout.splitlines()) == expected
+
+
+def test_a_process_with_another_key_is_refused(engine: Engine, tmp_path: Path) -> None:
+    if engine.ports:
+        program = tmp_path / "app.py"
+        program.write_text(STRANGER)
+        done = engine.run(program)
+        assert (done.returncode, "total 4" in done.stdout) == (0, True), done
+        assert "refuses this process" in done.stdout
+        assert "the key of the job" in done.stderr
+
+
+def test_a_rank_0_that_cannot_be_reached_is_named(machines: Machines) -> None:
+    """What an engine cannot reach it says itself. An indexed Job only names the host of rank 0."""
+    environ = {"WORLD_SIZE": "2", "MASTER_ADDR": "10.99.0.77", "JOB_COMPLETION_INDEX": "1", "AIOMPI_KEY": KEY}
+    environ["AIOMPI_START_TIMEOUT"] = "1"
+    done = machines[0].python("-c", "from aiompi import MPI; MPI.COMM_WORLD.rank", env=environ)
+    assert done.returncode == 1
+    assert "rank 1 cannot reach rank 0 at 10.99.0.77 port 29501 within 1 s: " in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("how", "report"), [("raise", "rank 2 failed: ValueError: no luck"), ("abort", r"rank 2 called MPI_Abort\(7\)")]
+    ("how", "report"),
+    [
+        ("raise", "rank 2 failed: ValueError: no luck|rank 2 on node2 exited with status 1"),
+        ("abort", r"rank 2( on node2)? called MPI_Abort\(7\)"),
+    ],
 )
 def test_a_rank_that_fails_ends_the_job_although_another_computes(
     engine: Engine, tmp_path: Path, how: str, report: str
