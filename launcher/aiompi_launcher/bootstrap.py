@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import socket
-import sys
 from typing import Final
 
 from aiompi.settings import load as load_settings
@@ -96,4 +95,4 @@ def _hand_out(text: str, door: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    os._exit(main())  # nothing is left to be done at the exit of Python

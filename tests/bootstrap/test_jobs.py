@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from jobs import Result, Site
+from jobs import ROOTS, Result, Site
 
 HELLO = """
 from aiompi import MPI
@@ -19,7 +21,34 @@ NATIVE = """
 import aiompi
 async def main(world):
     print(world.rank, world.size, await world.allreduce(world.rank))
+    await world.barrier()
+    used = {transport.name for transport in world._runtime._transports if getattr(transport, "links", ())}
+    assert used <= {"shared_memory"}, used
 aiompi.run(main)
+"""
+#: an engine whose processes share a directory; it stands for one of another distribution
+ENGINE = """
+import os, pathlib, time
+from aiompi.bootstrap.meeting import Store
+
+class Directory(Store):
+    def __init__(self, environ):
+        self.name = "the directory"
+        self.rank, self.size = int(environ["THEIR_RANK"]), int(environ["THEIR_SIZE"])
+        self._place, self._fences = pathlib.Path(environ["THEIR_PLACE"]), 0
+    def put(self, key, value):
+        (self._place / key).write_text(value)
+    def get(self, key, rank):
+        return (self._place / key).read_text()
+    def fence(self):
+        self._fences += 1
+        (self._place / f"fence.{self._fences}.{self.rank}").touch()
+        while len(list(self._place.glob(f"fence.{self._fences}.*"))) < self.size:
+            time.sleep(0.01)
+    def abort(self, code, reason):
+        self.put("aborted", f"{code} {reason}")
+    def finalize(self):
+        self.put(f"finalized.{self.rank}", "")
 """
 Run = Callable[..., Result]
 
@@ -93,3 +122,22 @@ def test_a_process_that_a_rank_starts_is_told_how_to_run_alone(site: Site, hydra
     result = site.start(hydra, "-n", "2", sys.executable, parent).finish()
     assert (result.code, result.out) == (0, "1\n")
     assert "AIOMPI_ENGINE=none" in result.err
+
+
+@pytest.mark.parametrize(("end", "left"), [("", ["finalized.0", "finalized.1"]), ("comm.Abort(3)", ["aborted"])])
+def test_an_engine_of_another_distribution(site: Site, tmp_path: Path, end: str, left: list[str]) -> None:
+    site.program(ENGINE, "their_engine.py")
+    about = site.directory / "their_engine-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-engine\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[aiompi.engines]\ntheirs = their_engine:Directory\n")
+    place = tmp_path / "place"
+    place.mkdir()
+    environ = {"AIOMPI_ENGINE": "theirs", "THEIR_SIZE": "2", "THEIR_PLACE": str(place)}
+    environ["PYTHONPATH"] = os.pathsep.join([str(site.directory), *ROOTS])
+    program = site.program(f"{HELLO}\ncomm.Barrier()\nif comm.rank: {end or 'pass'}\ncomm.Barrier()")
+    ranks = [site.start(sys.executable, program, env=environ | {"THEIR_RANK": str(rank)}) for rank in range(2)]
+    results = [rank.finish() for rank in ranks]
+    assert [result.lines for result in results] == [["0 2 1"], ["1 2 1"]]
+    assert (results[1].code, any(result.code for result in results)) == ((3, True) if end else (0, False))
+    assert sorted(path.name for path in place.iterdir() if path.name.startswith(("aborted", "finalized"))) == left
