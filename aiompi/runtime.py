@@ -42,12 +42,12 @@ from aiompi.transport.sockets import TCP
 from aiompi.transport.template import Site, Transport
 from aiompi.wire import control, liveness
 from aiompi.wire.hello import NAMESPACE_BYTES
+from aiompi.wire.wait_report import WaitReport
 
 if TYPE_CHECKING:
     from aiompi.hang_report import HangReporter
     from aiompi.impi.universe import Universe
     from aiompi.transport.impi_host import ImpiHost
-    from aiompi.wire.wait_report import WaitReport
 
 #: most characters of the text of an exception that ends the job; a traceback shows all of it
 _TEXT: Final = 4096
@@ -126,8 +126,7 @@ class Runtime:
 
     async def _start(self) -> None:
         try:
-            if self.contact is not None:
-                self.contact = await self.contact.met(self.engine)
+            self.contact = self.contact and await self.contact.met(self.engine)
             cards = None if self.contact is None else await self._join(self.contact)
         except BaseException as error:
             if self.joined and isinstance(error, Exception):
@@ -295,7 +294,7 @@ class Runtime:
             case control.Agreed() if self._recovery is not None:
                 self._recovery.agreed(message)
             case control.ReportRequest():
-                self._answer(message.number)
+                self._tell(message.number, self._hang_reporter.report() if self._hang_reporter else WaitReport())
             case control.Abort():
                 self._end(message.code, message.reason)
             case _:
@@ -306,11 +305,6 @@ class Runtime:
         from aiompi.hang_report import HangReporter  # seldom needed
 
         self._hang_reporter = HangReporter(self.engine, self.settings.debug, lambda report: self._tell(0, report))
-
-    def _answer(self, number: int) -> None:
-        from aiompi.wire.wait_report import WaitReport  # seldom needed
-
-        self._tell(number, WaitReport() if self._hang_reporter is None else self._hang_reporter.report())
 
     def _tell(self, number: int, report: WaitReport) -> None:
         if self._agent is not None and self.engine.error is None:

@@ -6,10 +6,9 @@ theirs, and prints the result of `compare`.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 #: limits of a report: characters of each text, number of waits, and members of a communicator
 MAX_TEXT: Final = 300
@@ -17,8 +16,7 @@ MAX_WAITS: Final = 16
 MAX_MEMBERS: Final = 4096
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """An operation that a call of the program waits for.
 
     Attributes:
@@ -63,8 +61,7 @@ class Wait:
         return f"{self.title}{algorithm}{within} at {self.place} for {self.seconds:.1f} s{reason}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WaitReport:
+class WaitReport(NamedTuple):
     """What one rank waits for.
 
     Attributes:
@@ -74,12 +71,12 @@ class WaitReport:
     """
 
     waits: tuple[Wait, ...] = ()
-    counts: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    counts: Mapping[int, int] = {}
     last: str = ""
 
     def pack(self) -> dict[str, Any]:
         """Return the report in msgpack types."""
-        waits = [dataclasses.astuple(wait) for wait in self.waits[:MAX_WAITS]]
+        waits = [tuple(wait) for wait in self.waits[:MAX_WAITS]]
         return {"waits": waits, "counts": list(self.counts.items()), "last": self.last[:MAX_TEXT]}
 
     @classmethod
