@@ -51,11 +51,12 @@ class Launch:
         self.ended: Request[None] = Request(engine)
         self._driver = engine.driver
         self._lifeline, theirs = socket.socketpair()
+        more = ["--on-failure=continue"] if engine.survives else []
         environ = {**os.environ, ENV_PARENT: port, ENV_LIFELINE: str(theirs.fileno())}
         with theirs:
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "aiompi_launcher", *options, *_words(programs)],
+                    [sys.executable, "-m", "aiompi_launcher", *more, *options, *_words(programs)],
                     env=environ,
                     stdin=subprocess.DEVNULL,
                     stdout=stdout,

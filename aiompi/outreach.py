@@ -64,6 +64,7 @@ class Outreach:
         card = processes.cards.setdefault(engine.rank, added)
         card["window"] = added["window"]
         card["transports"] = {**card.get("transports", {}), **added["transports"]}
+        engine.shm_domains[engine.rank] = processes.home(card)
 
     def _missing(self) -> list[type[Transport]]:
         """Return the kinds of transports that this rank may use, and has not needed so far."""

@@ -135,6 +135,7 @@ class Runtime:
             raise
         if cards is None:
             self.engine.processes.cards[0] = control.BusinessCard(host=self.node)
+            self.engine.survives = self.settings.on_failure == "continue"
             self._wire(Site(), [Loopback])
             self._make_communicators(0, 1)
             return
@@ -250,8 +251,7 @@ class Runtime:
 
     def _share_cores(self, cards: list[control.BusinessCard]) -> None:
         """Choose how this rank waits and wakes others, by the number of ranks per core of this host."""
-        here = sum(card.get("host") == self.node for card in cards)
-        uncrowded = here <= cores()
+        uncrowded = (here := sum(card.get("host") == self.node for card in cards)) <= cores()
         self.universe_size *= here == len(cards)
         spin = self.settings.spin
         if spin is None:
@@ -330,14 +330,13 @@ class Runtime:
         self.close()
 
     def _on_fatal(self, error: BaseException) -> None:
-        """Handle the failure of an operation that no call waits for: it can only end the job (section 2.7).
-
-        If the job survives failures, the failure of a peer is no reason to end this rank as well.
-        """
-        if self.engine.survives and isinstance(error, ProcessFailedError | RevokedError):
+        """Handle the failure of an operation that no call waits for: it can only end the job (section 2.7)."""
+        # A peer that fails does not end this rank if the job survives failures, or if it may be of another job.
+        engine = self.engine
+        if (engine.survives or engine.processes.has_met) and isinstance(error, ProcessFailedError | RevokedError):
             return
         what = "a send that was complete already, or an operation whose request was freed, has failed"
-        self.abort(1, f"rank {self.engine.rank}: {what}: {error}")
+        self.abort(1, f"rank {engine.rank}: {what}: {error}")
         self.on_end(1)
 
     def _on_drained(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, SupportsIndex, TypeAlias, TypeVar
 from aiompi.arguments import integer
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
 from aiompi.comm.channel import EXTENSION_TAG, Channel, Route, run_after
-from aiompi.comm.contexts import ContextIds
+from aiompi.comm.contexts import AGREEMENTS, ContextIds
 from aiompi.comm.conversion import NATIVE_FORM, Conversion
 from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
 from aiompi.comm.group import Group
@@ -95,13 +95,14 @@ class Communicator:
         matcher: queues of its point-to-point messages.
         is_revoked: True if a rank has revoked it (Comm.Revoke).
         agreements: number of the next agreement on it (aiompi.comm.recovery).
+        agreeing: queues of agreements, if several jobs share the communicator; otherwise None.
     """
 
     __slots__ = (
-        "_collectives", "freed", "_latest", "_met", "_peers", "_placement", "_reach", "_refusal", "agreements",
-        "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints", "hosts",
-        "ids", "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route", "session",
-        "shares_memory", "size", "spans_hosts", "tag_ub", "targets", "topology",
+        "_collectives", "freed", "_latest", "_met", "_peers", "_placement", "_reach", "_refusal", "agreeing",
+        "agreements", "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints",
+        "hosts", "ids", "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route",
+        "session", "shares_memory", "size", "spans_hosts", "tag_ub", "targets", "topology",
     )  # fmt: skip
 
     def __init__(
@@ -114,19 +115,19 @@ class Communicator:
         ids: ContextIds | None = None,
     ) -> None:
         self.engine, self.context_id, self.name = engine, context_id, name
-        self.group, self.remote = group, remote
+        self.group, self.remote, self.rank, self.size = group, remote, group.rank, group.size
         self.ids = ids or ContextIds()
-        self.rank, self.size = group.rank, group.size
         self.targets = group.members if remote is None else remote.members
         self.route = Route(self)
         self._reach = len(self.targets)
-        self._met = engine.processes.retain((*group.members, *(() if remote is None else remote.members)))
+        self._met = engine.processes.retain(self.everybody())
         self._peers: list[Endpoint | SendQueue | None] = [None] * self._reach
         self._collectives = self.agreements = 0
         self._latest: Request[Any] | None = None
         self._placement: Placement | None = None
         self.native = engine.universe is None or self.placement.native
         self.matcher = self._open_contexts()
+        self.agreeing = engine.open_agreements(AGREEMENTS | context_id, self.everybody()) if self._met else None
         self.hosts = engine.hosts(self.targets) if remote is None and self.native else []
         self.shares_memory = remote is None and engine.share_memory(self.targets)
         self.spans_hosts = 1 < len(self.hosts) < self.size
@@ -152,6 +153,10 @@ class Communicator:
         more = [(remote_size, own), (both, other), (2 * both, own)] if self.native else [(0, own)]
         self.engine.open_context(self.context_id + 1, other, *more)
         return self.engine.open_context(self.context_id, other)
+
+    def everybody(self) -> list[int]:
+        """Return the processes of both groups."""
+        return [*self.group.members, *(() if self.remote is None else self.remote.members)]
 
     def _conversion(self) -> Conversion:
         return NATIVE_FORM
@@ -563,19 +568,20 @@ class Communicator:
             self._refusal = error
             self.engine.failure.end_context(self.context_id + 1, error)
 
-    def revoked(self, error: Exception) -> None:
+    def revoked(self, error: Exception, source: int) -> None:
         if not self.is_revoked and not self.freed:
-            self.is_revoked = True
-            self._reach, self._refusal = 0, error
+            self.is_revoked, self._reach, self._refusal = True, 0, error
             for context in (self.context_id, self.context_id + 1):
                 self.engine.failure.end_context(context, error)
+            if self.agreeing is not None:
+                self.engine.failure.spread_revocation(self.context_id, self._met, source)
 
     def _retire(self, _: object = None) -> None:
         pending = next(self.pending(), None)
         if pending is not None:
             pending.when_done(self._retire)
             return
-        for context_id in (self.context_id, self.context_id + 1):
+        for context_id in (self.context_id, self.context_id + 1, AGREEMENTS | self.context_id):
             matcher = self.engine.contexts.get(context_id)
             if matcher is not None and next(matcher.unexpected(), None) is None:
                 del self.engine.contexts[context_id]

@@ -12,6 +12,9 @@ MAX_CID: Final = 2**64 - 16
 #: first identifier of communicators within one client; identifiers shared with other clients stay far below it
 INNER_CID: Final = 2**63
 
+#: added to the identifier of a communicator for its agreements (aiompi.comm.consensus)
+AGREEMENTS: Final = 2**62
+
 
 class ContextIds:
     """The identifiers that this process has used.

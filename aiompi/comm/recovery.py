@@ -1,7 +1,8 @@
 """Communicators whose members fail: revocation, acknowledgement and agreement (ULFM, as in mpi4py 4.1).
 
-`aiompi.engine.failure` notices failures, and the agent of the job decides agreements (`aiompi.wire.agreement`).
-`aiompi.create.shrink` makes a communicator of the members that are left.
+`aiompi.engine.failure` notices failures, and the agent of the job decides agreements (`aiompi.wire.agreement`). The
+members of a communicator that several jobs share decide by themselves (`aiompi.comm.consensus`). `aiompi.create.shrink`
+makes a communicator of the members that are left.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from aiompi.arguments import integer
 from aiompi.comm.communicator import Communicator
+from aiompi.comm.consensus import Consensus
 from aiompi.comm.group import Group
 from aiompi.engine import Recovery, Request
+from aiompi.engine.processes import FIRST_MET
 from aiompi.errors import InvalidArgumentError, ProcessFailedError, RevokedError
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ def revoke(comm: Communicator) -> None:
     recovery = recovery_of(comm, "Revoke")
     if not comm.is_revoked:
         recovery.revoke(comm.context_id)
-        comm.revoked(RevokedError(f"{comm.label}: this rank has revoked the communicator"))
+        comm.revoked(RevokedError(f"{comm.label}: this rank has revoked the communicator"), comm.engine.rank)
 
 
 def get_failed(comm: Communicator) -> Group:
@@ -86,8 +89,8 @@ def agree(comm: Communicator, flag: int) -> Request[int]:
         agreed = await ask(comm, recovery, number, value)
         if not agreed.acknowledged:
             error = ProcessFailedError(
-                f"{comm.where('Agree')}: the members with world ranks {agreed.failed} have failed, and not all others "
-                f"have acknowledged that (Ack_failed); the flags agree on {agreed.flag}"
+                f"{comm.where('Agree')}: {_labels(comm, agreed.failed)} have failed, and not all others have "
+                f"acknowledged that (Ack_failed); the flags agree on {agreed.flag}"
             )
             error.flag = agreed.flag
             raise error
@@ -107,8 +110,10 @@ def begin(comm: Communicator) -> int:
 
 def ask(comm: Communicator, recovery: Recovery, number: int, flag: int, proposal: int = 0) -> Request[Agreed]:
     """Take part in an agreement; see `aiompi.wire.control.Agree`."""
-    members = [*comm.group.members, *(comm.remote.members if comm.remote is not None else ())]
-    return recovery.agree(comm.context_id, number, members, flag, proposal, _acknowledged(comm))
+    if comm.agreeing is not None:
+        consensus = Consensus(comm, comm.agreeing, number)
+        return comm.engine.spawn(consensus.reach(flag, proposal, _acknowledged(comm)))
+    return recovery.agree(comm.context_id, number, comm.everybody(), flag, proposal, _acknowledged(comm))
 
 
 def recovery_of(comm: Communicator, operation: str) -> Recovery:
@@ -121,6 +126,12 @@ def recovery_of(comm: Communicator, operation: str) -> Recovery:
     if recovery is None or not comm.native:
         raise NotImplementedError(f"{comm.where(operation)}: aiompi has no recovery in jobs with several IMPI clients")
     return recovery
+
+
+def _labels(comm: Communicator, members: list[int]) -> str:
+    if max(members, default=0) < FIRST_MET:
+        return f"the members with world ranks {members}"
+    return ", ".join(map(comm.engine.processes.label, members))
 
 
 def _failed(comm: Communicator) -> list[int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import STANDARD, Mode, Send
-from aiompi.errors import ProcessFailedError
+from aiompi.errors import OtherError, ProcessFailedError
 
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
@@ -135,6 +135,14 @@ class Endpoint(ABC):
         if self.error is None:
             self.error = ProcessFailedError(f"{self.engine.processes.label(self.rank)} is gone: {cause}")
             self.engine.failure.peer_failed(self, self.error)
+
+    def spread_revocation(self, context: int) -> None:
+        """Tell a process of another job that a communicator is revoked.
+
+        Raises:
+            OtherError: it cannot be reached.
+        """
+        raise OtherError(f"{self.engine.processes.label(self.rank)} does not understand that a communicator is revoked")
 
     def connection_lost(self, cause: str) -> None:
         """Report that the connection to the peer broke. The runtime judges what that means."""

@@ -217,6 +217,13 @@ class Engine(Progress):
                 peer.refuse(message)
         return matcher
 
+    def open_agreements(self, context: int, members: Iterable[int]) -> Matcher | None:
+        """Return the queues in which processes of several jobs agree; None if all of them are of this job."""
+        in_order = sorted(members, key=self.processes.name)  # the same at all of them
+        if not any(map(self.processes.is_stranger, in_order)):
+            return None
+        return self.open_context(context, {number: place for place, number in enumerate(in_order)})
+
     def spawn(self, coroutine: Coroutine[Any, None, T], owner: object = None) -> Schedule[T]:
         """Start a coroutine that awaits requests, and note its owner with it."""
         return Schedule(self, coroutine, owner)

@@ -8,12 +8,13 @@ rank.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.constants import ANY_SOURCE
 from aiompi.engine.send import Send
-from aiompi.errors import RevokedError
+from aiompi.errors import OtherError, RevokedError
 
 if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
@@ -105,7 +106,7 @@ class FailureHandler:
                 if message.peer is peer and message.data is None:
                     matcher.remove_unexpected(message)
         self._fail_all_with(peer, [*unfinished, *self._sends_to(peer)], error)
-        if self._engine.survives and peer.finalize_error is None:
+        if self._survives(peer) and peer.finalize_error is None:
             for community in list(self._communities.values()):
                 if community.has(peer.rank):
                     community.member_failed(error)
@@ -114,13 +115,18 @@ class FailureHandler:
     def watch(self, community: Community) -> None:
         """Tell a new communicator of the failures of its members and of its revocation, also those before now."""
         self._communities[community.context_id] = community
-        error = next((peer.error for peer in self._dead if community.has(peer.rank)), None)
-        if error is not None and self._engine.survives:
+        dead = (peer for peer in self._dead if community.has(peer.rank) and self._survives(peer))
+        error = next((peer.error for peer in dead), None)
+        if error is not None:
             community.member_failed(error)
         for rank, contexts in self._revocations.items():
             if community.context_id in contexts:
                 contexts.remove(community.context_id)
                 self.revoked(community.context_id, rank)
+
+    def _survives(self, peer: Endpoint) -> bool:
+        """Return True if the job of this rank goes on without a peer that has failed."""
+        return self._engine.survives or self._engine.processes.is_stranger(peer.rank)
 
     def drop(self, peer: Endpoint) -> None:
         """Forget a process to which no communicator refers."""
@@ -137,9 +143,26 @@ class FailureHandler:
         community = self._communities.get(context)
         if community is not None:
             if community.has(rank):
-                community.revoked(RevokedError(f"{self._engine.processes.label(rank)} has revoked the communicator"))
+                label = self._engine.processes.label(rank)
+                community.revoked(RevokedError(f"{label} has revoked the communicator"), rank)
         elif len(contexts := self._revocations.setdefault(rank, set())) < _MAX_REVOCATIONS:
             contexts.add(context)
+
+    def spread_revocation(self, context: int, met: Iterable[int], source: int) -> None:
+        """Tell members of other jobs of a revocation, and those of this job if it comes from another one.
+
+        Each member does so, so that all learn of it although the one that has revoked the communicator may fail.
+
+        Args:
+            met: the members that are not of the world of this rank.
+            source: the process that has told this one.
+        """
+        engine = self._engine
+        for number in filter(engine.processes.is_stranger, met):
+            with contextlib.suppress(OtherError):  # it cannot be reached
+                engine.peer(number).spread_revocation(context)
+        if engine.recovery is not None and engine.processes.is_stranger(source):
+            engine.recovery.revoke(context)
 
     def end_context(self, context: int, error: Exception) -> None:
         """Fail all operations in a context. Nothing can be received in it any more."""

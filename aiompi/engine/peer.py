@@ -533,6 +533,12 @@ class Peer(CreditedEndpoint):
             raise RemoteProtocolError(f"rank {self.rank} answers to a message that was not sent to it")
         return request
 
+    def spread_revocation(self, context: int) -> None:
+        self.emit(frame.REVOKE, context=context)
+
+    def _revoke(self, header: tuple[int, ...], payload: memoryview) -> None:
+        self.engine.failure.revoked(header[4], self.rank)
+
     def _unknown(self, header: tuple[int, ...], payload: memoryview) -> None:
         raise RemoteProtocolError(f"a frame of unknown kind {header[0]}")
 
@@ -572,4 +578,5 @@ _HANDLERS: Final[dict[int, Callable[[Peer, tuple[int, ...], memoryview], None]]]
     frame.CANCELNO: Peer._cancelno,
     frame.FINI: Peer._fini,
     frame.INVITE: Peer._invited,
+    frame.REVOKE: Peer._revoke,
 }

@@ -136,6 +136,10 @@ class Processes:
         """Return the number of a process of the job of this rank, None if this rank does not know it."""
         return self.number(Name(self.job, process))
 
+    def is_stranger(self, number: int) -> bool:
+        """Return True for a process of another job."""
+        return number >= FIRST_MET and self._names[number].job != self.job
+
     def numbers_in_job(self, numbers: Iterable[int]) -> list[int] | None:
         """Return for each process its number in the job, None if one of them is of another job."""
         names = [self.name(number) for number in numbers]

@@ -106,8 +106,8 @@ class Community(Protocol):
     def member_failed(self, error: Exception) -> None:
         """Note that a member has failed: collectives cannot complete any more."""
 
-    def revoked(self, error: Exception) -> None:
-        """Note that a rank has revoked the communicator."""
+    def revoked(self, error: Exception, source: int) -> None:
+        """Note that a rank has revoked the communicator; `source` is the process that says so."""
 
 
 class Driver(Protocol):

@@ -44,10 +44,7 @@ class AgentRecovery:
             request.fail(self._engine.error)
             return request
         processes = self._engine.processes
-        everybody, known = processes.numbers_in_job(members), processes.numbers_in_job(acknowledged)
-        if everybody is None or known is None:
-            request.fail(NotImplementedError("aiompi has no recovery on communicators that several jobs share"))
-            return request
+        everybody, known = ([processes.name(member).process for member in those] for those in (members, acknowledged))
         self._pending[context, number] = request
         self._send(control.Agree(context, number, sorted(everybody), flag, proposal, known))
         return request

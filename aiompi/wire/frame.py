@@ -18,6 +18,7 @@
 | FINI        | this rank starts no more operations; answers may follow      |                                      |
 | INVITE      | the sender may write the offered message to an address       | srqid length; tag: a number          |
 |             |                                                              | drqid: the address                   |
+| REVOKE      | a rank of another job has revoked a communicator             | context                              |
 
 Every frame returns `credit` bytes of eager memory to its receiver. srqid is the sender's id of the message, drqid the
 receiver's (names of IMPI 0.0, section 3.5). In the first five kinds drqid holds instead the note that a message of a
@@ -48,6 +49,7 @@ CANCELYES: Final = 12
 CANCELNO: Final = 13
 FINI: Final = 14
 INVITE: Final = 15
+REVOKE: Final = 16
 
 #: kinds whose header is followed by `length` bytes
 WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, EAGER_READY, DATA})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable
@@ -20,6 +21,7 @@ from aiompi.engine.processes import Name
 from aiompi.settings import Settings
 from aiompi.transport.sockets import _identity
 from aiompi.wire.control import BusinessCard
+from aiompi.wire.frame import REVOKE
 from aiompi.wire.hello import Namespace
 
 
@@ -188,12 +190,116 @@ async def test_process_of_another_job_that_finalizes_has_left() -> None:
             await ends[0].recv(0)
 
 
+# Failures on communicators that several jobs share.
+
+
+async def merged(worlds: list[aiompi.World]) -> list[aiompi.Intracomm]:
+    """Return one communicator of several jobs."""
+    port = await worlds[0].Open_port()
+    comms: list[aiompi.Intracomm] = [worlds[0].COMM_SELF]
+    for world in worlds[1:]:
+        ends = await asyncio.gather(*(comm.Accept(port) for comm in comms), world.Connect(port))
+        comms = list(await asyncio.gather(*(comm.Merge(high=n == len(comms)) for n, comm in enumerate(ends))))
+    worlds[0].Close_port(port)
+    return comms
+
+
 @pytest.mark.asyncio
-async def test_recovery_between_jobs_says_what_it_lacks() -> None:
+async def test_agreement_of_several_jobs() -> None:
+    async with jobs(3) as worlds:
+        comms = await merged(worlds)
+        for round in range(3):
+            assert await asyncio.gather(*(comm.Agree(~(1 << n)) for n, comm in enumerate(comms))) == [~7] * 3, round
+        early = [comm.Agree(n) for n in (4, 6) for comm in comms[1:]]
+        late = [comms[0].Agree(n) for n in (5, 2)]
+        assert await asyncio.gather(*early, *late) == [4, 4, 2, 2, 4, 2]
+        copies = await asyncio.gather(*(comm.Shrink() for comm in comms))
+        assert [comm.rank for comm in copies] == [0, 1, 2]
+        assert await asyncio.gather(*(comm.allreduce(1) for comm in copies)) == [3] * 3
+        before = [left(world) for world in worlds]
+        await asyncio.gather(*(comm.Disconnect() for comm in copies))
+        assert [tables[5] for tables in map(left, worlds)] == [tables[5] - 3 for tables in before]
+
+
+@pytest.mark.asyncio
+async def test_agreement_on_an_intercommunicator_of_two_jobs() -> None:
     async with jobs(2) as worlds:
-        one, _ = await pair(*worlds)
-        with pytest.raises(NotImplementedError, match="several jobs"):
-            await one.Agree(1)
+        ends = await pair(*worlds)
+        assert await both(*(comm.Agree(flag) for comm, flag in zip(ends, (6, 3), strict=True))) == [2, 2]
+        small = await both(*(comm.Shrink() for comm in ends))
+        assert await both(small[0].sendrecv("x", 0, source=0), small[1].sendrecv("y", 0, source=0)) == ["y", "x"]
+
+
+@pytest.mark.asyncio
+async def test_members_of_several_jobs_go_on_without_one_that_dies() -> None:
+    async with jobs(2) as worlds:
+        lost = await aiompi.init()
+        comms = await merged([worlds[0], lost, worlds[1]])
+        waiting = [comms[n].allreduce(1) for n in (0, 2)]
+        begun = comms[0].Agree(3)
+        lost._runtime.close()  # as when it is killed
+        for request in waiting:
+            with pytest.raises(aiompi.ProcessFailedError):
+                await request
+        with pytest.raises(aiompi.ProcessFailedError) as raised:
+            await both(begun, comms[2].Agree(5))
+        assert raised.value.flag == 1
+        for n in (0, 2):
+            assert comms[n].Ack_failed() == 1
+            assert [*comms[n].Get_failed().Translate_ranks([0], comms[n].group)] == [1]
+        assert await both(comms[0].Agree(7), comms[2].Agree(5)) == [5, 5]
+        small = await both(comms[0].Shrink(), comms[2].Shrink())
+        assert [(comm.rank, comm.size) for comm in small] == [(0, 2), (1, 2)]
+        assert await both(*(comm.allreduce(comm.rank) for comm in small)) == [1, 1]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("seed", range(8))
+async def test_agreement_is_uniform_whenever_members_die(seed: int) -> None:
+    chance = random.Random(seed)
+    worlds = [await aiompi.init() for _ in range(5)]
+    comms = await merged(worlds)
+    requests: list[Any] = [None] * 5
+    dead = chance.sample(range(5), 3)
+    acts = [("agree", n) for n in range(5)] + [("die", n) for n in dead]
+    for act, n in chance.sample(acts, len(acts)):
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+        if act == "die":
+            worlds[n]._runtime.close()
+        elif requests[n] is None:
+            requests[n] = comms[n].Agree(~(1 << n))
+    results = set()
+    for n in range(5):
+        if n not in dead:
+            try:
+                results.add(("flag", await requests[n]))
+            except aiompi.ProcessFailedError as error:
+                results.add(("error", error.flag))
+    assert len(results) == 1
+    small = await both(*(comms[n].Shrink() for n in range(5) if n not in dead))
+    assert [comm.size for comm in small] == [2, 2]
+    assert await both(*(comm.allreduce(1) for comm in small)) == [2, 2]
+    for n in set(range(5)) - set(dead):
+        worlds[n]._runtime.close()
+
+
+@pytest.mark.asyncio
+async def test_revocation_reaches_other_jobs_also_if_its_caller_dies() -> None:
+    async with jobs(2) as worlds:
+        lost = await aiompi.init()
+        comms = await merged([worlds[0], worlds[1], lost])
+        waiting = [comm.irecv(source=1 - n) for n, comm in enumerate(comms[:2])]
+        real = lost._runtime.engine.peer(comms[2].group.members[0])
+        real.emit(REVOKE, context=comms[2]._core.context_id)  # to one of them only
+        await asyncio.sleep(0)
+        lost._runtime.close()
+        for request in waiting:
+            with pytest.raises(aiompi.RevokedError):
+                await request
+        assert [comm.Is_revoked() for comm in comms[:2]] == [True, True]
+        small = await both(comms[0].Shrink(), comms[1].Shrink())
+        assert [comm.size for comm in small] == [2, 2]
 
 
 @pytest.mark.asyncio

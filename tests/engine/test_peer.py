@@ -353,7 +353,7 @@ def test_answer_to_nothing_is_refused(header: Header) -> None:
         forged(w, header, b"12345" if header.kind == frame.DATA else b"")
 
 
-@pytest.mark.parametrize("kind", [0, frame.INVITE + 1, 255])
+@pytest.mark.parametrize("kind", [0, frame.REVOKE + 1, 255])
 def test_unknown_kind_is_refused_after_the_frames_before_it(kind: int) -> None:
     w = WireWorld(2)
     isend(w.comms[0], b"before", 1)
@@ -364,7 +364,7 @@ def test_unknown_kind_is_refused_after_the_frames_before_it(kind: int) -> None:
 
 
 def test_each_kind_of_frame_is_known() -> None:
-    assert set(_HANDLERS) == set(range(frame.EAGER, frame.INVITE + 1))
+    assert set(_HANDLERS) == set(range(frame.EAGER, frame.REVOKE + 1))
 
 
 def test_answer_of_another_rank_is_refused() -> None:
