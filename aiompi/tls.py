@@ -39,10 +39,14 @@ def secure(sock: socket.socket, key: bytes, server: bool, settings: Settings) ->
     Raises:
         InvalidArgumentError: a file of a certificate cannot be used.
     """
-    context = _context(key, server, settings.tls_cert, settings.tls_key, settings.tls_ca)
-    secured = context.wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
+    secured = context(key, server, settings).wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
     assert isinstance(secured, SecureSocket)
     return secured
+
+
+def context(key: bytes, server: bool, settings: Settings) -> ssl.SSLContext:
+    """Return the context of `secure`, which has the same arguments and errors."""
+    return _context(key, server, settings.tls_cert, settings.tls_key, settings.tls_ca)
 
 
 def check(settings: Settings) -> None:
@@ -51,7 +55,7 @@ def check(settings: Settings) -> None:
     Raises:
         InvalidArgumentError: one cannot be used.
     """
-    _context(b"", True, settings.tls_cert, settings.tls_key, settings.tls_ca)
+    context(b"", True, settings)
 
 
 def explain(error: OSError) -> str:
@@ -112,6 +116,20 @@ class SecureSocket(ssl.SSLSocket):
                 break
             got += read
         return got
+
+    def recvmsg_into(self, buffers: Iterable[Any], *_: Any) -> tuple[int, list[Any], int, Any]:  # type: ignore[override]
+        got = 0
+        for buffer in buffers:
+            try:
+                nbytes = self.recv_into(buffer)
+            except BlockingIOError:
+                if got:
+                    break
+                raise
+            got += nbytes
+            if nbytes < len(buffer):
+                break
+        return got, [], 0, None
 
     def shutdown(self, how: int) -> None:
         """Shut down the connection, but go on to decrypt what the other end still sends."""

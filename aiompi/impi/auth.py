@@ -4,14 +4,18 @@
     AUTH  mask of the methods it has available  -->
                                                 <--   Server_auth {which, len}, without a command header
     for KEY: Auth_key {Uint8 key}, likewise     -->   closes the connection if the key differs
+    for TLS: a TLS handshake, in which the client begins, and then as for KEY
 
-A method is available if the user enabled it through its environment variable, at each side separately. The key
-travels in clear, as the specification demands: it keeps strangers and stray jobs out, but not an eavesdropper.
+A method is available if the user enabled it through its environment variable, at each side separately. With KEY the
+key travels in clear, as the specification demands: it keeps strangers and stray jobs out, but not an eavesdropper.
+TLS is a method of aiompi. Other implementations ignore that it is offered, and do not offer it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 import hmac
 import re
 import struct
@@ -23,9 +27,10 @@ from aiompi.impi.command import LENGTHS, Code, encode, swap_hint
 
 NONE: Final = 0
 KEY: Final = 1
+TLS: Final = 31
 
 #: method -> environment variable, the strongest first: the default order of preference
-METHODS: Final[dict[int, str]] = {KEY: "IMPI_AUTH_KEY", NONE: "IMPI_AUTH_NONE"}
+METHODS: Final[dict[int, str]] = {TLS: "AIOMPI_TLS", KEY: "IMPI_AUTH_KEY", NONE: "IMPI_AUTH_NONE"}
 
 SERVER_AUTH_BYTES: Final = 8
 KEY_BYTES: Final = 8
@@ -44,22 +49,25 @@ class Credentials:
 
     Attributes:
         none: True if NONE is available.
-        key: key of method KEY, 0..2**64-1, or None if KEY is not available; not part of the repr.
+        key: key of methods KEY and TLS, 0..2**64-1, or None if they are not available; not part of the repr.
+        tls: "auto" if TLS is available besides the others, "on" if it is the only one, "off" if it is not available.
     """
 
     none: bool = False
     key: int | None = dataclasses.field(default=None, repr=False)
+    tls: str = "off"
 
     def __post_init__(self) -> None:
         if self.key is not None and not 0 <= self.key < 2**64:
             raise InvalidArgumentError("the key of IMPI_AUTH_KEY must fit 64 bits")
 
     @classmethod
-    def from_environ(cls, environ: Mapping[str, str]) -> Credentials:
-        """Return what the user enabled: NONE if IMPI_AUTH_NONE exists, KEY if IMPI_AUTH_KEY has a value.
+    def from_environ(cls, environ: Mapping[str, str], tls: str = "off") -> Credentials:
+        """Return what the user enabled: NONE if IMPI_AUTH_NONE exists, KEY and TLS if IMPI_AUTH_KEY has a value.
 
         Args:
             environ: the environment variables.
+            tls: the attribute.
 
         Raises:
             InvalidArgumentError: IMPI_AUTH_KEY is not a number of 64 bits (decimal, or hexadecimal after 0x), or
@@ -69,15 +77,21 @@ class Credentials:
         if text and not _KEY_TEXT.fullmatch(text):
             raise InvalidArgumentError("IMPI_AUTH_KEY must be a decimal number of at most 64 bits")
         key = int(text, 16 if text[1:2] in {"x", "X"} else 10) if text else None
-        credentials = cls(METHODS[NONE] in environ, key)
+        credentials = cls(METHODS[NONE] in environ, key, tls)
         credentials.require()
         return credentials
 
     @property
     def methods(self) -> tuple[int, ...]:
         """Numbers of the available methods, the strongest first."""
-        available = {NONE: self.none, KEY: self.key is not None}
+        keyed, plain = self.key is not None, self.tls != "on"
+        available = {NONE: self.none and plain, KEY: keyed and plain, TLS: keyed and self.tls != "off"}
         return tuple(method for method in METHODS if available[method])
+
+    @property
+    def secret(self) -> bytes:
+        """What certificates for TLS are derived from; empty without TLS."""
+        return _stretch(self.key) if TLS in self.methods and self.key is not None else b""
 
     def require(self, preference: Collection[int] = tuple(METHODS)) -> None:
         """Check that a method is available.
@@ -92,6 +106,7 @@ class Credentials:
             raise InvalidArgumentError(
                 "no authentication method available: set IMPI_AUTH_KEY to a number that the server and all clients"
                 " share, or set IMPI_AUTH_NONE to let anybody in, and check the -auth list of the server"
+                f"{'; AIOMPI_TLS=on needs IMPI_AUTH_KEY' if self.tls == 'on' else ''}"
             )
 
     def matches(self, received: bytes) -> bool:
@@ -99,8 +114,14 @@ class Credentials:
         return self.key is not None and hmac.compare_digest(_AUTH_KEY.pack(self.key), received)
 
     def encode_key(self) -> bytes:
-        """Return the Auth_key message; method KEY must be available."""
+        """Return the Auth_key message; there must be a key."""
         return _AUTH_KEY.pack(self.key)
+
+
+@functools.lru_cache(maxsize=16)
+def _stretch(key: int) -> bytes:
+    """Return a secret that takes 16 MiB and some 50 ms to derive, so that short keys are expensive to guess."""
+    return hashlib.scrypt(_AUTH_KEY.pack(key), salt=b"aiompi IMPI", n=2**14, r=8, p=1, dklen=32)
 
 
 def names(methods: Iterable[int]) -> str:

@@ -2,7 +2,8 @@
 
     state      meaning                                           expects            sends on entering
     CHOOSING   the server has not chosen a method yet            Server_auth        AUTH
-    JOINING    the server has not answered with the job's size   IMPI               Auth_key for KEY, IMPI
+    SECURING   the method is TLS; a TLS handshake is due         nothing
+    JOINING    the server has not answered with the job's size   IMPI               Auth_key for KEY and TLS, IMPI
     LABELS     we have not sent DONE yet                         COLL               the fourteen labels
     WAITING    other clients may still submit labels             COLL, DONE         DONE
     RUNNING    the programs run
@@ -61,6 +62,7 @@ class ClientState(enum.Enum):
     """State of a client; see the table at the top of the module."""
 
     CHOOSING = enum.auto()
+    SECURING = enum.auto()
     JOINING = enum.auto()
     LABELS = enum.auto()
     WAITING = enum.auto()
@@ -72,6 +74,7 @@ class ClientState(enum.Enum):
 #: state -> command of the server -> next state. Server_auth, the only message in CHOOSING, is not a command.
 TRANSITIONS: Final[dict[ClientState, dict[Code, ClientState]]] = {
     ClientState.CHOOSING: {},
+    ClientState.SECURING: {},
     ClientState.JOINING: {Code.IMPI: ClientState.LABELS},
     ClientState.LABELS: {Code.COLL: ClientState.LABELS},
     ClientState.WAITING: {Code.COLL: ClientState.WAITING, Code.DONE: ClientState.RUNNING},
@@ -116,8 +119,8 @@ Event: TypeAlias = Accepted | Described | PrivateLabel | Started
 class Client:
     """One client's connection to the server.
 
-    Send what `data_to_send` returns after construction and after each call of another method. Call `receive_eof` when
-    the connection ends, for whatever reason.
+    Send what `data_to_send` returns after construction and after each call of another method. In the state SECURING
+    perform a TLS handshake, and call `secured`. Call `receive_eof` when the connection ends, for whatever reason.
 
     Args:
         rank: of this client, 0..31, unique in the job.
@@ -188,6 +191,20 @@ class Client:
         events, self._events = self._events, []
         return events
 
+    def secured(self) -> None:
+        """Go on after the TLS handshake: all that follows is encrypted.
+
+        Raises:
+            LocalProtocolError: the state is not SECURING.
+            RemoteProtocolError: the server has sent more than Server_auth in clear.
+        """
+        if self.state is not ClientState.SECURING:
+            raise LocalProtocolError(f"secured() in state {self.state.name}")
+        if self._reader.next_bytes(1) is not None:
+            self.state = ClientState.BROKEN
+            raise RemoteProtocolError("the server chose TLS and went on in clear")
+        self._authenticate()
+
     def receive_eof(self) -> None:
         """Handle the end of the connection, which is in order only after FINI.
 
@@ -202,6 +219,8 @@ class Client:
         self.state = ClientState.BROKEN
         if state is ClientState.CHOOSING:
             self._refused_methods()
+        if state is ClientState.SECURING:
+            raise AuthenticationError("the IMPI server closed the connection during the TLS handshake")
         if state is ClientState.JOINING:
             self._refused_rank()
         raise ProcessFailedError(
@@ -273,7 +292,13 @@ class Client:
     def _chosen(self, data: bytes) -> None:
         self._method, extra = auth.decode_server_auth(data, self._credentials.methods)
         self._reader.skip(extra)
-        if self._method == auth.KEY:
+        if self._method == auth.TLS:
+            self.state = ClientState.SECURING
+        else:
+            self._authenticate()
+
+    def _authenticate(self) -> None:
+        if self._method != auth.NONE:
             self._out.append(self._credentials.encode_key())
         self._out.append(encode_impi(self.rank))
         self.state = ClientState.JOINING
@@ -333,7 +358,7 @@ class Client:
             f"client rank {self.rank} is taken or not below the server's number of clients, or the server or another"
             " client ended before all had joined; see the messages of the server"
         )
-        if self._method == auth.KEY:
+        if self._method != auth.NONE:
             raise AuthenticationError(
                 "the IMPI server closed the connection after IMPI_AUTH_KEY: possibly a wrong key, so compare the"
                 f" variable at both sides; or {rank}"

@@ -26,6 +26,9 @@ VERSION_0_0: Final[Version] = (0, 0)
 #: version of IMPI. Servers do not interpret the array; other clients pick the highest version that all clients list.
 NATIVE_VERSION: Final[Version] = (0x61696F6D, 0x70690001)
 
+#: Entry of C_VERSION of an aiompi client whose hosts encrypt their channels to those of other such clients.
+TLS_VERSION: Final[Version] = (0x61696F6D, 0x70690100)
+
 #: Labels for aiompi clients among themselves, above all others: letters "ai" and a number.
 FIRST_PRIVATE: Final = 0x61690000
 LAST_PRIVATE: Final = 0x6169FFFF
@@ -160,6 +163,7 @@ class ClientPart:
         xsize: bytes from which collectives use their long protocols, -1 to leave it at 1024.
         maxlinear: number of clients up to which collectives are linear, -1 to leave it at 4.
         native: True to add NATIVE_VERSION, by which aiompi clients recognise each other.
+        tls: True to add TLS_VERSION, by which their hosts recognise each other.
 
     Raises:
         InvalidArgumentError: a value is outside the limits of the table.
@@ -172,6 +176,7 @@ class ClientPart:
     xsize: int = -1
     maxlinear: int = -1
     native: bool = False
+    tls: bool = False
 
     def __post_init__(self) -> None:
         for host in self.hosts:
@@ -195,8 +200,9 @@ class ClientPart:
     def _elements(self) -> dict[Label, list[tuple[Any, ...]]]:
         hosts = self.hosts
         procs = [proc for host in hosts for proc in host.procs]
+        own = [version for version, has in ((NATIVE_VERSION, self.native), (TLS_VERSION, self.tls)) if has]
         return {
-            C_VERSION: [*self.versions, *([NATIVE_VERSION] if self.native else [])],
+            C_VERSION: [*self.versions, *own],
             C_NHOSTS: [(len(hosts),)],
             C_NPROCS: [(len(procs),)],
             C_DATALEN: [(self.datalen,)],

@@ -4,6 +4,7 @@
 
     state      meaning                                        expects       answers
     AUTH       nothing has arrived yet                        AUTH          Server_auth
+    SECURING   the method is TLS; a TLS handshake is due      nothing
     KEY        the key has not arrived yet                    Auth_key      nothing; a wrong key closes
     RANK       authenticated                                  IMPI          IMPI, when all clients have joined
     LABELS     the client submits labels                      COLL, DONE    COLL for each complete label
@@ -49,6 +50,7 @@ class ConnectionState(enum.Enum):
     """State of a connection; see the table at the top of the module."""
 
     AUTH = enum.auto()
+    SECURING = enum.auto()
     KEY = enum.auto()
     RANK = enum.auto()
     LABELS = enum.auto()
@@ -61,6 +63,7 @@ class ConnectionState(enum.Enum):
 #: state -> legal commands. Auth_key, the only message in KEY, is not a command.
 ALLOWED: Final[dict[ConnectionState, tuple[Code, ...]]] = {
     ConnectionState.AUTH: (Code.AUTH,),
+    ConnectionState.SECURING: (),
     ConnectionState.KEY: (),
     ConnectionState.RANK: (Code.IMPI,),
     ConnectionState.LABELS: (Code.COLL, Code.DONE),
@@ -73,7 +76,7 @@ ALLOWED: Final[dict[ConnectionState, tuple[Code, ...]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Authenticated:
-    """A client was authenticated, by the method auth.KEY or auth.NONE."""
+    """A client was authenticated, by the method auth.TLS, auth.KEY or auth.NONE."""
 
     connection: ServerConnection
     method: int
@@ -152,6 +155,7 @@ class ServerConnection:
         self.deadline: float | None = deadline
         self._server = server
         self._reader = CommandReader(server.max_label_bytes)
+        self._method = auth.NONE
         self._out: list[bytes] = []
 
     @property
@@ -176,6 +180,18 @@ class ServerConnection:
         except RemoteProtocolError as error:
             self._server._drop(self, str(error))
 
+    def secured(self) -> None:
+        """Take what `receive_data` gets from now on for decrypted.
+
+        The caller performs a TLS handshake in the state SECURING, and calls this method when it begins.
+        """
+        if self.state is not ConnectionState.SECURING:
+            return
+        if self._reader.next_bytes(1) is not None:
+            self._server._drop(self, "it offered TLS and went on in clear")
+            return
+        self.state = ConnectionState.KEY
+
     def receive_eof(self) -> None:
         """Handle the end of the connection, which is in order only after FINI."""
         if not self.closing:
@@ -187,6 +203,8 @@ class ServerConnection:
             self._server._drop(self, reason)
 
     def _step(self) -> bool:
+        if self.state is ConnectionState.SECURING:
+            return False
         if self.state is ConnectionState.KEY:
             key = self._reader.next_bytes(auth.KEY_BYTES)
             if key is not None:
@@ -211,19 +229,20 @@ class ServerConnection:
                 f"the server {auth.names(self._server.credentials.methods)}"
             )
         self._send(auth.encode_server_auth(method))
-        if method == auth.KEY:
-            self.state = ConnectionState.KEY
+        self._method = method
+        if method == auth.NONE:
+            self._authenticated()
         else:
-            self._authenticated(method)
+            self.state = ConnectionState.SECURING if method == auth.TLS else ConnectionState.KEY
 
     def _check_key(self, key: bytes) -> None:
         if not self._server.credentials.matches(key):
             raise AuthenticationError("wrong key: IMPI_AUTH_KEY of the client is not the one of the server")
-        self._authenticated(auth.KEY)
+        self._authenticated()
 
-    def _authenticated(self, method: int) -> None:
+    def _authenticated(self) -> None:
         self.state = ConnectionState.RANK
-        self._server._authenticated(self, method)
+        self._server._authenticated(self, self._method)
 
     def _done(self, _: bytes) -> None:
         self.state = ConnectionState.WAITING

@@ -62,7 +62,7 @@ def run(spec: RunSpec, name: str) -> int:
             raise InvalidArgumentError("a job with other IMPI clients cannot survive failures (--on-failure)")
         from aiompi.impi.auth import Credentials
 
-        credentials = Credentials.from_environ(os.environ)
+        credentials = Credentials.from_environ(os.environ, settings.tls)
     if spec.output_dir:
         os.makedirs(spec.output_dir, exist_ok=True)
     with job_directory() as (directory, watchdog):
@@ -169,12 +169,14 @@ class _Launch:
             key=self._key,
             observer=supervisor,
             heartbeat=liveness.interval(settings.heartbeat),
+            credentials=self._credentials,
         )
         hosts = Hosts(size, endpoint.hosts, endpoint.bind, settings, context)
         return RemoteServer(
             endpoint,
             hosts,
             self._credentials,
+            settings,
             timeout=settings.connect_timeout,
             patience=settings.impi_start_timeout,
             say=supervisor.say,

@@ -113,13 +113,16 @@ class ServerInMemory(Rendezvous):
         pass
 
 
-def describe(ports: Sequence[tuple[bytes, int]], sizes: Sequence[int], settings: Settings) -> ClientPart:
+def describe(
+    ports: Sequence[tuple[bytes, int]], sizes: Sequence[int], settings: Settings, *, tls: bool = False
+) -> ClientPart:
     """Return the IMPI description of a client.
 
     Args:
         ports: host identifier and port of each host.
         sizes: number of ranks of each host.
         settings: limits that the client announces.
+        tls: True if the hosts encrypt their channels to hosts that do so as well.
     """
     # Random, because containers with one address may have equal process numbers.
     numbers = itertools.count(secrets.randbits(_CLIENT_BITS) << _PROC_BITS)
@@ -140,4 +143,5 @@ def describe(ports: Sequence[tuple[bytes, int]], sizes: Sequence[int], settings:
         xsize=settings.impi_xsize,
         maxlinear=settings.impi_maxlinear,
         native=settings.impi_native,
+        tls=tls,
     )

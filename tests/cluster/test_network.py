@@ -166,6 +166,55 @@ def test_what_leaves_a_host_is_encrypted(machines: Machines, setting: str, kind:
     assert served.communicate(timeout=20) == ("", "")
 
 
+#: prints which of its arguments the frames that pass eth0 contain, until a frame has the last of them
+SNIFF = """
+import socket, sys
+words = [word.encode() for word in sys.argv[1:]]
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as sock:
+    sock.bind(("eth0", 0))
+    print("ready", flush=True)
+    seen = set()
+    while words[-1] not in seen:
+        frame = sock.recv(1 << 17)
+        seen |= {word for word in words if word in frame}
+print(*sorted(word.decode() for word in seen))
+"""
+#: a message of one packet to another client
+SAY = """
+from aiompi import MPI
+world = MPI.COMM_WORLD
+text = bytearray(20)
+world.Sendrecv(b"attack at dawn" + bytes(6), 1 - world.rank, recvbuf=text, source=1 - world.rank)
+print(text[:14].decode())
+"""
+
+
+@pytest.mark.parametrize(
+    ("env", "clear"),
+    [
+        ({}, []),
+        ({"AIOMPI_IMPI_NATIVE": "0"}, []),
+        ({"AIOMPI_IMPI_NATIVE": "0", "AIOMPI_TLS": "off"}, ["COLL", "attack at dawn"]),
+    ],
+    ids=["native", "IMPI", "off"],
+)
+def test_what_a_listener_sees_of_clients(machines: Machines, env: dict[str, str], clear: list[str]) -> None:
+    """Nothing of the labels, nor of the packets between their hosts, unless encryption is switched off."""
+    listening = machines[1].popen(sys.executable, "-c", SNIFF, "COLL", "attack at dawn", "that is all")
+    assert listening.stdout is not None
+    assert listening.stdout.readline() == "ready\n"
+    server, address = start(machines[0], "--server", "2", "--bind", "0.0.0.0", env=IMPI | env)
+    clients = [
+        machine.popen(*LAUNCHER, "--client", str(number), address, sys.executable, "-c", SAY, env=IMPI | env)
+        for number, machine in enumerate(machines[:2])
+    ]
+    assert [client.communicate(timeout=30) for client in clients] == [("attack at dawn\n", "")] * 2
+    assert server.communicate(timeout=20) == ("", "")
+    end = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(b'that is all', (sys.argv[1], 9))"
+    machines[0].python("-c", end, machines[1].address)
+    assert listening.communicate(timeout=20)[0].split("\n")[0] == " ".join([*clear, "that is all"])
+
+
 def test_hosts_that_disagree_about_encryption_are_told_so(machines: Machines) -> None:
     served, address = serve(machines[0], 1, "--bind", "0.0.0.0", "--start-timeout", "3")
     (rank,) = join(machines[1:2], address, SOCKETS, AIOMPI_TLS="off")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from aiompi.errors import AuthenticationError, RemoteProtocolError
+from aiompi.impi import auth
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState, PrivateLabel, Started
 from aiompi.impi.label import FIRST_PRIVATE, ClientPart, HostPart, ProcPart
 from aiompi.impi.local import SoloJob, pump
-from aiompi.impi.server import AllStarted, ClientFinished, JobFinished, Server, ServerConnection
+from aiompi.impi.server import AllStarted, Authenticated, ClientFinished, JobFinished, Server, ServerConnection
 from aiompi.impi.universe import Universe
 
 HOST = bytes(10) + b"\xff\xff\x7f\0\0\1"
@@ -101,3 +102,34 @@ def test_a_taken_rank_reaches_the_user_of_the_second_client() -> None:
     with pytest.raises(RemoteProtocolError, match="client rank 0 is taken"):
         pump([(first, server.add_connection("a", now=0.0)), (second, server.add_connection("b", now=0.0))])
     assert first.state is ClientState.JOINING
+
+
+@pytest.mark.spec("I2.3.3-7")
+def test_tls_is_chosen_where_both_have_it() -> None:
+    """The handshake is left to the caller; the key follows, and nothing may precede it in clear."""
+    for tls, other, method in [("auto", "auto", auth.TLS), ("auto", "off", auth.KEY), ("on", "auto", auth.TLS)]:
+        server = Server(1, Credentials(key=7, tls=tls))
+        client = Client(0, Credentials(key=7, tls=other), part(0))
+        link = server.add_connection("a peer", now=0.0)
+        pump([(client, link)])
+        assert (client.state is ClientState.SECURING) == (method == auth.TLS)
+        if method == auth.TLS:
+            assert client.data_to_send() == b""
+            client.secured()
+            link.secured()
+            pump([(client, link)])
+        assert client.size == 1
+        assert Authenticated(link, method) in server.events()
+
+
+@pytest.mark.parametrize("early", [b"\0", bytes(7)])
+def test_what_precedes_the_handshake_in_clear(early: bytes) -> None:
+    server = Server(1, Credentials(key=7, tls="on"))
+    client = Client(0, Credentials(key=7, tls="on"), part(0))
+    link = server.add_connection("a peer", now=0.0)
+    link.receive_data(client.data_to_send() + early)
+    link.secured()
+    assert "went on in clear" in str(server.events())
+    client.receive_data(link.data_to_send() + early)
+    with pytest.raises(RemoteProtocolError, match="went on in clear"):
+        client.secured()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
+import socket
 import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,9 +22,9 @@ KEY = {"IMPI_AUTH_KEY": "5678"}
 class Clients:
     """Starts the server and the clients of one job, in any order."""
 
-    def __init__(self, launch: Any, count: int) -> None:
+    def __init__(self, launch: Any, count: int, **env: str) -> None:
         self._launch = launch
-        self.server = launch.start("--server", str(count), env=KEY)
+        self.server = launch.start("--server", str(count), env=KEY | env)
         self.address = self.server.line()
 
     def start(self, rank: int, *words: str, env: dict[str, str] | None = None, **options: Any) -> Any:
@@ -35,8 +39,8 @@ class Clients:
 
 
 @pytest.fixture
-def clients(launch: Any) -> Callable[[int], Clients]:
-    return lambda count: Clients(launch, count)
+def clients(launch: Any) -> Callable[..., Clients]:
+    return lambda count, **env: Clients(launch, count, **env)
 
 
 def outcome(running: Any) -> tuple[int, list[str], str]:
@@ -63,6 +67,86 @@ def test_three_clients_are_one_world(
         first += size
     result = job.end()
     assert (result.returncode, result.stderr) == (0, "")
+
+
+class Relay:
+    """Passes the connections of two clients on to the server, and keeps what crosses them."""
+
+    def __init__(self, server: str) -> None:
+        host, _, port = server.rpartition(":")
+        self._server = (host, int(port))
+        self.seen = bytearray()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with self._listener:
+            for _ in range(2):
+                self._relay()
+
+    def _relay(self) -> None:
+        client, server = self._listener.accept()[0], socket.create_connection(self._server)
+        for one, other in ((client, server), (server, client)):
+            threading.Thread(target=self._pass_on, args=(one, other.dup()), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, dest: socket.socket) -> None:
+        with source, dest, contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                self.seen += data
+                dest.sendall(data)
+            dest.shutdown(socket.SHUT_WR)
+
+
+#: sends a long message to a rank of another client
+EXCHANGE = """
+from aiompi import MPI
+world = MPI.COMM_WORLD
+data = bytearray(300_000)
+world.Sendrecv(bytes([world.rank]) * len(data), 1 - world.rank, recvbuf=data, source=1 - world.rank)
+print(set(data), world.allreduce(1))
+"""
+
+
+@pytest.mark.parametrize(("tls", "native"), [("on", "1"), ("on", "0"), ("off", "1")])
+def test_what_clients_say_to_their_server(clients: Callable[..., Clients], tls: str, native: str) -> None:
+    """With TLS neither the key nor a command crosses the network in clear, and hosts that encrypt find each other."""
+    job = clients(2, AIOMPI_TLS=tls)
+    relay = Relay(job.address)
+    job.address = relay.address
+    env = {"AIOMPI_TLS": tls, "AIOMPI_IMPI_NATIVE": native}
+    running = [job.start(number, sys.executable, "-c", EXCHANGE, env=env) for number in range(2)]
+    assert [outcome(client) for client in running] == [(0, ["{1} 2"], ""), (0, ["{0} 2"], "")]
+    assert (job.end().returncode, job.end().stderr) == (0, "")
+    for word in (b"COLL", (5678).to_bytes(8)):
+        assert (word in relay.seen) == (tls == "off")
+    assert b"AUTH" in relay.seen
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "cause"),
+    [
+        ({"AIOMPI_TLS": "off"}, {"AIOMPI_TLS": "on"}, "no common authentication method"),
+        ({"AIOMPI_TLS": "on"}, {"AIOMPI_TLS": "off"}, "no common authentication method"),
+        ({"AIOMPI_TLS": "on"}, {"AIOMPI_TLS": "on", "IMPI_AUTH_KEY": "5679"}, "TLS with it failed"),
+    ],
+    ids=["only the client", "only the server", "another key"],
+)
+def test_a_client_that_cannot_encrypt(
+    clients: Callable[..., Clients], server: dict[str, str], client: dict[str, str], cause: str
+) -> None:
+    job = clients(1, **server)
+    code, _, err = outcome(job.start(0, "true", env=client))
+    assert code == 1
+    assert "IMPI server 127.0.0.1:" in err
+    job.server.process.terminate()
+    assert cause in job.end().stderr
+
+
+def test_encryption_needs_a_key(launch: Any) -> None:
+    result = launch("--server", "1", env={"IMPI_AUTH_NONE": "1", "AIOMPI_TLS": "on"})
+    assert result.returncode == 1
+    assert "AIOMPI_TLS=on needs IMPI_AUTH_KEY" in result.stderr
 
 
 @pytest.mark.spec("I2.3.1-2", "I2.3.5-23")

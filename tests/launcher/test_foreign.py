@@ -160,6 +160,16 @@ def test_the_dance_does_not_wait_for_ranks(job: Callable[[], Job], rank: str) ->
     assert running.end().returncode == 143
 
 
+def test_channels_that_must_be_encrypted(job: Callable[[], Job], rank: str) -> None:
+    """A client with AIOMPI_TLS=on does not speak to hosts of other implementations."""
+    here = job()
+    running = here.start(1, rank, *UP, *DOWN, AIOMPI_TLS="on")
+    here.foreign(0).meet()
+    result = running.end()
+    assert result.returncode == 1
+    assert "does not encrypt its channels, and AIOMPI_TLS=on" in result.stderr
+
+
 @pytest.mark.spec("I2.3.8-11")
 def test_a_host_that_never_connects(job: Callable[[], Job], rank: str) -> None:
     here = job()

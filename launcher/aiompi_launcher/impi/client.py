@@ -16,6 +16,7 @@ from aiompi.impi import native
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState, Described, Event, PrivateLabel, Started
 from aiompi.impi.universe import Universe
+from aiompi.settings import Settings
 from aiompi.wire import liveness
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.hello import NAMESPACE_BYTES
@@ -40,6 +41,7 @@ class RemoteServer(Rendezvous):
         endpoint: the server, and our client rank.
         hosts: hosts of this client.
         credentials: authentication methods that the user enabled.
+        settings: say which connections are encrypted, and with which certificates.
         timeout: seconds to wait for the connection, for the first answer, and for hosts of other clients.
         patience: seconds to wait for a prompt step of the server or another client, once all clients have joined; 0
             for no limit.
@@ -51,6 +53,7 @@ class RemoteServer(Rendezvous):
         endpoint: Endpoint,
         hosts: Hosts,
         credentials: Credentials,
+        settings: Settings,
         *,
         timeout: float,
         patience: float,
@@ -60,6 +63,7 @@ class RemoteServer(Rendezvous):
         self._address = network.join_address(endpoint.host, endpoint.port)
         self._hosts = hosts
         self._credentials = credentials
+        self._settings = settings
         self._timeout = timeout
         self._patience = patience or None
         self._say = say
@@ -82,7 +86,7 @@ class RemoteServer(Rendezvous):
             async with asyncio.timeout(self._timeout):
                 await self._hosts.resolve()
             part = self._hosts.describe(address)
-            self._client = Client(self._endpoint.client_rank, self._credentials, part)
+            self._client = Client(self._endpoint.client_rank, self._offered(), part)
         except TimeoutError:
             raise self._error("no name server has told the addresses that --bind names in time") from None
         except (OSError, MPIError) as error:
@@ -91,6 +95,11 @@ class RemoteServer(Rendezvous):
         self._listener = asyncio.create_task(self._listen())
         self._listener.add_done_callback(rethrow)
         return await self._join(address)
+
+    def _offered(self) -> Credentials:
+        """Return the credentials, without TLS if this connection does not leave the machine."""
+        encrypted = network.uses_tls(self._writer.get_extra_info("socket"), self._settings)
+        return self._credentials if encrypted else dataclasses.replace(self._credentials, tls="off")
 
     async def _join(self, address: str) -> World:
         universe, key = (await self._expect(Described)).universe, b""
@@ -255,6 +264,8 @@ class RemoteServer(Rendezvous):
             while True:
                 for event in await self._receive():
                     self._events.put_nowait(event)
+                if self._client.state is ClientState.SECURING:
+                    await self._secure()
                 await self._flush()
         except (OSError, MPIError, RendezvousError) as error:
             lost = error if isinstance(error, RendezvousError) else self._error(_in_words(error))
@@ -277,6 +288,20 @@ class RemoteServer(Rendezvous):
         if not data:
             self._client.receive_eof()
         return self._client.receive_data(data)
+
+    async def _secure(self) -> None:
+        """Perform the TLS handshake that the server has chosen."""
+        from aiompi import tls  # most jobs do not need it
+
+        context = tls.context(self._credentials.secret, False, self._settings)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._writer.start_tls(context)
+        except TimeoutError:
+            raise self._error(f"no answer to the TLS handshake within {self._timeout:g} s") from None
+        except OSError as error:
+            raise self._error(tls.explain(error)) from None
+        self._client.secured()
 
     async def _flush(self) -> None:
         try:

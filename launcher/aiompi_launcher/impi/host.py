@@ -13,20 +13,28 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from aiompi import network
+from aiompi.errors import Exception as MPIError
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi import slots
+from aiompi.impi.auth import Credentials
 from aiompi.impi.host import ChannelState, Host
+from aiompi.impi.label import TLS_VERSION
 from aiompi.impi.packet import Packet, PacketType
 from aiompi.impi.slots import SharedPackets, Slot
 from aiompi.impi.universe import Universe
+from aiompi.settings import Settings
 from aiompi.wire import hello, liveness, memory
 from aiompi_launcher.impi.buffers import Chunk, copied, discard
 from aiompi_launcher.impi.splitter import PacketSplitter
 from aiompi_launcher.impi.stream import PacketStream
 from aiompi_launcher.listen import AcceptLoop, StrangerReports, has_unread, rethrow
 from aiompi_launcher.rendezvous import RendezvousError
+
+if TYPE_CHECKING:
+    from aiompi.tls import SecureSocket
 
 #: bytes that may wait for a channel before the host stops reading from their rank
 CONGESTION: Final = 4 * 2**20
@@ -36,6 +44,7 @@ _GREETING: Final = 5.0  # seconds within which a newcomer must identify itself
 _FAREWELL: Final = 5.0  # seconds for a peer to close its end of a channel after FINI
 _SEND_BUFFER: Final = 2**20  # bytes; with a larger buffer the launcher is woken less often by a slow rank
 _RANK: Final = struct.Struct(">I")
+_HANDSHAKE: Final = b"\x16"  # first byte of a TLS handshake, and of no host rank
 _FINI: Final = Packet(PacketType.FINI).pack()
 
 
@@ -72,9 +81,14 @@ class _Newcomer:
 
     async def receive(self, nbytes: int) -> bytes:
         """Receive up to `nbytes`; none at the end of the connection."""
-        data = await asyncio.get_running_loop().sock_recv(self.socket, nbytes)
-        self._heard = self._heard or bool(data)
-        return data
+        while True:
+            try:
+                data = self.socket.recv(nbytes)
+            except BlockingIOError:
+                await readable(self.socket)
+            else:
+                self._heard = self._heard or bool(data)
+                return data
 
     def is_silent(self) -> bool:
         return not self._heard and not has_unread(self.socket)
@@ -101,7 +115,9 @@ class HostAgent:
         rank: host rank.
         listener: socket to which hosts of other clients connect; closed once all have.
         observer: receives messages and failures.
-        any_source: True if hosts may connect from other addresses than they have published.
+        settings: say which channels are encrypted, with which certificates, and whether hosts may connect from other
+            addresses than they have published.
+        credentials: authentication methods that the user enabled.
         heartbeat: seconds after which the machine of another host counts as cut off; 0 for never.
     """
 
@@ -112,14 +128,16 @@ class HostAgent:
         listener: socket.socket,
         observer: HostObserver,
         *,
-        any_source: bool,
+        settings: Settings,
+        credentials: Credentials,
         heartbeat: float = 0.0,
     ) -> None:
         self._core = Host(universe, rank)
         self._universe = universe
         self._listener = listener
         self._observer = observer
-        self._any_source = any_source
+        self._settings = settings
+        self._credentials = credentials
         self._heartbeat = heartbeat
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, PacketStream] = {}
@@ -173,28 +191,68 @@ class HostAgent:
                 newcomer.task.cancel()
 
     async def _dial(self, rank: int) -> None:
-        host = self._universe.hosts[rank]
+        port = self._universe.hosts[rank].port
         try:
-            sock = await self._reach(host.address, host.port)
-        except OSError as error:
-            cause = os.strerror(error.errno) if error.errno else error
-            raise RendezvousError(f"{self._core.name(rank)}, port {host.port}: {cause}") from None
+            sock = await self._reach(rank)
+        except (OSError, MPIError) as error:
+            cause = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+            raise RendezvousError(f"{self._core.name(rank)}, port {port}: {cause}") from None
         self._open_channel(rank, sock)
 
-    async def _reach(self, address: str, port: int) -> socket.socket:
+    async def _reach(self, rank: int) -> socket.socket:
+        address, port = self._universe.hosts[rank].address, self._universe.hosts[rank].port
         sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
             # Other hosts may check that we connect from the address that we have published.
             sock.bind((self._universe.hosts[self._core.rank].address, 0))
             await self._loop.sock_connect(sock, (address, port))
-            await self._loop.sock_sendall(sock, _RANK.pack(self._core.rank))
+            if self._encrypts(rank, sock):
+                sock = await self._secure(sock, server=False)
+            sock.sendall(_RANK.pack(self._core.rank))  # a new connection has room for it
         except BaseException:
             sock.close()
             raise
         return sock
 
+    def _encrypts(self, rank: int, sock: socket.socket) -> bool:
+        """Return True if the channel to a host is to be encrypted: both clients have said that they can.
+
+        Raises:
+            RemoteProtocolError: it must be, and the other client cannot.
+        """
+        universe = self._universe
+        clients = [universe.clients[universe.hosts[each].client] for each in (rank, self._core.rank)]
+        able = all(TLS_VERSION in client.versions for client in clients)
+        if not able and self._settings.tls == "on":
+            raise RemoteProtocolError(f"{self._core.name(rank)} does not encrypt its channels, and AIOMPI_TLS=on")
+        return able and network.uses_tls(sock, self._settings)
+
+    async def _secure(self, sock: socket.socket, *, server: bool) -> SecureSocket:
+        """Return a connection over TLS in place of one of which nothing has been read."""
+        from aiompi import tls  # most jobs do not need it
+
+        secured = tls.secure(sock, self._credentials.secret, server, self._settings)
+        try:
+            while True:
+                try:
+                    secured.do_handshake()
+                    return secured
+                except BlockingIOError:
+                    await readable(secured)
+        except BaseException as error:
+            secured.close()
+            if isinstance(error, OSError):
+                raise RemoteProtocolError(tls.explain(error)) from None
+            raise
+
     async def _greet_host(self, newcomer: _Newcomer) -> None:
+        await readable(newcomer.socket)
+        encrypted = newcomer.socket.recv(1, socket.MSG_PEEK) == _HANDSHAKE
+        if encrypted:
+            if not self._credentials.secret:
+                raise RemoteProtocolError("it began a TLS handshake: AIOMPI_TLS must suit on all hosts")
+            newcomer.socket = await self._secure(newcomer.socket, server=True)
         data = b""
         while len(data) < _RANK.size:
             piece = await newcomer.receive(_RANK.size - len(data))
@@ -203,7 +261,9 @@ class HostAgent:
             data += piece
         (rank,) = _RANK.unpack(data)
         published = self._core.admit(rank, newcomer.address)
-        if published and not self._any_source:
+        if not encrypted and self._encrypts(rank, newcomer.socket):
+            raise RemoteProtocolError(f"host {rank} did not encrypt its channel: AIOMPI_TLS must suit on all hosts")
+        if published and not self._settings.impi_any_source:
             raise RemoteProtocolError(
                 f"host {rank} should connect from the address that it has published, {published}; "
                 "AIOMPI_IMPI_ANY_SOURCE=1 accepts it nevertheless"
@@ -252,7 +312,7 @@ class HostAgent:
         try:
             async with asyncio.timeout(_GREETING):
                 await greet(newcomer)
-        except (OSError, RemoteProtocolError) as error:
+        except (OSError, MPIError) as error:
             newcomer.socket.close()
             newcomer.report("it did not identify itself in time" if isinstance(error, TimeoutError) else str(error))
         except BaseException:

@@ -11,8 +11,9 @@ import socket
 from collections.abc import Sequence
 
 from aiompi import network
+from aiompi.impi.auth import Credentials
 from aiompi.impi.label import NATIVE_VERSION, ClientPart
-from aiompi.impi.universe import Universe, host_identifier
+from aiompi.impi.universe import Universe, host_address, host_identifier
 from aiompi.settings import Settings
 from aiompi_launcher.impi.host import HostAgent, HostObserver
 from aiompi_launcher.listen import address_of, listen_tcp, resolve
@@ -28,12 +29,14 @@ class HostContext:
         key: key that its ranks prove.
         observer: receives messages and failures.
         heartbeat: seconds after which the machine of another host counts as cut off; 0 for never.
+        credentials: authentication methods that the user enabled.
     """
 
     directory: str
     key: bytes
     observer: HostObserver
     heartbeat: float = 0.0
+    credentials: Credentials = dataclasses.field(default_factory=Credentials)
 
 
 class Hosts:
@@ -83,7 +86,9 @@ class Hosts:
             self._listeners.append(listen_tcp(bind, self._settings.ports))
             host, _, port = address_of(self._listeners[-1]).rpartition(":")
             ports.append((host_identifier(host.strip("[]")), int(port)))
-        return describe(ports, self._sizes, self._settings)
+        leaves = not all(network.is_loopback(host_address(identifier)) for identifier, _ in ports)
+        secret = self._context.credentials.secret if leaves or self._settings.tls == "on" else b""
+        return describe(ports, self._sizes, self._settings, tls=bool(secret))
 
     def warnings(self, universe: Universe, client: int) -> list[str]:
         """Return warnings about the addresses of the hosts (section 1.2.3)."""
@@ -118,11 +123,17 @@ class Hosts:
         """
         if len(universe.clients) == 1:
             return ()
-        context, source = self._context, self._settings.impi_any_source
+        context = self._context
         addresses: list[str] = []
         for rank, listener in zip(universe.clients[client].hosts, self._listeners, strict=True):
             agent = HostAgent(
-                universe, rank, listener, context.observer, any_source=source, heartbeat=context.heartbeat
+                universe,
+                rank,
+                listener,
+                context.observer,
+                settings=self._settings,
+                credentials=context.credentials,
+                heartbeat=context.heartbeat,
             )
             self._agents.append(agent)
             if not universe.native:

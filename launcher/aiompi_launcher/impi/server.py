@@ -9,12 +9,14 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, Final
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from aiompi import network
 from aiompi.impi import auth, server
 from aiompi.impi.auth import Credentials
 from aiompi.impi.server import ConnectionState, Server, ServerConnection
+from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import liveness
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT, ServerSpec
@@ -26,6 +28,9 @@ from aiompi_launcher.listen import (
     listen_for,
     rethrow,
 )
+
+if TYPE_CHECKING:
+    import ssl
 
 MAX_NEWCOMERS: Final = 128  # most connections that have not yet become clients
 
@@ -44,7 +49,8 @@ def run(spec: ServerSpec, name: str) -> int:
         InvalidArgumentError: no authentication method is available.
         OSError: the port is taken or not permitted.
     """
-    credentials, settings = Credentials.from_environ(os.environ), load_settings()
+    settings = load_settings()
+    credentials = Credentials.from_environ(os.environ, settings.tls)
     core = Server(
         spec.count,
         credentials,
@@ -52,13 +58,17 @@ def run(spec: ServerSpec, name: str) -> int:
         auth_timeout=settings.connect_timeout,
         start_timeout=settings.impi_start_timeout,
     )
+    if settings.tls_cert:
+        from aiompi import tls  # most jobs have no certificate of their own
+
+        tls.check(settings)
     listener = listen_for(spec, settings)
     announce(address_of(listener))
-    return asyncio.run(_serve(core, listener, name, spec))
+    return asyncio.run(_serve(core, listener, name, spec, settings))
 
 
-async def _serve(core: Server, listener: socket.socket, name: str, spec: ServerSpec) -> int:
-    driver = ServerDriver(core, name, verbose=spec.verbose)
+async def _serve(core: Server, listener: socket.socket, name: str, spec: ServerSpec, settings: Settings) -> int:
+    driver = ServerDriver(core, name, settings, verbose=spec.verbose)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(driver.on_exception)
     if spec.timeout is not None:
@@ -77,9 +87,14 @@ async def _serve(core: Server, listener: socket.socket, name: str, spec: ServerS
 
 
 class ClientTransport(asyncio.Protocol):
-    """One connection of a client (protocol `aiompi_launcher.listen.Newcomer`)."""
+    """One connection of a client (protocol `aiompi_launcher.listen.Newcomer`).
+
+    Attributes:
+        securing: True while the TLS handshake lasts. `transport` is then not what the answers are written to.
+    """
 
     def __init__(self, driver: ServerDriver, peer: str) -> None:
+        self.securing = False
         self.since = time.monotonic()
         self._driver = driver
         self._peer = peer
@@ -97,6 +112,21 @@ class ClientTransport(asyncio.Protocol):
 
     def drop(self, reason: str) -> None:
         self.core.drop(reason)
+        self._driver.work()
+
+    async def secure(self, context: ssl.SSLContext) -> None:
+        """Perform a TLS handshake, once everything is sent in clear."""
+        try:
+            transport = await asyncio.get_running_loop().start_tls(self.transport, self, context, server_side=True)
+        except OSError as error:
+            from aiompi import tls
+
+            self._driver.forget(self)
+            self.core.drop(tls.explain(error))
+        else:
+            assert transport is not None
+            self.transport = transport
+            self.securing = False
         self._driver.work()
 
     def data_received(self, data: bytes) -> None:
@@ -117,32 +147,45 @@ class ServerDriver:
     Args:
         core: state of the protocol.
         name: of the program, for messages.
+        settings: name the certificate for TLS.
         verbose: True to report progress.
 
     Attributes:
         exit_code: future exit code of the server.
     """
 
-    def __init__(self, core: Server, name: str, *, verbose: bool) -> None:
+    def __init__(self, core: Server, name: str, settings: Settings, *, verbose: bool) -> None:
         self.exit_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._core = core
         self._name = name
+        self._settings = settings
         self._verbose = verbose
         self._connections: dict[ClientTransport, None] = {}
         self._empty = asyncio.Event()
         self._empty.set()
         self._timer: asyncio.TimerHandle | None = None
         self._strangers = StrangerReports(self._say)
-        self._accepting: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
 
     def accept(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         """Make a connection of an accepted socket."""
         loop = asyncio.get_running_loop()
         client = ClientTransport(self, network.join_address(*peer[:2]))
-        task: asyncio.Task[object] = loop.create_task(loop.connect_accepted_socket(lambda: client, sock))
-        self._accepting.add(task)
-        task.add_done_callback(self._accepting.discard)
+        self._run(loop.connect_accepted_socket(lambda: client, sock))
+
+    def _run(self, steps: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.get_running_loop().create_task(steps)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         task.add_done_callback(rethrow)
+
+    def _secure(self, connection: ClientTransport) -> None:
+        from aiompi import tls  # most servers do not need it
+
+        connection.securing = True
+        connection.transport.pause_reading()
+        connection.core.secured()
+        self._run(connection.secure(tls.context(self._core.credentials.secret, True, self._settings)))
 
     def admit(self, connection: ClientTransport, peer: str) -> ServerConnection:
         """Add an accepted connection."""
@@ -165,9 +208,12 @@ class ServerDriver:
     def work(self) -> None:
         """Send pending bytes, close finished connections, and report events."""
         for connection in list(self._connections):
-            connection.transport.write(connection.core.data_to_send())
+            if not connection.securing:
+                connection.transport.write(connection.core.data_to_send())
             if connection.core.closing:
                 connection.transport.close()
+            elif connection.core.state is ConnectionState.SECURING:
+                self._secure(connection)
         for event in self._core.events():
             self._report(event)
         self._set_timer()

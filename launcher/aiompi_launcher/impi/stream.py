@@ -66,8 +66,10 @@ class PacketStream:
         self._paused = False
         self._shutting = False
         self._polls = 0  # remaining polls for the rest of a packet
-        self._mark: int | None = 1 if sock.family in _FAMILIES and kernel() >= _KERNEL else None
-        self._loop.add_reader(sock, self._readable)
+        self._decrypted: Callable[[], int] | None = getattr(sock, "pending", None)  # with TLS, bytes in the process
+        marks = sock.family in _FAMILIES and kernel() >= _KERNEL and self._decrypted is None
+        self._mark: int | None = 1 if marks else None
+        self._watch()
 
     def send(self, chunks: Sequence[Chunk]) -> None:
         """Send a packet; the stream releases its chunks."""
@@ -99,7 +101,7 @@ class PacketStream:
         """Read again."""
         if self._paused and self._socket.fileno() >= 0:
             self._paused = False
-            self._loop.add_reader(self._socket, self._readable)
+            self._watch()
 
     def shut_down(self) -> None:
         """Shut down the sending side once everything is sent; reading goes on."""
@@ -132,7 +134,18 @@ class PacketStream:
 
     # Reading.
 
+    def _watch(self) -> None:
+        self._loop.add_reader(self._socket, self._readable)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Have read soon what is decrypted already: the socket does not become readable for it."""
+        if self._decrypted is not None and self._decrypted():
+            self._loop.call_soon(self._readable)
+
     def _readable(self) -> None:
+        if self._paused or self._socket.fileno() < 0:
+            return
         self._read()
         if self._mark is not None and self._socket.fileno() >= 0:
             self._set_mark()
@@ -183,6 +196,7 @@ class PacketStream:
             # If memory was left, no more had arrived; a handler may have paused or closed this stream.
             if nbytes < sum(map(len, buffers)) or self._paused or self._socket.fileno() < 0:
                 return
+        self._read_on()
 
     # Writing.
 

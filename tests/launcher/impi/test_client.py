@@ -69,7 +69,9 @@ class Clients:
             place = HostContext(directory=str(directory), key=bytes(32), observer=self)
             hosts = Hosts(1, 1, (), Settings(), place)
             endpoint = Endpoint(client_rank=rank, host="127.0.0.1", port=port)
-            self.remotes.append(RemoteServer(endpoint, hosts, NONE, timeout=timeout, patience=patience, say=self.say))
+            self.remotes.append(
+                RemoteServer(endpoint, hosts, NONE, Settings(), timeout=timeout, patience=patience, say=self.say)
+            )
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -96,7 +98,7 @@ async def clients(home: Path) -> AsyncIterator[Callable[..., object]]:
     async with contextlib.AsyncExitStack() as stack:
 
         async def make(kind: type[Server], timeout: float = 10.0, count: int = 2, patience: float = 0) -> Clients:
-            driver = ServerDriver(kind(count, NONE), "server", verbose=False)
+            driver = ServerDriver(kind(count, NONE), "server", Settings(), verbose=False)
             stack.push_async_callback(driver.close)
             loop = asyncio.get_running_loop()
             listening = await loop.create_server(lambda: ClientTransport(driver, "a peer"), "127.0.0.1", 0)

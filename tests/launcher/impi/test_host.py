@@ -17,10 +17,12 @@ from descriptors import no_more_descriptors
 
 from aiompi import network
 from aiompi.impi import slots
+from aiompi.impi.auth import Credentials
 from aiompi.impi.label import VERSION_0_0
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, pack_proc, unpack
 from aiompi.impi.slots import SharedPackets
 from aiompi.impi.universe import Universe, host_identifier, place_clients, place_hosts, place_procs
+from aiompi.settings import Settings
 from aiompi.wire import hello, memory
 from aiompi_launcher.impi import host
 from aiompi_launcher.impi.buffers import BUFFER_BYTES
@@ -108,7 +110,10 @@ class Place:
             version=VERSION_0_0, native=False, datalen=DATALEN, tagub=32767, xsize=1024, maxlinear=4,
             ackmark=2, hiwater=HIWATER,
         )  # fmt: skip
-        self.agent = HostAgent(self.universe, rank, self.listeners[rank], self, any_source=any_source)
+        settings = Settings(impi_any_source=any_source)
+        self.agent = HostAgent(
+            self.universe, rank, self.listeners[rank], self, settings=settings, credentials=Credentials()
+        )
         self.path = str(home / "host")
         self.agent.serve(network.listen_unix(self.path), KEY)
 
