@@ -7,6 +7,7 @@ munge, which only processes of its user can read.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import socket
@@ -92,12 +93,12 @@ class Indexed(Fixed):
                 f"(64 hexadecimal digits, in Kubernetes from a Secret) or {ENV_KEY_FILE}, or set AIOMPI_ENGINE=none to "
                 "run each alone"
             )
-        hosts = [self.host]
+        hosts, port = [self.host], settings.ports[0] or self.ports[0]
         if self.rank == 0:
-            listener = meeting.listen(settings, self.ports)
-            hosts = meeting.published(listener, settings)
+            listener = meeting.listen(settings, [port])
+            hosts = meeting.published(listener)
             meeting.start_agent(listener, key, self.size, settings)
-        return Place(self, key, meeting.connect(hosts, self.ports[0], key, self.rank, settings, settings.start_timeout))
+        return Place(self, key, meeting.connect(hosts, port, key, self.rank, settings, settings.start_timeout))
 
 
 class Slurm(Fixed):
@@ -127,9 +128,12 @@ class Slurm(Fixed):
         if self.rank == 0:
             munge.encode(b"")  # an error is better here than in the agent
             key, listener = new_key(), meeting.listen(settings, settings.ports)
-            hosts, port = meeting.published(listener, settings), listener.getsockname()[1]
+            hosts, port = meeting.published(listener), listener.getsockname()[1]
             secret = json.dumps({"step": self._step, "key": key.hex(), "hosts": hosts, "port": port})
-            meeting.start_agent(listener, key, self.size, settings, meeting.listen(settings, self.ports), secret)
+            door = meeting.listen(
+                dataclasses.replace(settings, interface=""), self.ports
+            )  # the others know a name only
+            meeting.start_agent(listener, key, self.size, settings, door, secret)
         else:
             found = self._ask(time.monotonic() + settings.start_timeout)
             hosts, port, key = found["hosts"], found["port"], bytes.fromhex(found["key"])

@@ -52,7 +52,7 @@ class Store(ProcessManager):
         if self.rank == 0:
             key = new_key()
             listener = listen(settings, settings.ports)
-            where = json.dumps([published(listener, settings), listener.getsockname()[1]], separators=(",", ":"))
+            where = json.dumps([published(listener), listener.getsockname()[1]], separators=(",", ":"))
             start_agent(listener, key, self.size, settings)
         where, key = _share(self, where, key)
         hosts, port = json.loads(where)
@@ -107,14 +107,18 @@ def _level(rank: int) -> int:
 
 
 def listen(settings: Settings, ports: Sequence[int]) -> socket.socket:
-    """Return a socket that listens on the first free one of these ports, on all addresses or on that of `bind`.
+    """Return a socket that listens on the first free one of these ports.
+
+    It listens on the address of `bind`, or else on the first one of `interface`, or else on all.
 
     Raises:
         InvalidArgumentError: that is not possible.
     """
-    bind = settings.bind or "0.0.0.0"
-    if not settings.bind and all(
-        ":" in address or network.is_loopback(address) for _, address in network.own_addresses()
+    bind = settings.bind or (network.select(settings.interface)[0] if settings.interface else "0.0.0.0")
+    if (
+        bind in network.LOOPBACK
+        and not settings.bind
+        and all(":" in address or network.is_loopback(address) for _, address in network.own_addresses())
     ):
         bind = "::"  # takes connections of IPv4 as well
     try:
@@ -124,12 +128,12 @@ def listen(settings: Settings, ports: Sequence[int]) -> socket.socket:
         raise InvalidArgumentError(f"rank 0 cannot listen at {bind!r}: {error.strerror}") from None
 
 
-def published(listener: socket.socket, settings: Settings) -> list[str]:
+def published(listener: socket.socket) -> list[str]:
     """Return the numeric addresses by which others may reach a listening socket."""
     own: str = listener.getsockname()[0]
     if own not in network.LOOPBACK:
         return [own]
-    return list(network.select(settings.interface) if settings.interface else network.published(own))[:_ADDRESSES]
+    return list(network.published(own))[:_ADDRESSES]
 
 
 def start_agent(

@@ -76,7 +76,7 @@ def start_agent(size: int, settings: Settings, host: str) -> Invitation:
         settings = dataclasses.replace(settings, bind=host)
     settings = dataclasses.replace(settings, heartbeat=liveness.interval(settings.heartbeat))
     listener, key = meeting.listen(settings, settings.ports), new_key()
-    address, port = meeting.published(listener, settings)[0], listener.getsockname()[1]
+    address, port = meeting.published(listener)[0], listener.getsockname()[1]
     meeting.start_agent(listener, key, size, settings)
     return Invitation(f"[{address}]:{port}" if ":" in address else f"{address}:{port}", key)
 

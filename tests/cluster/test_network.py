@@ -88,6 +88,42 @@ def test_all_that_listens_takes_a_port_of_the_range(machines: Machines) -> None:
     served.communicate(timeout=20)
 
 
+#: prints on rank 0 where it and the agent listen
+LISTENERS = """
+import glob, os, socket
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+comm.allreduce(1)
+if comm.rank == 0:
+    own, inherited = set(), set()
+    for directory in glob.glob("/proc/[0-9]*/"):
+        agent = b"aiompi_launcher.boot" + b"strap" in open(directory + "cmdline", "rb").read()
+        kind = own if agent or directory == f"/proc/{os.getpid()}/" else inherited
+        kind |= {os.readlink(path)[8:-1] for path in glob.glob(directory + "fd/*") if os.path.islink(path)}
+    lines = [line.split() for line in open("/proc/net/tcp")]
+    ends = [words[1].split(":") for words in lines if words[3] == "0A" and words[9] in own - inherited]
+    print(*sorted(f"{socket.inet_ntoa(bytes.fromhex(address)[::-1])}:{int(port, 16)}" for address, port in ends))
+comm.Barrier()
+"""
+
+
+@pytest.mark.parametrize("engine", ["indexed", "hydra"])
+def test_the_agent_of_rank_0_takes_the_interface_and_a_port_of_the_range(
+    machines: Machines, request: pytest.FixtureRequest, engine: str
+) -> None:
+    env = {"AIOMPI_INTERFACE": "eth0", "AIOMPI_PORT_RANGE": "31000-31019"}
+    words = [sys.executable, "-c", LISTENERS]
+    if engine == "hydra":
+        words = [request.getfixturevalue("hydra"), "-hosts", "node1,node2", "-ppn", "1", "-n", "2", *words]
+        started = [machines[0].popen(*words, env=env)]
+    else:
+        env |= KEY | {"WORLD_SIZE": "2", "MASTER_ADDR": "node1"}
+        started = [machine.popen(*words, env=env | {"RANK": str(rank)}) for rank, machine in enumerate(machines[:2])]
+    outputs = [process.communicate(timeout=30) for process in started]
+    assert {err for _, err in outputs} == {""}
+    assert outputs[0][0].split() == [f"{machines[0].address}:{port}" for port in (31000, 31001)]
+
+
 def test_clients_meet_at_a_server_on_all_interfaces(machines: Machines) -> None:
     server, address = start(machines[0], "--server", "3", "--bind", "0.0.0.0", env=IMPI)
     assert address.startswith(f"{machines[0].address}:")

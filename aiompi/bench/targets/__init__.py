@@ -12,8 +12,8 @@ FAMILIES: Final = (
     "latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "responsive", "streams",
     "datatype", "impi",
 )  # fmt: skip
-#: families that are measured only if named, because they need packages of the extra `bench`
-COMPARISONS: Final = ("collective", "mpich", "asynchronous")
+#: families that are measured only if named, because they need packages of the extra `bench`, or several hosts
+COMPARISONS: Final = ("collective", "mpich", "asynchronous", "network")
 
 
 def family(name: str) -> Family:

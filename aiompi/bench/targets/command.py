@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> None:
         BrokenPipeError: nothing reads the output any more.
     """
     chosen = _parser().parse_args(argv)
-    options = Options(chosen.repeat, chosen.quick)
+    options = Options(chosen.repeat, chosen.quick, chosen.hosts)
     results = Results(chosen.json, repeat=chosen.repeat, quick=chosen.quick, awake=chosen.awake)
     show(results.head)
     families = chosen.families or targets.FAMILIES
@@ -64,6 +64,10 @@ def _parser() -> argparse.ArgumentParser:
         type=known,
         help=f"what to measure: {families} by default, or {comparisons}",
     )
+    parser.add_argument(
+        "--hosts", type=arguments.list_of(str), default=(), metavar="NAME,...",
+        help="hosts for network and levels, which ssh reaches; namespaces of this machine by default, as root",
+    )  # fmt: skip
     arguments.add_turns(parser, Options().repeat)
     arguments.add_results(parser)
     arguments.add_awake(parser)

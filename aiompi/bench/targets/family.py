@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from aiompi.bench.samples import in_turns
@@ -17,10 +17,12 @@ class Options:
     Attributes:
         repeat: turns of each side, from which the medians come.
         quick: True to run everything only briefly; the figures then mean little.
+        hosts: names of hosts for families that need several; empty for namespaces of this machine.
     """
 
     repeat: int = 9
     quick: bool = False
+    hosts: Sequence[str] = ()
 
     def scaled(self, thorough: int) -> int:
         """Return a number of iterations: `thorough`, or fewer but at least 1 if `quick`."""
