@@ -108,9 +108,19 @@ def mpich_job(processes: int, of: str = "") -> Contender:
     Raises:
         BenchError: mpi4py or MPICH is not installed.
     """
+    words = "-m", f"{_MEASURE}.mpi4py", *of.split()
+    return Contender(of or "mpi4py", mpich_command(processes, *words))
+
+
+def mpich_command(processes: int, *words: str) -> tuple[str, ...]:
+    """Return the command that runs Python with these arguments and mpi4py with MPICH.
+
+    Raises:
+        BenchError: mpi4py or MPICH is not installed.
+    """
     # `mpiexec` may belong to Open MPI, whose distribution installs the same name
     hydra = installed("mpich", "mpiexec.hydra")
-    return _mpi4py_job(of or "mpi4py", installed("mpich", "libmpi.so.12"), (hydra,), processes, *of.split())
+    return _mpi4py_command(installed("mpich", "libmpi.so.12"), (hydra,), processes, *words)
 
 
 def openmpi_job(processes: int) -> Contender:
@@ -124,13 +134,14 @@ def openmpi_job(processes: int) -> Contender:
     # prterun does not pass the end of standard input to its ranks, so the kernel must end it when its parent is killed
     launcher = ("setpriv", "--pdeathsig", "TERM", prterun)
     options = ("--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
-    return _mpi4py_job("openmpi", installed("openmpi", "libmpi.so.40"), (*launcher, *options), processes)
+    words = "-m", f"{_MEASURE}.mpi4py"
+    command = _mpi4py_command(installed("openmpi", "libmpi.so.40"), (*launcher, *options), processes, *words)
+    return Contender("openmpi", command)
 
 
-def _mpi4py_job(name: str, library: str, launcher: Sequence[str], processes: int, *words: str) -> Contender:
+def _mpi4py_command(library: str, launcher: Sequence[str], processes: int, *words: str) -> tuple[str, ...]:
     installed("mpi4py", "__init__.py")
-    job = (*launcher, "-n", str(processes), sys.executable, "-m", f"{_MEASURE}.mpi4py", *words)
-    return Contender(name, ("env", f"MPI4PY_LIBMPI={library}", *job))
+    return ("env", f"MPI4PY_LIBMPI={library}", *launcher, "-n", str(processes), sys.executable, *words)
 
 
 def uvloop_pair() -> Contender:

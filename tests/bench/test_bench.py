@@ -22,7 +22,7 @@ FIGURES = {
     "bandwidth": 4,
     "objects": 4,
     "idle": 2,
-    "startup": 7,
+    "startup": 13,
     "memory": 2,
     "matching": 4,
     "datatype": 16,

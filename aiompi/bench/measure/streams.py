@@ -102,16 +102,15 @@ async def large_object(comm: Intracomm, items: int, kind: str = "dicts") -> dict
 
 
 def at_once(comm: Intracomm, rows: list[Any]) -> tuple[float, float]:
-    """Return the seconds to encode a list and to decode it; garbage is not collected, as in slices."""
-    gc.disable()
+    """Return the seconds to encode a list and to decode it."""
     start = time.perf_counter()
     segments, _ = comm._codec.dumps(rows)
     encoded = time.perf_counter()
     message = b"".join(segments)
+    rows.clear()  # so that garbage collections go through no other objects than in the transfer
     begin = time.perf_counter()
     comm._codec.loads(message)
     decoded = time.perf_counter()
-    gc.enable()
     return encoded - start, decoded - begin
 
 

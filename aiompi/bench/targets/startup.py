@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import time
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from aiompi.bench.contender import LAUNCHER, PATIENCE, BenchError, environment
+from aiompi.bench.contender import LAUNCHER, PATIENCE, BenchError, environment, mpich_command
 from aiompi.bench.targets.family import Family, Options, compare
 from aiompi.bench.targets.figure import Figure, Goal
 
@@ -18,8 +19,12 @@ HELLOS: Final = {
     "blocking": "from aiompi import MPI; print('rank', MPI.COMM_WORLD.rank)",
     "native": "import aiompi\nasync def main(world): print('rank', world.rank)\naiompi.run(main)",
 }
+#: programs with a barrier, for each library
+BARRIER: Final = "from {} import MPI; MPI.COMM_WORLD.Barrier()"
+HELLO: Final = "from {} import MPI; print('rank', MPI.COMM_WORLD.rank)"
 RANKS: Final = 4
 MANY_RANKS: Final = 64
+MOST_RANKS: Final = 256
 
 _TIMER: Final = "import time; start = time.perf_counter(); {}; print(time.perf_counter() - start)"
 _BARE: Final = (sys.executable, "-c", "import numpy")
@@ -27,6 +32,10 @@ _MOST_LARGE_JOBS: Final = 3
 _IMPORT_GOAL: Final = Goal("difference", "at most", 80)
 _HELLO_GOAL: Final = Goal("ratio", "at most", 3)
 _HOLD_GOAL: Final = Goal("ours", "at most", 20)
+_HELP_GOAL: Final = Goal("ours", "at most", 60)
+_BARE_GOAL: Final = Goal("ratio", "at most", 1.5)
+_NUMPY_GOAL: Final = Goal("ratio", "at most", 1.2)
+_MOST_GOAL: Final = Goal("ratio", "at most", 2)
 _FIRST_USE: Final = """
 import asyncio, time, numpy, aiompi
 
@@ -65,6 +74,22 @@ def figures(options: Options) -> Iterator[Figure]:
     for face in HELLOS:
         yield _job(face, few, options.repeat, _HELLO_GOAL)
     yield _job("blocking", many, min(options.repeat, _MOST_LARGE_JOBS), None)
+    sides = partial(cpu_time, (*LAUNCHER, "--help")), partial(cpu_time, (sys.executable, "-c", "pass"))
+    yield compare("aiompi-launch --help, CPU / python", "ms", options.repeat, *sides, _HELP_GOAL)
+    yield from _beside_mpich(few, options)
+
+
+def _beside_mpich(few: int, options: Options) -> Iterator[Figure]:
+    """Compare jobs with those of mpi4py and MPICH, in time and CPU time."""
+    for name, before, goal in (("barrier", "", _BARE_GOAL), ("NumPy and barrier", "import numpy; ", _NUMPY_GOAL)):
+        ours, theirs = (before + BARRIER.format(package) for package in ("aiompi", "mpi4py"))
+        for measure, unit, text in ((wall_time, "ms", ""), (cpu_time, "ms", ", CPU")):
+            sides = partial(measure, launched(few, ours)), partial(measure, mpich_command(few, "-c", theirs))
+            yield compare(f"{few} ranks, {name}{text} / MPICH", unit, options.repeat, *sides, goal)
+    most = 4 if options.quick else MOST_RANKS
+    jobs = launched(most, HELLO.format("aiompi")), mpich_command(most, "-c", HELLO.format("mpi4py"))
+    sides = partial(wall_time, jobs[0]), partial(wall_time, jobs[1])
+    yield compare(f"{most} ranks, hello world / MPICH", "ms", min(options.repeat, _MOST_LARGE_JOBS), *sides, _MOST_GOAL)
 
 
 def _job(face: str, ranks: int, repeat: int, goal: Goal | None) -> Figure:
@@ -86,6 +111,30 @@ def longest_hold(preparation: str) -> float:
     return float(_run((sys.executable, "-c", _FIRST_USE.format(preparation)))) * 1e3
 
 
+def launched(ranks: int, program: str) -> tuple[str, ...]:
+    """Return the command of a job."""
+    return (*LAUNCHER, "-n", str(ranks), sys.executable, "-c", program)
+
+
+def wall_time(command: tuple[str, ...]) -> float:
+    """Return the milliseconds that a command takes."""
+    start = time.perf_counter()
+    _run(command)
+    return (time.perf_counter() - start) * 1e3
+
+
+def cpu_time(command: tuple[str, ...]) -> float:
+    """Return the milliseconds of CPU time of a command and all processes that it has waited for."""
+    before = _children()
+    _run(command)
+    return (_children() - before) * 1e3
+
+
+def _children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def job_time(program: str, ranks: int) -> float:
     """Return the milliseconds from the start of the launcher to its end.
 
@@ -93,7 +142,7 @@ def job_time(program: str, ranks: int) -> float:
         BenchError: a rank has not printed its greeting.
     """
     start = time.perf_counter()
-    output = _run((*LAUNCHER, "-n", str(ranks), sys.executable, "-c", program))
+    output = _run(launched(ranks, program))
     elapsed = time.perf_counter() - start
     if sorted(output.splitlines()) != sorted(f"rank {rank}" for rank in range(ranks)):
         raise BenchError(f"a job of {ranks} ranks printed {output!r}")
