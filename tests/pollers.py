@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 
@@ -9,7 +10,6 @@ import pytest
 
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
-from aiompi.driver.spin import Spin
 
 
 class Asked:
@@ -61,7 +61,14 @@ class Asked:
 
 
 def yield_core_until(monkeypatch: pytest.MonkeyPatch, driver: BlockingDriver | AsyncioDriver, *wanted: bool) -> None:
-    """Spin and yield the core whenever another process wants it."""
-    answers = deque(wanted)
-    monkeypatch.setattr(Spin, "yield_core_until", lambda spin, until: 0.0 if answers and answers.popleft() else until)
+    """Spin and yield the core whenever another process wants it, which then keeps the core for a millisecond."""
+    answers, clock = deque(wanted), itertools.count()
+    kept = 0.0
+
+    def sched_yield() -> None:
+        nonlocal kept
+        kept += 1e-3 * bool(answers and answers.popleft())
+
+    monkeypatch.setattr("os.sched_yield", sched_yield)
+    monkeypatch.setattr("time.monotonic", lambda: kept + 1e-6 * next(clock))
     driver.spin(60.0, yields_core=True)

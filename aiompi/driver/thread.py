@@ -24,8 +24,8 @@ from aiompi.errors import LocalProtocolError
 
 #: seconds between deadlock checks when no other rank can end the wait; threads end without notice
 _CHECK_AGAIN: Final = 0.2
-#: seconds that an abort waits for calls of other threads to end
-_ABORT_TIMEOUT: Final = 1.0
+#: seconds that an abort waits for calls of other threads to end; not Final, see `aiompi.engine.slices.SLICE`
+_ABORT_TIMEOUT = 1.0
 
 
 class SerialDriver(BlockingDriver):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -75,12 +76,11 @@ def test_loop_does_not_poll_idle_pollers_while_others_are_busy(run: Any) -> None
     run(main())
 
 
-def test_loop_polls_a_poller_that_was_just_busy(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiompi.driver.spin._REVIEW", 60.0)
-
+def test_loop_polls_a_poller_that_was_just_busy(run: Any) -> None:
     async def main() -> None:
         busy, pausing = Asked(), Asked()
         driver = await spinning(busy)
+        driver._spin._review_due = math.inf
         driver.start_polling(pausing)
         pausing.idle = True
         calls = pausing.calls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -165,8 +166,8 @@ def test_an_idle_poller_rests_while_others_are_busy(driver: BlockingDriver) -> N
     assert idle.resting
 
 
-def test_a_poller_that_was_just_busy_is_polled_again(driver: BlockingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiompi.driver.spin._REVIEW", 60.0)
+def test_a_poller_that_was_just_busy_is_polled_again(driver: BlockingDriver) -> None:
+    driver._spin._review_due = math.inf
     busy, pausing = pollers = [Asked(), Asked()]
     for poller in pollers:
         driver.start_polling(poller)

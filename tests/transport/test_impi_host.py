@@ -44,12 +44,20 @@ class Rank:
         shared: the host's view of the memory that the rank has handed over.
     """
 
-    def __init__(self, directory: Path, universe: Universe = UNIVERSE, transports: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        universe: Universe = UNIVERSE,
+        transports: tuple[str, ...] = (),
+        *,
+        background: bool = False,
+    ) -> None:
         self._path = path = str(directory / "host")
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
         self._listener.listen()
         self.driver = BlockingDriver()
+        self.driver.background = background
         self.engine = Engine(0, 3, Settings(transports=transports), self.driver)
         self.engine.join_world(0, 3, universe)
         self.engine.gateway = Gateway(self.engine, universe)
@@ -296,10 +304,9 @@ def test_packets_that_find_no_slot_pass_through_the_socket(eager: Rank) -> None:
 
 
 @pytest.mark.parametrize("tail", [100, 65536])
-def test_a_long_message_is_sent_when_all_of_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tail: int) -> None:
+def test_a_long_message_is_sent_when_all_of_it_is(tmp_path: Path, tail: int) -> None:
     """With progress in the background small payloads are copied, but the last packet of a long message is not."""
-    monkeypatch.setattr(BlockingDriver, "background", True)
-    rank = Rank(tmp_path, dataclasses.replace(UNIVERSE, hiwater=1000))
+    rank = Rank(tmp_path, dataclasses.replace(UNIVERSE, hiwater=1000), background=True)
     try:
         host = rank.greet()
         data = bytearray(pattern(100 * DATALEN + tail))

@@ -17,7 +17,6 @@ from worlds import PolledWorld, irecv, irecv_into, isend, on_ring, pattern, segm
 
 from aiompi import errors
 from aiompi.constants import CONTEXT_WORLD
-from aiompi.driver.blocking import BlockingDriver
 from aiompi.settings import MIN_RING, Settings
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.shared_memory.link import BUDGET
@@ -216,11 +215,10 @@ def test_no_rank_is_woken_for_credit(polled: NewPolled, monkeypatch: pytest.Monk
     assert w.balanced(0, 1)
 
 
-def test_copies_that_credit_pays_for_leave_an_event_loop_its_turns(
-    polled: NewPolled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(BlockingDriver, "background", True)  # as if each were that of an event loop
+def test_copies_that_credit_pays_for_leave_an_event_loop_its_turns(polled: NewPolled) -> None:
     w = polled(eager_limit=1000, eager_window=4000)
+    for driver in w.drivers:
+        driver.background = True  # as if each were that of an event loop
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     w.poll()
     receives, sends = [irecv(w.comms[1]) for _ in range(20)], []

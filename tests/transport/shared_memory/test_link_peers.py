@@ -93,14 +93,21 @@ def test_peer_that_hands_over_something_else_is_dropped(polled: NewPolled, case:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_doorbells_that_cannot_be_heard(polled: NewPolled, rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doorbells_that_cannot_be_heard(polled: NewPolled, rank: int) -> None:
     """The kernel limits the descriptors of a user in epoll. The link is lost on either side."""
 
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    class Refusing:
+        def __init__(self, driver: Any) -> None:
+            self._driver = driver
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._driver, name)
+
+        def add_doorbell(self, *_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     w = polled()
-    monkeypatch.setattr(w.drivers[rank], "add_doorbell", refuse)
+    w.engines[rank].driver = Refusing(w.engines[rank].driver)
     send, receive = isend(w.comms[0], bytes(10), 1), irecv(w.comms[1], 0)
     w.until(lambda: send.done() and receive.done())
     with pytest.raises(errors.ProcessFailedError):
