@@ -137,12 +137,12 @@ def test_command_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_commands_of_starters(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = {"PYTHONPATH": "/a b", "LANG": "C", "HOME": "/root"}  # the home of the host may be another
     monkeypatch.setattr("os.environ", variables)
-    *ssh, host, words = starters.command(("ssh", "-p", "2222"), "me@node1", 7.0)
+    *ssh, host, words = starters.command(("ssh", "-p", "2222"), "me@node1", 7.0, forks=True)
     assert ssh[:3] == ["ssh", "-p", "2222"]
     assert {"-oBatchMode=yes", "-oConnectTimeout=7"} < set(ssh)
     assert (host, words) == (
         "me@node1",
-        f"exec env 'PYTHONPATH=/a b' LANG=C {sys.executable} -m aiompi_launcher.hosts.agent ssh",
+        f"exec env 'PYTHONPATH=/a b' LANG=C {sys.executable} -m aiompi_launcher.hosts.agent ssh fork",
     )
     srun = starters.command(("srun",), "node1", 7.0)
     assert srun[0] == "srun"

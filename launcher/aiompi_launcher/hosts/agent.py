@@ -18,7 +18,7 @@ from aiompi import network
 from aiompi.wire import control, liveness
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
-from aiompi_launcher.hosts.starters import SRUN, SSH, Started, start_agents
+from aiompi_launcher.hosts.starters import FORK, SRUN, SSH, Started, start_agents
 from aiompi_launcher.jobspec import EXIT_FAILURE, Program, RunSpec
 from aiompi_launcher.jobstate import NOT_OPEN
 from aiompi_launcher.rundir import RunDirectory
@@ -437,5 +437,6 @@ def _addresses(starter: str) -> tuple[str, str]:
 
 if __name__ == "__main__":
     del sys.path[0]  # the working directory
-    if forked := fork_early():
-        os._exit(main(sys.argv[1], EarlyForkServer(*forked)))  # nothing is left to be done at the exit of Python
+    forked = fork_early() if FORK in sys.argv else ()
+    if forked is not None:  # not a rank; nothing is left to be done at the exit of Python
+        os._exit(main(sys.argv[1], EarlyForkServer(*forked) if forked else None))

@@ -9,6 +9,7 @@ from typing import Final
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import Plan
 from aiompi_launcher.jobspec import HostsSpec, RunSpec
+from aiompi_launcher.spawn.python import python_of
 
 #: variables that each host has of its own
 _OF_THE_HOST: Final = (
@@ -47,7 +48,7 @@ def plan_of(spec: RunSpec, hosts: HostsSpec, name: str, key: bytes, heartbeat: f
         programs=programs,
         directory=os.getcwd(),
         environ={name: value for name, value in os.environ.items() if not name.startswith(_OF_THE_HOST)},
-        prefork=spec.prefork,
+        prefork=spec.prefork and any(map(python_of, spec.programs)),
         bind_to=spec.bind_to,
         stdin=-1 if spec.stdin_rank is None else spec.stdin_rank,
         files=bool(hosts.files),

@@ -20,6 +20,8 @@ LOCAL: Final = "local"
 STARTERS: Final = (SSH, SRUN, LOCAL)
 #: the module of an agent, which parses no command line: that would take longer to import than everything else
 _AGENT: Final = "aiompi_launcher.hosts.agent"
+#: argument of an agent that forks its ranks
+FORK: Final = "fork"
 #: No question is asked, and a host that is cut off is noticed within 12 s.
 _SSH_OPTIONS: Final = ("-Tx", "-oBatchMode=yes", "-oServerAliveInterval=3", "-oServerAliveCountMax=3")
 #: One task, which gets all cores that the allocation has on the host, also while other steps run there.
@@ -38,23 +40,24 @@ def is_local(starter: Sequence[str], host: str) -> bool:
     return starter[0] == LOCAL or (os.path.basename(starter[0]) != SRUN and is_this_machine(host))
 
 
-def command(starter: Sequence[str], host: str, patience: float) -> list[str]:
+def command(starter: Sequence[str], host: str, patience: float, *, forks: bool = False) -> list[str]:
     """Return the command that starts an agent.
 
     Args:
         starter: one of STARTERS, and options for it.
         host: its name.
         patience: seconds in which ssh must have connected.
+        forks: True if the agent can fork its ranks.
 
     The Python of this process runs the agent, which has to have the same path on all hosts.
     """
-    agent = [*MODULE, _AGENT]
+    agent, fork = [*MODULE, _AGENT], [FORK] if forks else []
     if is_local(starter, host):
-        return [*agent, LOCAL]
+        return [*agent, LOCAL, *fork]
     if os.path.basename(starter[0]) == SRUN:
-        return [*starter, *_SRUN_OPTIONS, f"-w{host}", *agent, SRUN]
+        return [*starter, *_SRUN_OPTIONS, f"-w{host}", *agent, SRUN, *fork]
     variables = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(AT_START)]
-    words = [*(("env", *variables) if variables else ()), *agent, SSH]
+    words = [*(("env", *variables) if variables else ()), *agent, SSH, *fork]
     timeout = f"-oConnectTimeout={max(1, round(patience))}"
     return [*starter, *_SSH_OPTIONS, timeout, host, f"exec {shlex.join(words)}"]
 
@@ -84,7 +87,7 @@ def start_agents(plan: Plan, parts: Sequence[Part], on_start: Callable[[int], ob
     """
     started = []
     for group in divide(parts, plan.width):
-        argv = command(plan.starter, group[0].name, plan.patience)
+        argv = command(plan.starter, group[0].name, plan.patience, forks=plan.prefork)
         pipe = subprocess.PIPE
         process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, process_group=0)
         on_start(process.pid)
