@@ -162,13 +162,19 @@ def _exchange(connection: Connection[Any, Any], message: bytes) -> bytes | None:
 class Allocation(ABC):
     """Places for ranks, in which jobs can run one after the other, or several at a time.
 
+    Args:
+        hosts: as the attribute.
+        settings: of all ranks, None for those of the environment of each.
+        jobs: most jobs at a time; others wait.
+
     Attributes:
         hosts: name or address of the machine of each rank.
     """
 
-    def __init__(self, hosts: Sequence[str], settings: Settings | None) -> None:
+    def __init__(self, hosts: Sequence[str], settings: Settings | None, jobs: int) -> None:
         self.hosts = tuple(hosts)
         self._settings = settings
+        self._room = asyncio.Semaphore(jobs)
 
     @property
     def size(self) -> int:
@@ -192,6 +198,10 @@ class Allocation(ABC):
         Raises:
             ProcessFailedError: the process of a rank is gone, or the job cannot start.
         """
+        async with self._room:
+            return await self._run(main, args, kwargs)
+
+    async def _run(self, main: Main[T], args: Sequence[Any], kwargs: dict[str, Any]) -> list[T]:
         settings = self._settings or load_settings()
         survives = settings.on_failure == "continue"
         calls = [asyncio.ensure_future(call) for call in self._start(settings, main, args, kwargs)]

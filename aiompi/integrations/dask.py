@@ -112,9 +112,16 @@ class _Workers(Allocation):
     """Threads of workers, in which the tasks of jobs will run."""
 
     def __init__(
-        self, client: Client, workers: Sequence[str], settings: Settings | None, options: Mapping[str, Any]
+        self,
+        client: Client,
+        threads: Mapping[str, int],
+        workers: Sequence[str],
+        settings: Settings | None,
+        options: Mapping[str, Any],
     ) -> None:
-        super().__init__([get_address_host(worker) for worker in workers], settings)
+        # Jobs that need the same threads would wait for each other, each with some of them.
+        jobs = min(threads[worker] // workers.count(worker) for worker in workers)
+        super().__init__([get_address_host(worker) for worker in workers], settings, jobs)
         self._client = client
         self._workers = workers
         self._options = options
@@ -186,17 +193,22 @@ async def ranks(
     check_size(size)
     client = client or get_client()
     identity = await _in_loop(client, client.scheduler.identity(n_workers=-1))
-    yield _Workers(client, _choose(size, identity["workers"], workers), settings, options)
+    threads = _threads(identity["workers"], workers)
+    yield _Workers(client, threads, _choose(size, threads), settings, options)
 
 
-def _choose(size: int, known: Mapping[str, Mapping[str, Any]], wanted: Sequence[str] | str | None) -> list[str]:
-    """Return the address of the worker for each rank."""
+def _threads(known: Mapping[str, Mapping[str, Any]], wanted: Sequence[str] | str | None) -> dict[str, int]:
+    """Return the number of threads by address of worker. Workers of one machine are neighbours."""
     names = {wanted} if isinstance(wanted, str) else None if wanted is None else set(wanted)
-    threads = {
+    return {
         address: worker["nthreads"]
         for address, worker in sorted(known.items(), key=lambda item: (get_address_host(item[0]), item[0]))
         if names is None or not names.isdisjoint((address, worker["name"], get_address_host(address)))
     }
+
+
+def _choose(size: int, threads: Mapping[str, int]) -> list[str]:
+    """Return the address of the worker for each rank."""
     if sum(threads.values()) < size:
         raise InvalidArgumentError(
             f"{size} ranks need as many threads of workers, and there are {sum(threads.values())} of "

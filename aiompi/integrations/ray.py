@@ -4,7 +4,7 @@
         results = await allocation.run(main)  # async def main(world): ...
 
 Each place is an actor in a bundle of a placement group. The agent of a job is on the node of rank 0. The key of the job
-goes from there to the other actors through Ray's object store, and never through the caller.
+goes from there to the other actors as an object of Ray.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import platform
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import ray
 from ray.exceptions import RayActorError
@@ -36,8 +36,10 @@ from aiompi.settings import load as load_settings
 
 __all__ = ["ranks", "run"]
 
+#: most jobs at a time in the same actors
+_JOBS: Final = 100
 #: names of resources -> options of actors; all others are in the option `resources`
-_OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+_OPTIONS: Final = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 
 class Place:
@@ -68,7 +70,7 @@ class _Actors(Allocation):
     """Actors that wait for jobs."""
 
     def __init__(self, actors: Sequence[Any], hosts: Sequence[str], settings: Settings | None) -> None:
-        super().__init__(hosts, settings)
+        super().__init__(hosts, settings, _JOBS)
         self._actors = actors
 
     def _start(

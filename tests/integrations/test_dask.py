@@ -120,6 +120,8 @@ def test_several_jobs_at_a_time(cluster: Cluster) -> None:
         async with connected(cluster) as client, ranks(2, client=client) as allocation:
             both = await asyncio.gather(allocation.run(add, 10), allocation.run(add, start=20))
             assert [[total for _, _, total in results] for results in both] == [[11, 11], [21, 21]]
+            async with ranks(THREADS * 2, client=client) as full:  # these jobs cannot run at the same time
+                assert len(await asyncio.gather(*(full.run(add, 0) for _ in range(5)))) == 5
 
     asyncio.run(main())
 
