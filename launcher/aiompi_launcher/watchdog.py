@@ -39,8 +39,7 @@ class Watchdog:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                os.close(self._pipe)
-                _detach()
+                _detach(read_end)
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
                 _watch(read_end, directory, os.fsencode(marker))
             finally:
@@ -102,14 +101,20 @@ def _watch(pipe: int, directory: str, marker: bytes) -> None:
     rundir.remove_tree(directory)
 
 
-def _detach() -> None:
-    """Leave the terminal and the files of the launcher, so that no process waits for the watchdog by mistake."""
+def _detach(pipe: int) -> None:
+    """Leave the terminal and the files of the launcher, so that no process waits for the watchdog by mistake.
+
+    The other ends of its pipes and sockets must see at once that the launcher has ended.
+    """
+    os.closerange(3, pipe)
+    os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
     os.setsid()
     for signum in _IGNORED:
         signal.signal(signum, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(null, descriptor)
+    os.close(null)
     os.chdir("/")
 
 

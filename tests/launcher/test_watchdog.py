@@ -17,8 +17,9 @@ MARKER = "AIOMPI_TEST_MARKER"
 
 # A launcher in small: makes the watchdog, starts what it is told, reports pids, and waits.
 LAUNCHER = """
-import os, signal, subprocess, sys
+import os, signal, socket, subprocess, sys
 from aiompi_launcher.watchdog import Watchdog
+sockets = socket.socketpair()  # whose other ends must see when the launcher ends
 dog = Watchdog(sys.argv[1], sys.argv[2])
 print(dog.pid, flush=True)
 for line in sys.stdin:
@@ -125,13 +126,14 @@ def test_signals_to_the_terminal_do_not_reach_it(launcher: Launcher, wait_until,
     assert not is_gone(dog)
 
 
-def test_it_holds_no_output_of_the_launcher(launcher: Launcher, wait_until):
+def test_it_holds_no_output_and_no_connection_of_the_launcher(launcher: Launcher, wait_until):
     (dog,) = launcher.pids
 
-    def open_files() -> set[str]:
-        return {os.readlink(f"/proc/{dog}/fd/{descriptor}") for descriptor in range(3)}
+    def open_files() -> list[str]:
+        files = [os.readlink(f"/proc/{dog}/fd/{name}") for name in os.listdir(f"/proc/{dog}/fd")]
+        return sorted(file.partition(":")[0] for file in files)
 
-    wait_until(lambda: open_files() == {os.devnull}, "the watchdog has let go of the launcher's files")
+    wait_until(lambda: open_files() == [os.devnull] * 3 + ["pipe"], "the watchdog has let go of the launcher's files")
 
 
 def test_a_group_that_ignores_sigterm(wait_until: Callable[..., None]):

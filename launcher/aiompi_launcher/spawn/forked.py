@@ -118,11 +118,6 @@ class EarlyForkServer(ForkServer):
             return False
         return True
 
-    def close(self) -> int:
-        with contextlib.suppress(OSError):
-            self._socket.send(b"")  # the end, because the watchdog of the agent has inherited the connection
-        return super().close()
-
     def discard(self) -> None:
         """End it: it has no program."""
         os.kill(self._pid, signal.SIGKILL)

@@ -19,6 +19,7 @@ import importlib
 import importlib.machinery
 import io
 import os
+import signal
 import socket
 import sys
 from types import TracebackType
@@ -60,7 +61,11 @@ def become_ranks(sock: socket.socket) -> None:
                 return
             with contextlib.suppress(OSError):  # the rank may have done it itself, and ended
                 os.setpgid(pid, pid)
-            sock.send(b"%d" % pid)
+            try:
+                sock.send(b"%d" % pid)
+            except OSError:  # the launcher is gone, and nothing else would end the rank
+                os.kill(pid, signal.SIGKILL)
+                os._exit(1)
         for descriptor in descriptors:
             os.close(descriptor)
 
