@@ -37,11 +37,15 @@ def test_what_is_no_host(text: str) -> None:
 
 def test_hostfiles_of_mpich_and_open_mpi(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
-    path.write_text("# comment\nnode1:2  # MPICH\nnode2 slots=3 max_slots=4\n\nnode3\nnode1:1 binding=x\n")
-    assert read_hostfile(str(path)) == [Host("node1", 3), Host("node2", 3), Host("node3")]
-    path.write_text("node1\nnode2 cores=3\n")
-    with pytest.raises(InvalidArgumentError, match="hosts, line 2: 'cores=3' is neither"):
-        read_hostfile(str(path))
+    path.write_text(
+        "# comment\nnode1:2  # MPICH\nnode2 slots=3 max_slots=4\n\nnode3\nnode1:1 binding=x\nnode4:2 user=me\n"
+    )
+    expected = [Host("node1", 3), Host("node2", 3), Host("node3"), Host("me@node4", 2)]
+    assert read_hostfile(str(path)) == expected
+    for word in ("cores=3", "user=-oProxyCommand", "user=a;b"):
+        path.write_text(f"node1\nnode2 {word}\n")
+        with pytest.raises(InvalidArgumentError, match=f"hosts, line 2: {word!r} is neither"):
+            read_hostfile(str(path))
     path.write_text("\n")
     with pytest.raises(InvalidArgumentError, match="names no host"):
         read_hostfile(str(path))

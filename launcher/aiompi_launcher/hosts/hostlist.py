@@ -43,8 +43,8 @@ def parse_hosts(text: str) -> list[Host]:
 def read_hostfile(path: str) -> list[Host]:
     """Return the hosts in a file.
 
-    A line has `NAME[:SLOTS]`, as for MPICH, or `NAME [slots=SLOTS] [max_slots=N]`, as for Open MPI. `#` begins a
-    comment. A host that is named twice has the slots of both lines.
+    A line has `NAME[:SLOTS] [user=USER]`, as for MPICH, or `NAME [slots=SLOTS] [max_slots=N]`, as for Open MPI. `#`
+    begins a comment. A host that is named twice has the slots of both lines. MPICH's `binding` and `ifhn` are ignored.
 
     Raises:
         OSError: the file cannot be read.
@@ -64,7 +64,9 @@ def _line(words: Sequence[str], where: str) -> Host:
         name, equals, value = word.partition("=")
         if name in ("slots", "max_slots", "max-slots") and equals and value.isdecimal():
             host = host._replace(slots=int(value)) if name == "slots" else host
-        elif name not in ("binding", "ifhn", "user"):  # MPICH's others
+        elif name == "user" and value and not _UNSAFE.search(value):
+            host = host._replace(name=f"{value}@{host.name}")
+        elif name not in ("binding", "ifhn"):  # MPICH's others
             raise InvalidArgumentError(f"{where}: {word!r} is neither slots=N nor max_slots=N")
     return host
 
