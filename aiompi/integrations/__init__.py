@@ -117,7 +117,7 @@ async def call_in_process(
     child, connection = _start_process(invitation, rank)
     with connection:
         try:
-            message = cloudpickle.dumps((settings, main, args, kwargs))
+            message = cloudpickle.dumps((settings, cloudpickle.dumps((main, args, kwargs))))
             answer = await asyncio.to_thread(_exchange, connection, message)
             code = await asyncio.to_thread(child.wait)
         finally:
@@ -175,6 +175,7 @@ class Allocation(ABC):
         self.hosts = tuple(hosts)
         self._settings = settings
         self._room = asyncio.Semaphore(jobs)
+        self._losses: list[str] = []
 
     @property
     def size(self) -> int:
@@ -199,6 +200,8 @@ class Allocation(ABC):
             ProcessFailedError: the process of a rank is gone, or the job cannot start.
         """
         async with self._room:
+            if self._losses:
+                raise RankLostError(f"{self._losses[0]}; make a new allocation")
             return await self._run(main, args, kwargs)
 
     async def _run(self, main: Main[T], args: Sequence[Any], kwargs: dict[str, Any]) -> list[T]:
@@ -215,6 +218,11 @@ class Allocation(ABC):
         if failures and not (survives and len(failures) < len(outcomes)):
             raise min(failures, key=_remoteness)
         return cast(list[T], outcomes)
+
+    def _lost(self, rank: int, cause: str) -> RankLostError:
+        """Note that the place of a rank is gone; return the error for this job."""
+        self._losses.append(f"rank {rank}: {cause}")
+        return RankLostError(self._losses[-1])
 
     @abstractmethod
     def _start(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from typing import Any, Final
 from uuid import uuid4
 
@@ -150,6 +151,10 @@ class _Workers(Allocation):
             while not (await asyncio.wait([waiting], timeout=_PERIOD))[0]:
                 await self._check_worker(rank)
             return await waiting
+        except (asyncio.CancelledError, CancelledError):
+            if future.status == "cancelled":  # by another part of the program, or because the scheduler is gone
+                raise RankLostError(f"rank {rank}: its task {future.key} was cancelled") from None
+            raise
         finally:
             waiting.cancel()
             future.release()
@@ -158,7 +163,7 @@ class _Workers(Allocation):
     async def _check_worker(self, rank: int) -> None:
         there = await _in_loop(self._client, self._client.scheduler.ncores())
         if self._workers[rank] not in there:
-            raise RankLostError(f"rank {rank}: its worker {self._workers[rank]} is gone")
+            raise self._lost(rank, f"its worker {self._workers[rank]} is gone")
 
 
 async def _in_loop(client: Client, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -12,7 +12,6 @@ import pickle
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
@@ -31,10 +30,10 @@ def main(descriptor: int) -> None:
     message = connection.recv_bytes()
     threading.Thread(target=_end_with, args=[connection], daemon=True).start()
     try:
-        settings, function, args, kwargs = pickle.loads(message)
+        settings, call = pickle.loads(message)
         for name in Settings.__dataclass_fields__ if settings else ():
             setattr(aiompi.rc, name, getattr(settings, name))
-        result = _call(connection, function, args, kwargs)
+        result = _call(connection, call)
     except BaseException as error:
         error.add_note("".join(traceback.format_exception(error)))
         _report(connection, None, error)
@@ -42,7 +41,7 @@ def main(descriptor: int) -> None:
     _report(connection, result, None)
 
 
-def _call(connection: Connection[Any, Any], function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _call(connection: Connection[Any, Any], call: bytes) -> Any:
     from aiompi import MPI
     from aiompi.face.blocking.process import process
 
@@ -52,6 +51,7 @@ def _call(connection: Connection[Any, Any], function: Any, args: Sequence[Any], 
 
     runtime = process.runtime
     runtime.on_end = ended
+    function, args, kwargs = pickle.loads(call)  # what this raises is a failure of a rank
     result = function(MPI.COMM_WORLD, *args, **kwargs)
     if not MPI.Is_finalized():
         MPI.Finalize()

@@ -24,7 +24,6 @@ from aiompi.integrations import (
     Allocation,
     Invitation,
     Main,
-    RankLostError,
     T,
     be_rank,
     check_size,
@@ -90,7 +89,7 @@ class _Actors(Allocation):
                 ray.cancel(reference)
             raise
         except RayActorError as error:
-            raise RankLostError(f"rank {rank} on {self.hosts[rank]}: {error}") from error
+            raise self._lost(rank, f"its actor on {self.hosts[rank]}: {error}") from error
 
 
 @contextlib.asynccontextmanager

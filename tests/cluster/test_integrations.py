@@ -175,7 +175,7 @@ def test_jobs(framework: Framework) -> None:
         parts = [part.split() for part in line.split(", ")]
         assert [(int(rank), size, total) for rank, _, size, _, _, total in parts] == [(n, "4", "6") for n in range(4)]
         assert {node for *_, node, _ in parts} == {"node1:", "node2:", "node3:"}
-    assert lost.startswith("RankLostError rank 3")
+    assert lost.startswith("RankLostError rank 3: its ")
     assert soon == "True"
     assert others == "1 go on RankLostError"
     framework.wait_for_end_of_jobs()

@@ -18,7 +18,7 @@ pytest.importorskip("distributed", reason="pip install '.[dask]'")
 
 import allocated
 from allocated import add, add_blocking, fail, fail_blocking, leave, leave_blocking, survive, wait, wait_blocking
-from distributed import Client
+from distributed import Client, Future
 from jobs import LIMIT, ROOTS
 
 import aiompi
@@ -155,6 +155,21 @@ def test_a_call_that_is_cancelled_ends_the_job(cluster: Cluster, tmp_path: Path,
     asyncio.run(main())
 
 
+def test_a_task_is_cancelled(cluster: Cluster, tmp_path: Path) -> None:
+    """By another part of the program. The others are not cancelled with it."""
+
+    async def main() -> None:
+        async with connected(cluster) as client, ranks(2, client=client) as allocation:
+            job = asyncio.create_task(allocation.run(wait, str(tmp_path / "here")))
+            await until(lambda: asyncio.to_thread(lambda: len([*tmp_path.iterdir()]) == 2))
+            await client.cancel([Future(key, client) for key in client.futures if key.startswith("rank-1-of-wait")])
+            with pytest.raises(RankLostError, match=r"rank 1: its task rank-1-of-wait-.* was cancelled"):
+                await job
+            await until(lambda: idle(client))
+
+    asyncio.run(main())
+
+
 def test_a_job_ends_with_its_client(cluster: Cluster, tmp_path: Path) -> None:
     program = f"""
 from allocated import wait
@@ -195,8 +210,8 @@ def test_a_worker_is_killed(cluster: Cluster, survives: bool) -> None:
                 else:
                     with pytest.raises(RankLostError, match=f"rank {victim}: its worker tcp://.* is gone"):
                         await job
-                    with pytest.raises(RankLostError):
-                        await allocation.run(add, 0)
+                with pytest.raises(RankLostError, match="is gone; make a new allocation"):
+                    await allocation.run(add, 0)
             await until(lambda: idle(client))
         cluster.workers.pop("victim").wait(LIMIT)
 
