@@ -20,7 +20,7 @@ from aiompi.bench.targets import COMPARISONS, FAMILIES
 #: name -> its module
 COMMANDS: Final = {
     "targets": "aiompi.bench.targets.command",
-    "faults": "aiompi.bench.faults",
+    "faults": "aiompi.bench.faults.command",
     "hosts": "aiompi.bench.hosts",
     "simulate": "aiompi.bench.simulate.command",
     "steps": "aiompi.bench.steps",

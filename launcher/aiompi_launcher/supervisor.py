@@ -140,11 +140,11 @@ class Supervisor:
         """
         with contextlib.closing(ranks):
             try:
-                for rank, process in enumerate(ranks, self._job.world.first):
+                rank = self._job.world.first
+                while not self._job.ending and (process := next(ranks, None)):
                     self._adopt(rank, process)
+                    rank += 1
                     await asyncio.sleep(0)
-                    if self._job.ending:
-                        break
             except StartError as error:
                 self.fail(str(error), error.code)
         self._running.update(self._processes)  # only now forked ranks are children of this process

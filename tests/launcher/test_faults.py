@@ -369,6 +369,22 @@ def test_an_exception_in_a_callback_of_the_supervisor_ends_the_job():
     assert asyncio.run(main()) == 1
 
 
+def test_no_rank_is_started_once_the_job_has_ended():
+    """The process that has spawned this job is gone before the first rank is started."""
+
+    async def main() -> int:
+        supervisor = Supervisor(Job(1, directory="", spawned=True), "test")
+        assert await supervisor.meet(ServerInMemory(1))
+        lifeline, theirs = socket.socketpair()
+        lifeline.close()
+        supervisor.answer_to(theirs)
+        await asyncio.sleep(0.01)
+        await supervisor.start(1 // 0 for _ in range(1))
+        return await asyncio.wait_for(supervisor.finish(), 10)
+
+    assert asyncio.run(main()) == 128 + signal.SIGTERM
+
+
 def test_a_launched_rank_waits_for_a_launcher_that_is_slow(launch):
     program = "from aiompi import MPI; print(MPI.COMM_WORLD.size)"
     script = f'kill -STOP $PPID; (sleep 3; kill -CONT $PPID) & exec {sys.executable} -c "{program}"'

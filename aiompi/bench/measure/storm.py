@@ -22,15 +22,16 @@ import time
 from array import array
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from aiompi.constants import ANY_SOURCE
-from aiompi.errors import JobAbortedError, ProcessFailedError, RevokedError
+from aiompi.errors import JobAbortedError, ProcessFailedError, RevokedError, SpawnError
 from aiompi.runtime import Runtime
 
 SIZES: Final = (1, 400, 12_000, 40_000, 300_000)  # items of 8 bytes
-_LOST: Final = (ProcessFailedError, RevokedError)
+LOST: Final = (ProcessFailedError, RevokedError)
 _SETTLED: Final = 0.3  # seconds after which nothing is left of a rank whose failure is known
+_LONG_SETTLED: Final = 4.0  # and nothing of a job that was spawned and ends
 
 
 class WrongResult(Exception):
@@ -128,7 +129,7 @@ async def halves(comm: Any, numbers: random.Random) -> None:
     half, made = None, 1
     try:
         half = await result(comm.Split(comm.rank % 2))
-    except _LOST:
+    except LOST:
         made = 0
     if not await result(comm.Agree(made)):
         raise Disagreement
@@ -140,12 +141,43 @@ async def shrinking(comm: Any, numbers: random.Random) -> None:
     await _used(comm, await result(comm.Shrink()), numbers)
 
 
+async def spawning(comm: Any, numbers: random.Random) -> None:
+    """Start processes, compute with them, and part."""
+    seed, count = numbers.randrange(10**6), numbers.randrange(1, 3)
+    words = ["-m", "aiompi.bench.measure.elastic", json.dumps({"kind": "child", "seed": seed})]
+    try:
+        children = await result(comm.Spawn(sys.executable, words, maxprocs=count))
+    except SpawnError:  # a child has failed before it was there
+        raise Disagreement from None
+    await with_children(children, False, seed)
+
+
+async def with_children(inter: Any, high: bool, seed: int) -> None:
+    """Compute with the other side of an intercommunicator, and part."""
+    together = None
+    try:
+        check(await result(inter.allgather(high)), [not high] * inter.remote_size)
+        together = await result(inter.Merge(high))
+        for number in range(2):
+            numbers = random.Random(f"{seed} {number}")
+            await numbers.choice((messages, objects, sums, broadcasts, gathering, duplicate))(together, numbers)
+        await result(together.Free())
+        await result(inter.Disconnect())
+    except (*LOST, Disagreement):
+        for comm in (together, inter):
+            if comm:
+                comm.Revoke()
+                await result(comm.Free())
+        raise
+
+
 async def _used(_: Any, made: Any, numbers: random.Random) -> None:
     await sums(made, numbers)
     await result(made.Free())
 
 
-OPERATIONS: Final[tuple[Callable[[Any, random.Random], Awaitable[None]], ...]] = (
+Operations: TypeAlias = tuple[Callable[[Any, random.Random], Awaitable[None]], ...]
+OPERATIONS: Final[Operations] = (
     messages, messages, objects, sums, sums, broadcasts, gathering, agreement, duplicate, halves, shrinking,
 )  # fmt: skip
 
@@ -158,9 +190,11 @@ class Storm:
         runtime: of this rank.
         seed: of the steps.
         seconds: after which the ranks agree to end.
+        operations: one of them is a step.
     """
 
-    def __init__(self, comm: Any, runtime: Runtime, seed: int, seconds: float) -> None:
+    def __init__(self, comm: Any, runtime: Runtime, seed: int, seconds: float, operations: Operations) -> None:
+        self.operations = operations
         self.runtime = runtime
         self.world = self.comm = comm
         self.seed = seed
@@ -170,30 +204,30 @@ class Storm:
 
     async def run(self, ready: Callable[[], object]) -> dict[str, Any]:
         """Run to the end; return what the campaign checks."""
-        for number, operation in enumerate(OPERATIONS):  # so that all links and all memory are there
+        for number, operation in enumerate(self.operations):  # so that all links and all memory are there
             await operation(self.comm, random.Random(number))
-        before = _descriptors()
+        before = descriptors()
         ready()
         deadline = time.monotonic() + self.seconds
         while not await self._step(deadline):
             pass
-        await self._settle()
         members = self.comm.group if hasattr(self.comm, "group") else self.comm.Get_group()
         everybody = self.world.group if hasattr(self.world, "group") else self.world.Get_group()
         ranks = [*members.Translate_ranks([*range(members.size)], everybody)]
+        await self._settle(before + 2 * (len(ranks) - 1) - (everybody.size - len(ranks)))
         return {
             "members": ranks,
             "stale": sorted({link.peer.rank for link in links(self.runtime)} - {*ranks}),
             "steps": self.steps,
             "first_after": self.first_after,
-            "descriptors": [before, _descriptors()],
+            "descriptors": [before, descriptors()],
         }
 
-    async def _settle(self) -> None:
-        """Communicate until nothing is left of the ranks that have failed."""
-        end = time.monotonic() + (_SETTLED if self.recovered else 0.0)
-        while time.monotonic() < end:
-            with contextlib.suppress(*_LOST):
+    async def _settle(self, most: int) -> None:
+        """Communicate until nothing is left of the processes that have failed, and no more than `most` descriptors."""
+        begin, known = time.monotonic(), _SETTLED if self.recovered else 0.0
+        while time.monotonic() < begin + (known if descriptors() <= most else _LONG_SETTLED):
+            with contextlib.suppress(*LOST):
                 self.comm.iprobe()
             await asyncio.sleep(0.01) if hasattr(self.comm, "_runtime") else time.sleep(0.01)
 
@@ -202,8 +236,8 @@ class Storm:
         numbers = random.Random(f"{self.seed} {self.steps}")
         done = 1
         try:
-            await numbers.choice(OPERATIONS)(self.comm, numbers)
-        except (*_LOST, Disagreement):
+            await numbers.choice(self.operations)(self.comm, numbers)
+        except (*LOST, Disagreement):
             done = 0
             self.comm.Revoke()
         late = int(time.monotonic() > deadline)
@@ -214,7 +248,7 @@ class Storm:
         if not agreed & 1:
             self.comm = await result(self.comm.Shrink())
             self.recovered += 1
-            with contextlib.suppress(*_LOST):
+            with contextlib.suppress(*LOST):
                 check(await result(self.comm.allreduce(1)), self.comm.size)
                 self.first_after = time.monotonic()
             return False
@@ -222,7 +256,7 @@ class Storm:
         return bool(agreed & 2)
 
 
-def _descriptors() -> int:
+def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -244,37 +278,45 @@ def cut(runtime: Runtime, other: int, reset: bool) -> None:
                     sock.shutdown(socket.SHUT_RDWR)
 
 
-def _cut_later(runtime: Runtime, delay: float, other: int, reset: bool) -> None:
+def on_cut(action: Callable[[], object]) -> None:
+    """Call a function in another thread at each SIGUSR2. The process must have no other thread yet."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+
     def run() -> None:
-        time.sleep(delay)
-        cut(runtime, other, reset)
+        while True:
+            signal.sigwait([signal.SIGUSR2])
+            action()
 
     threading.Thread(target=run, daemon=True).start()
 
 
-def _immediate(coroutine: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+def immediate(coroutine: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine that is never suspended."""
     try:
         coroutine.send(None)
-    except StopIteration as end:
-        value: dict[str, Any] = end.value
-        return value
+    except StopIteration:
+        return
     raise AssertionError("a call of the blocking face was awaited")
 
 
-def _say(**fields: Any) -> None:
+def runtime_of(comm: Any) -> Runtime:
+    """Return the runtime of a communicator of either face."""
+    if hasattr(comm, "_runtime"):
+        runtime: Runtime = comm._runtime
+        return runtime
+    from aiompi.face.blocking.process import process
+
+    return process.runtime
+
+
+def say(**fields: Any) -> None:
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
-def _begin(runtime: Runtime, rank: int, cuts: list[list[Any]]) -> None:
-    _say(rank=rank, pid=os.getpid())
-    for delay, first, second, reset in cuts:
-        if first == rank:
-            _cut_later(runtime, delay, second, reset)
-
-
-def main(seed: int, seconds: float, face: str, address: str, cuts: list[list[Any]]) -> None:
+def main(
+    seed: int, seconds: float, face: str, address: str, cuts: list[tuple[int, int, bool]], spawns: bool = False
+) -> None:
     """Run a rank.
 
     Args:
@@ -282,34 +324,43 @@ def main(seed: int, seconds: float, face: str, address: str, cuts: list[list[Any
         seconds: for which to go on.
         face: "blocking" or "native".
         address: of the job to join; empty if a launcher has started this process.
-        cuts: delay, first and second rank of a link to cut, and whether to reset it.
+        cuts: first and second rank of a link, which the first cuts at SIGUSR2, and whether to reset it.
+        spawns: True for steps that start processes as well.
     """
-    if face == "blocking":
-        from aiompi import MPI
-        from aiompi.face.blocking.process import process
+    world: Any = None
 
-        world, runtime = MPI.COMM_WORLD, process.runtime
-        storm = Storm(world, runtime, seed, seconds)
-        found = _immediate(storm.run(lambda: _begin(runtime, world.rank, cuts)))
-        _say(rank=world.rank, **found)
-        return
-    import aiompi
+    def cut_link() -> None:
+        for first, second, reset in cuts:
+            if world is not None and first == world.rank:
+                cut(runtime_of(world), second, reset)
 
-    async def run(world: Any) -> None:
-        storm = Storm(world, world._runtime, seed, seconds)
-        _say(rank=world.rank, **await storm.run(lambda: _begin(world._runtime, world.rank, cuts)))
+    on_cut(cut_link)
 
-    async def join() -> None:
-        async with aiompi.init(address) as world:
-            await run(world)
+    async def run(comm: Any) -> None:
+        nonlocal world
+        world = comm
+        operations = (spawning, *OPERATIONS[::3]) if spawns else OPERATIONS
+        storm = Storm(comm, runtime_of(comm), seed, seconds, operations)
+        say(rank=comm.rank, **await storm.run(lambda: say(rank=comm.rank, pid=os.getpid())))
 
     try:
+        if face == "blocking":
+            from aiompi import MPI
+
+            immediate(run(MPI.COMM_WORLD))
+            return
+        import aiompi
+
+        async def join() -> None:
+            async with aiompi.init(address) as comm:
+                await run(comm)
+
         if address:
             asyncio.run(join())
         else:
             aiompi.run(run)
     except JobAbortedError as error:
-        _say(expelled=str(error))
+        say(expelled=str(error))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,105 @@
+"""Two figures of a job whose members come and go: how soon survivors work again, and what a thousand visits leave."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from aiompi.bench.contender import BenchError
+from aiompi.bench.faults.storms import Members
+from aiompi.bench.faults.trial import START, Plan
+from aiompi.bench.results import show
+
+#: milliseconds from the death of a replica to shared work again: the bound of the 99th percentile
+BOUND: Final = 50.0
+_WARM: Final = 3  # the first of so many parts is for warming up
+#: most bytes that a process may grow by after that: it is the noise of the allocator
+_NOISE: Final = 2**18
+
+
+@contextmanager
+def _members(count: int, transport: str) -> Iterator[Members]:
+    """Start a job with members that only add numbers."""
+    with tempfile.TemporaryDirectory(prefix="f") as directory:
+        job = Members(Plan(0, transport, "members", count, 0.0, ()), Path(directory), calm=True)
+        try:
+            job.start()
+            yield job
+        finally:
+            job.clean_up()
+
+
+def recovery(count: int, transport: str) -> None:
+    """Kill one of three members, again and again; print how long the others took to their next sum.
+
+    Raises:
+        BenchError: the 99th percentile is above the bound.
+    """
+    times = []
+    with _members(3, transport) as job:
+        for _ in range(count):
+            job.await_world(3)
+            time.sleep(0.05)
+            begin = time.monotonic()
+            signal.pidfd_send_signal(job.pids[random.choice(job.living())], signal.SIGKILL)
+            times.append(1e3 * (job.await_world(2) - begin))
+            job.add()
+    text, high = percentiles(times)
+    show(f"{transport}: from the death of one of 3 members to a sum of the others: {text}")
+    if high > BOUND:
+        raise BenchError(f"the 99th percentile is above {BOUND:g} ms")
+
+
+def percentiles(milliseconds: list[float]) -> tuple[str, float]:
+    """Return the median and the 99th percentile as a text, and the latter."""
+    ordered = sorted(milliseconds)
+    median, high = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    return f"median {median:.1f} ms, 99th percentile {high:.1f} ms, of {len(ordered)}", high
+
+
+def churn(count: int, transport: str) -> None:
+    """Let a third member join and leave again and again; print how descriptors and memory of the others grow.
+
+    Raises:
+        BenchError: they do.
+    """
+    found = []
+    with _members(2, transport) as job:
+        job.await_world(2)
+        processes = {"launcher": job.processes[0].pid, **{f"member {pid}": pid for pid in job.living()}}
+        for _ in range(_WARM):
+            visitor = job.visit(max(1, count // _WARM))
+            job.read_until(partial(_ended, visitor), time.monotonic() + START + count, "the visits hang")
+            job.await_world(2)
+            found.append({name: _size(pid) for name, pid in processes.items()})
+            show(
+                f"{transport}: "
+                + ", ".join(f"{name} {size[0]} descriptors, {size[1] >> 10} KiB" for name, size in found[-1].items())
+            )
+    grown = [
+        name
+        for name in processes
+        if found[-1][name][0] > found[0][name][0] or found[-1][name][1] > found[0][name][1] + _NOISE
+    ]
+    if grown:
+        raise BenchError(f"visits leave something in: {', '.join(grown)}")
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is not None
+
+
+def _size(pid: int) -> tuple[int, int]:
+    """Return the number of descriptors of a process, and the bytes of its own memory."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (kilobytes,) = (line.split()[1] for line in lines if line.startswith("RssAnon:"))
+    return len(os.listdir(f"/proc/{pid}/fd")), 1024 * int(kilobytes)
