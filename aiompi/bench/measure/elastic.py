@@ -48,6 +48,7 @@ def _open() -> dict[str, str]:
 
 def _say_kept(before: dict[str, str]) -> None:
     """Say which descriptors are open that were not open before."""
+    _current.clear()
     gc.collect()  # what the traceback of a cancelled call has held
     say(of=os.getpid(), kept=[what for number, what in _open().items() if number not in before])
 

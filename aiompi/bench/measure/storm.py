@@ -160,7 +160,7 @@ async def with_children(inter: Any, high: bool, seed: int) -> None:
         together = await result(inter.Merge(high))
         for number in range(2):
             numbers = random.Random(f"{seed} {number}")
-            await numbers.choice((messages, objects, sums, broadcasts, gathering, duplicate))(together, numbers)
+            await numbers.choice(OPERATIONS)(together, numbers)
         await result(together.Free())
         await result(inter.Disconnect())
     except (*LOST, Disagreement):
