@@ -7,16 +7,19 @@ job when the other end closes, which happens however the process ends. The drive
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import shlex
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from aiompi.engine import Engine, Request
 from aiompi.engine.processes import Program
-from aiompi.errors import SpawnError
-from aiompi.wire.control import ENV_LIFELINE, ENV_PARENT
+from aiompi.errors import InvalidArgumentError, SpawnError
+from aiompi.wire.control import ENV_LIFELINE, ENV_PARENT, ENV_SPAWN_OPTIONS
 
 _LONGEST: Final = 2**16
 
@@ -30,6 +33,7 @@ class Launch:
         port: name of the port to which the ranks connect.
         options: more options of the launcher.
         stdout: descriptor for the output of all ranks; None for the standard output of this process.
+        variables: added to the environment.
 
     Attributes:
         ended: request that completes when the launcher has ended; it fails if the job has failed.
@@ -45,14 +49,16 @@ class Launch:
         port: str,
         options: Sequence[str] = (),
         stdout: int | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         import subprocess  # few programs start others
 
         self.ended: Request[None] = Request(engine)
         self._driver = engine.driver
         self._lifeline, theirs = socket.socketpair()
-        more = ["--on-failure=continue"] if engine.survives else []
-        environ = {**os.environ, ENV_PARENT: port, ENV_LIFELINE: str(theirs.fileno())}
+        more = shlex.split(os.environ.get(ENV_SPAWN_OPTIONS, ""))
+        more += ["--on-failure=continue"] if engine.survives else []
+        environ = {**os.environ, ENV_PARENT: port, ENV_LIFELINE: str(theirs.fileno()), **variables}
         with theirs:
             try:
                 self._process = subprocess.Popen(
@@ -97,13 +103,39 @@ class Launch:
 
 
 def _words(programs: Sequence[Program]) -> list[str]:
-    """Return the command line of the launcher for these programs."""
-    words: list[str] = []
-    for program in programs:
-        words += [":"] if words else []
+    """Return the command line of the launcher for these programs.
+
+    Raises:
+        SpawnError: see `_hosts`.
+    """
+    words = _hosts(programs)
+    for number, program in enumerate(programs):
+        words += [":"] if number else []
         words += ["-n", str(program.count)]
         words += ["--wdir", program.directory] if program.directory else []
         for name, value in program.environ.items():
             words += ["--env", f"{name}={value}"]
         words += program.argv
     return words
+
+
+def _hosts(programs: Sequence[Program]) -> list[str]:
+    """Return the option for the hosts of these programs, if they name any.
+
+    Raises:
+        SpawnError: a name cannot be that of a host, or a host has ranks between which there are others.
+    """
+    if not any(program.hosts for program in programs):
+        return []
+    from aiompi_launcher.hosts.hostlist import parse_hosts  # seldom needed
+
+    places = [place for program in programs for place in program.hosts or (("localhost", program.count),)]
+    names = [name for name, _ in itertools.groupby(name for name, _ in places)]
+    if len(set(names)) != len(names):
+        raise SpawnError(f"processes on the hosts {', '.join(names)}: those of one host must come in succession")
+    text = ",".join(f"{name}:{count}" for name, count in places)
+    try:
+        parse_hosts(text)
+    except InvalidArgumentError as error:
+        raise SpawnError(str(error)) from None
+    return ["--hosts", text]

@@ -72,7 +72,11 @@ class Outreach:
         return [kind for kind in registry.select(self._engine.settings.transports) if kind not in used]
 
     def _start(self, programs: Sequence[Program], port: str, options: Sequence[str]) -> Request[None]:
-        launch = Launch(self._engine, programs, port, options)
+        settings, hosts = self._engine.settings, self._transports[0].site.hosts
+        given = settings.bind or settings.interface or not hosts
+        # so that other hosts of this job reach the new processes
+        variables = {} if given else {"AIOMPI_INTERFACE": ",".join(hosts)}
+        launch = Launch(self._engine, programs, port, options, variables=variables)
         self._launches.append(launch)
         launch.ended.when_done(lambda _: self._launches.remove(launch))
         return launch.ended

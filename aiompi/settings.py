@@ -36,7 +36,9 @@ _CHOICES: Final = {
 
 _PREFIX: Final = "AIOMPI_"
 #: variables that are not settings: a launcher uses them to describe the job to a rank
-_PLACE: Final = frozenset({"appnum", "control", "key", "key_file", "lifeline", "parent", "rank", "size"})
+_PLACE: Final = frozenset(
+    {"appnum", "control", "key", "key_file", "lifeline", "parent", "rank", "size", "spawn_options"}
+)
 #: similarity from which a name counts as a misspelt setting, and length up to which names are similar by chance
 _ALIKE: Final = 0.8
 _SHORT: Final = 4

@@ -48,12 +48,14 @@ class Program:
         count: number of ranks.
         directory: working directory; empty for that of this process.
         environ: variables added to the environment of this process.
+        hosts: names of the machines, each with a number of ranks; empty for this machine.
     """
 
     argv: tuple[str, ...]
     count: int = 1
     directory: str = ""
     environ: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    hosts: tuple[tuple[str, int], ...] = ()
 
 
 class Processes:

@@ -23,16 +23,13 @@ def one_program(command: Command, args: str | Sequence[str] | None, maxprocs: in
     """Return the program of `Spawn`.
 
     Raises:
-        SpawnError: the info asks for another machine, or for something else that is not possible.
+        SpawnError: the info asks for something that is not possible.
     """
     given = dict(instance(info, Info, "info", "an Info").items())
     words = [args] if isinstance(args, str) else [*(args or ())]
     count = integer(maxprocs, "maxprocs")
     if count < 1:
         raise SpawnError(f"maxprocs is {count}: at least one process is started")
-    host = given.get("host", "localhost")
-    if host not in (*_HERE, socket.gethostname()):
-        raise SpawnError(f"processes cannot be started on {host!r}, only on this machine")
     name = os.fspath(command)
     if "path" in given:
         import shutil  # seldom needed
@@ -46,7 +43,26 @@ def one_program(command: Command, args: str | Sequence[str] | None, maxprocs: in
         if not equals:
             raise SpawnError(f"the Info key env has the line {line!r}: expected NAME=VALUE")
         environ[variable] = value
-    return [Program((name, *map(os.fspath, words)), count, given.get("wdir", given.get("wd", "")), environ)]
+    hosts = _hosts(given.get("host", ""), count)
+    return [Program((name, *map(os.fspath, words)), count, given.get("wdir", given.get("wd", "")), environ, hosts)]
+
+
+def _hosts(names: str, count: int) -> tuple[tuple[str, int], ...]:
+    """Return the hosts of the Info key `host`, "a,b" or "a:1,b:2", each with its part of the processes."""
+    places = [name.strip() for name in names.split(",") if name.strip()]
+    if all(name in (*_HERE, socket.gethostname()) for name in places):
+        return ()
+    found, left = [], count
+    for at, place in enumerate(places):
+        name, colon, slots = place.rpartition(":")
+        if not (colon and slots.isdecimal()):
+            name, slots = place, str(-(-left // (len(places) - at)))
+        taken = min(left, int(slots))
+        left -= taken
+        found += [(name, taken)] if taken else []
+    if left:
+        raise SpawnError(f"the Info key host is {names!r}, which has no room for {left} of {count} processes")
+    return tuple(found)
 
 
 def error_codes(count: int, programs: Sequence[Program] | None = None) -> list[Any]:

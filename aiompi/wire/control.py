@@ -72,6 +72,7 @@ ENV_KEY_FILE: Final = "AIOMPI_KEY_FILE"  # file with the key, for a rank that no
 ENV_RANK: Final = "AIOMPI_RANK"
 ENV_PARENT: Final = "AIOMPI_PARENT"  # port of the processes that have spawned the job
 ENV_LIFELINE: Final = "AIOMPI_LIFELINE"  # descriptor of the launcher, whose other end closes with the spawning process
+ENV_SPAWN_OPTIONS: Final = "AIOMPI_SPAWN_OPTIONS"  # options of the launcher for the launchers of spawned jobs
 ENV_SIZE: Final = "AIOMPI_SIZE"
 ENV_APPNUM: Final = "AIOMPI_APPNUM"  # number of the section of the launcher's command line
 

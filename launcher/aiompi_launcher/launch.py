@@ -8,6 +8,7 @@ joined.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -94,6 +95,11 @@ class _Launch:
         lifeline = os.environ.pop(control.ENV_LIFELINE, None)  # ranks do not have it
         if spec.universe_size:
             os.environ["AIOMPI_UNIVERSE_SIZE"] = str(spec.universe_size)
+        options = ["--tag-output"] if spec.tag_output else []
+        options += ["--starter", shlex.join(spec.hosts.starter)] if spec.hosts else []
+        os.environ.pop(control.ENV_SPAWN_OPTIONS, None)
+        if options:
+            os.environ[control.ENV_SPAWN_OPTIONS] = shlex.join(options)
         self._lifeline = None if lifeline is None else socket.socket(fileno=int(lifeline))
         self._variables = {control.ENV_CONTROL: contact(directory), control.ENV_KEY: self._key.hex()}
 

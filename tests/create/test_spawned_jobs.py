@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import pytest
@@ -37,6 +38,7 @@ def test_room_for_processes(site: Site) -> None:
 #: ends in the middle of a collective of parents and children; each of those that are left prints its new rank
 CHILD = """
 import os
+import signal
 import sys
 from aiompi import MPI
 parent = MPI.Comm.Get_parent()
@@ -87,3 +89,82 @@ world = children.Merge()
         result = site.start(sys.executable, site.program(parent), env={"AIOMPI_ON_FAILURE": policy}).finish()
         assert result.code == 0, result
         assert result.lines == [f"{rank} {left} {left}" for rank in range(left)]
+
+
+# How the jobs of parents and children hang together.
+
+WAITS = """
+import os
+import signal
+from aiompi import MPI
+parent = MPI.Comm.Get_parent()
+print("child", MPI.COMM_WORLD.rank, flush=True)
+parent.barrier()
+parent.Disconnect()
+"""
+
+
+def spawning(child: str, last: str, info: str = "MPI.INFO_NULL") -> str:
+    return f"""
+import os, signal, sys, time
+from aiompi import MPI
+world = MPI.COMM_WORLD
+children = world.Spawn({child!r}, maxprocs=2, info={info})
+{last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "end", "code"),
+    [
+        ("children.recv(source=0)", signal.SIGINT, 130),
+        ("children.recv(source=0)", signal.SIGKILL, -9),
+        ("time.sleep(1000)", None, 124),
+        ("world.Abort(7) if world.rank else time.sleep(1000)", None, 7),
+        ("os.kill(os.getpid(), signal.SIGSEGV) if world.rank == 0 else time.sleep(1000)", None, 139),
+        ("sys.exit(5)", None, 5),
+    ],
+)
+def test_children_end_with_the_job_of_their_parents(site: Site, last: str, end: int | None, code: int) -> None:
+    parent = site.program(spawning(site.program(WAITS, "child.py"), last))
+    limit = ("--timeout", "6") if code == 124 else ()
+    job = site.launch(*limit, "-n", "2", parent)
+    if end is not None:
+        job.expect("child", 2)
+        job.signal(end)
+    assert job.finish().code == code
+    site.settle()
+
+
+def test_output_of_children_is_tagged(site: Site) -> None:
+    parent = site.program(spawning(site.program(WAITS, "child.py"), "children.barrier(); children.Disconnect()"))
+    result = site.launch("--tag-output", "-n", "2", parent).finish()
+    assert (result.code, result.lines) == (0, ["[0] [0] child 0", "[0] [1] child 1"])
+
+
+def test_children_on_other_hosts(site: Site) -> None:
+    child = site.program(WAITS, "child.py")
+    last = "children.barrier(); children.Disconnect()"
+    for info, lines in (
+        ("MPI.INFO_NULL", ["[0@a] [0] child 0", "[0@a] [1] child 1"]),
+        ("MPI.Info.Create({'host': 'b,c'})", ["[0@a] [0@b] child 0", "[0@a] [1@c] child 1"]),
+        ("MPI.Info.Create({'host': 'c:5'})", ["[0@a] [0@c] child 0", "[0@a] [1@c] child 1"]),
+    ):
+        result = site.launch(*LOCAL, "a:1,b:1", "--tag-output", site.program(spawning(child, last, info))).finish()
+        assert (result.code, result.lines) == (0, lines), result
+
+
+def test_hosts_that_cannot_have_the_children(site: Site) -> None:
+    text = """
+import aiompi
+async def main(world):
+    for hosts, what in (("b:1", "no room for 1 of 2"), ("not a name", "cannot be the name of a host")):
+        try:
+            await world.Spawn("true", maxprocs=2, info=aiompi.Info.Create({"host": hosts}))
+        except aiompi.SpawnError as error:
+            assert what in str(error), error
+            print("refused")
+aiompi.run(main)
+"""
+    result = site.run(1, text)
+    assert (result.code, result.lines) == (0, ["refused"] * 2), result

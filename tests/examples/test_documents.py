@@ -210,7 +210,7 @@ def is_there(name: str) -> bool:
 
 def known_variables() -> set[str]:
     """Environment variables, without AIOMPI_: of settings and builds, and those by which a launcher describes a job."""
-    described = {"APPNUM", "COMPILE", "CONTROL", "KEY", "KEY_FILE", "RANK", "SIZE"}
+    described = {"APPNUM", "COMPILE", "CONTROL", "KEY", "KEY_FILE", "RANK", "SIZE", "SPAWN_OPTIONS"}
     return {name.upper() for name in settings.Settings.__dataclass_fields__} | described
 
 

@@ -69,7 +69,7 @@ class Meeting(Membership):
             args: its arguments.
             maxprocs: number of processes.
             info: `wdir` is the working directory, `path` where the command is looked for, `env` has lines NAME=VALUE,
-                `host` is this machine.
+                `host` has names of machines, as `a,b` or `a:2,b:1`.
             root: rank of the process that starts them.
             errcodes: list that gets SUCCESS for each process.
 
