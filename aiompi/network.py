@@ -49,6 +49,19 @@ def own_addresses() -> list[tuple[str, str]]:
     return found
 
 
+def own_address_towards(host: str, port: int) -> str:
+    """Return the numeric address of this host in connections to another one; empty if the other cannot be resolved.
+
+    The call resolves names, which takes time. It sends nothing.
+    """
+    with contextlib.suppress(OSError):
+        for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
+            with socket.socket(family, kind) as sock, contextlib.suppress(OSError):
+                sock.connect(address)
+                return str(sock.getsockname()[0])
+    return ""
+
+
 def _read_address(message: bytes) -> Iterator[tuple[str, str]]:
     family, _, _, scope, index = _ADDRESS.unpack_from(message)
     attributes, rest = {}, message[_ADDRESS.size :]

@@ -139,8 +139,9 @@ class Processes:
         return self.number(Name(self.job, process))
 
     def is_stranger(self, number: int) -> bool:
-        """Return True for a process of another job."""
-        return number >= FIRST_MET and self._names[number].job != self.job
+        """Return True for a process of another job, and for one that was forgotten."""
+        name = self._names.get(number)
+        return number >= FIRST_MET and (name is None or name.job != self.job)
 
     def numbers_in_job(self, numbers: Iterable[int]) -> list[int] | None:
         """Return for each process its number in the job, None if one of them is of another job."""

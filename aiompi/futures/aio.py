@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from aiompi.comm import Communicator
 from aiompi.create import ports
 from aiompi.driver.spin import cores
 from aiompi.driver.threads import call_in_thread
-from aiompi.errors import InvalidRootError
+from aiompi.errors import InvalidPortError, InvalidRootError, LocalProtocolError
 from aiompi.face.native import Intracomm
 from aiompi.face.native.job import init
 from aiompi.futures.setup import Setup
@@ -21,8 +22,16 @@ from aiompi.futures.task import Task, apply_to_all, is_async
 from aiompi.futures.worker import Worker, serve_async
 from aiompi.futures.workers import CONCURRENCY, Workers, recruiter
 from aiompi.lazy import is_array
+from aiompi.membership import Job, Membership, ServedJob, join
+from aiompi.network import own_address_towards
+from aiompi.settings import Settings
+from aiompi.settings import load as load_settings
 
 T = TypeVar("T")
+#: attribute of a member that has a pool: the port at which it takes workers
+_POOL: Final = "aiompi.pool"
+#: seconds after which a pool that cannot be reached must have left the job
+_PATIENCE: Final = 15.0
 
 
 @asynccontextmanager
@@ -36,6 +45,8 @@ async def pool(
     retries: int = 0,
     concurrency: int = CONCURRENCY,
     start: int | None = None,
+    job: Job | str | None = None,
+    key: str | bytes | None = None,
 ) -> AsyncIterator[TaskPool | None]:
     """A block in which one process has a pool of workers.
 
@@ -53,7 +64,10 @@ async def pool(
             task fails with BrokenExecutor, whose cause is the ProcessFailedError.
         concurrency: coroutine functions that a worker runs at once.
         start: number of workers that are started without a communicator; by default `max_workers`, or one for each
-            core. Others may come; see `TaskPool.open_port`.
+            core, or with a job none. Others may come; see `TaskPool.open_port`.
+        job: job whose members may become workers, by `work`: that of `aiompi.serve`, or the address of one. The pool
+            joins it.
+        key: of the job at the address; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
 
     Returns:
         The pool at the root, where leaving the block waits for all tasks. None at the workers, once the root has left
@@ -70,15 +84,12 @@ async def pool(
     setup = Setup(initializer=initializer, initargs=tuple(initargs), main=comm is None)
     options = {"limit": max_workers, "setup": setup.calls(), "retries": retries, "concurrency": concurrency}
     if comm is None:
-        async with init() as world:
-            alone = world._runtime.self_comm
-            count = (max_workers or cores()) if start is None else start
-            workers = Workers(alone.engine, world._codec, recruiter(alone) if count else None)
-            if count:
-                workers.start(count)
-            async with _closing(TaskPool(workers, alone, **options)) as tasks:
-                yield tasks
+        count = (0 if job is not None else max_workers or cores()) if start is None else start
+        async with _pool_of_others(count, job, key, options) as tasks:
+            yield tasks
         return
+    if job is not None:
+        raise ValueError("the workers of this pool are the ranks of its communicator: make a pool of a job without one")
     own: Intracomm = await comm.Dup()
     worker = Worker(own._core, own._codec, root)
     try:
@@ -94,19 +105,74 @@ async def pool(
         await own.Free()
 
 
-async def work(port: str) -> None:
+@asynccontextmanager
+async def _pool_of_others(
+    count: int, job: Job | str | None, key: str | bytes | None, options: dict[str, Any]
+) -> AsyncIterator[TaskPool]:
+    """A pool in a process that is no rank; see `pool`.
+
+    Args:
+        count: number of workers to start.
+    """
+    async with init(settings=await _reachable_by(job)) as world, AsyncExitStack() as stack:
+        alone = world._runtime.self_comm
+        workers = Workers(alone.engine, world._codec, recruiter(alone) if count else None)
+        if count:
+            workers.start(count)
+        tasks = await stack.enter_async_context(_closing(TaskPool(workers, alone, **options)))
+        if job is not None:
+            address = job if isinstance(job, str) else job.address
+            secret = job.key if isinstance(job, ServedJob) else key
+            await stack.enter_async_context(join(address, secret, attributes={_POOL: await tasks.open_port()}))
+        yield tasks
+
+
+async def _reachable_by(job: Job | str | None) -> Settings | None:
+    """Return settings with which other members of a job reach this process; None for those of the environment."""
+    settings = load_settings()
+    if job is None or settings.bind or settings.interface:
+        return None
+    host, _, port = (job if isinstance(job, str) else job.address).rpartition(":")
+    address = await asyncio.to_thread(own_address_towards, host.strip("[]"), int(port) if port.isdecimal() else 0)
+    return dataclasses.replace(settings, interface=address)
+
+
+async def work(place: str | Membership) -> None:
     """Be a worker of a pool until its block is left. The process must not be a rank yet.
 
     Args:
-        port: from `TaskPool.open_port`.
+        place: name of a port, from `TaskPool.open_port`; or this process as a member of a job, in which it works for
+            the first pool that is there, or comes.
 
     Raises:
         InvalidPortError: there is no such port, or it cannot be reached.
         ProcessFailedError: the process of the pool has failed.
     """
     async with init() as world:
-        core = await ports.connect(world._runtime.self_comm, port, 0)
+        alone = world._runtime.self_comm
+        core = await (ports.connect(alone, place, 0) if isinstance(place, str) else _find(alone, place))
         await serve_async(Worker(core, world._codec, 0))
+
+
+async def _find(alone: Communicator, member: Membership) -> Communicator:
+    """Connect to the pool of a job; wait until there is one."""
+    changes = member.job.changes()
+    refused: dict[int, InvalidPortError] = {}
+    while True:
+        members = {other.id: other for other in member.job.members()}
+        refused = {number: error for number, error in refused.items() if number in members}
+        for number in [number for number, other in members.items() if _POOL in other.attributes]:
+            if number not in refused:
+                try:
+                    return await ports.connect(alone, str(members[number].attributes[_POOL]), 0)
+                except InvalidPortError as error:  # the pool is about to leave, or cannot be reached
+                    refused[number] = error
+        try:
+            await asyncio.wait_for(anext(changes), _PATIENCE if refused else None)
+        except TimeoutError:
+            raise next(iter(refused.values())) from None
+        except StopAsyncIteration:
+            raise LocalProtocolError("this process has left the job in which it waits for a pool") from None
 
 
 @asynccontextmanager

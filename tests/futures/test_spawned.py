@@ -11,6 +11,8 @@ import pytest
 from jobs import Result, Site
 from pools import lines
 
+from aiompi.driver.spin import cores
+
 HEAD = (
     pools.HEAD
     + """
@@ -48,7 +50,7 @@ with MPIPoolExecutor() as executor:
     result = alone(site, body, "def count_workers():\n    return get_comm_workers().allreduce(1)\n")
     assert (result.code, result.err) == (0, ""), result
     assert lines(result) == [
-        "[0, 1, 4, 9, 16] 2 2 2", "True False", "2", "[2, 2]", "0", "1 by default",
+        "[0, 1, 4, 9, 16] 2 2 2", "True False", "2", "[2, 2]", "0", f"{max(1, cores() - 1)} by default",
     ]  # fmt: skip
 
 
@@ -180,6 +182,65 @@ asyncio.run(work(sys.argv[1]) if sys.argv[1:] else main())
 """
     result = alone(site, body)
     assert (result.code, lines(result), result.err) == (0, ["0", "True", "9", "[-9, 0, 0]"], ""), result
+
+
+def test_workers_that_are_members_of_a_job(site: Site) -> None:
+    """They come before the pool and after it, are killed, leave, and work for the next pool."""
+    body = """
+import subprocess
+import aiompi
+from aiompi.futures import work
+
+def start(job):
+    return subprocess.Popen([sys.executable, sys.argv[0], job.address, job.key])
+
+async def until(executor, count):
+    while executor.num_workers != count:
+        await asyncio.sleep(0.005)
+
+async def main():
+    async with aiompi.serve() as job:
+        programs = [start(job) for _ in range(2)]
+        async with pool(job=job, retries=1) as executor:
+            await until(executor, 2)
+            long = [executor.submit(wait) for _ in range(2)]
+            programs.append(start(job))
+            await until(executor, 3)
+            programs[0].kill()
+            await until(executor, 2)
+            open("go", "w").close()
+            print({*await asyncio.gather(*long)} <= {program.pid for program in programs[1:]})
+        async with pool(job=job.address, key=job.key) as executor:
+            await until(executor, 2)
+            programs[1].terminate()
+            await until(executor, 1)
+            print(await executor.submit(square, 3), len(job.members()))
+            programs[2].terminate()
+            await until(executor, 0)
+            programs.append(start(job))
+            print([number async for number in executor.map(square, range(3))])
+        programs[3].terminate()
+        print([await asyncio.to_thread(program.wait) for program in programs])
+
+async def worker(address, key):
+    async with aiompi.join(address, key) as member:
+        while True:
+            await work(member)
+
+if sys.argv[1:]:
+    asyncio.run(worker(*sys.argv[1:]))
+else:
+    asyncio.run(main())
+"""
+    functions = """
+async def wait():
+    while not os.path.exists("go"):
+        await asyncio.sleep(0.01)
+    return os.getpid()
+"""
+    result = alone(site, body, functions)
+    assert (result.code, result.err) == (0, ""), result
+    assert lines(result) == ["True", "9 2", "[0, 1, 4]", "[-9, -15, -15, -15]"]
 
 
 def test_ranks_that_serve_under_a_name(site: Site, tmp_path: Path) -> None:
