@@ -48,6 +48,9 @@ _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 
 
+_LIMITS: Final = ("eager_limit", "shm_eager_limit", "tcp_eager_limit", "eager_window")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
     """The settings. The environment variable of a field is AIOMPI_ and its name in upper case.
@@ -56,6 +59,8 @@ class Settings:
         eager_limit: bytes; messages up to this size are sent without asking the receiver.
         shm_eager_limit: bytes; messages up to this size are sent without asking a receiver that shares memory with the
             sender. They stay in this memory until the receiver takes them. 0 for no message above eager_limit.
+        tcp_eager_limit: bytes; messages up to this size are sent over TCP without asking the receiver, because an
+            answer takes long there. Without effect below eager_limit.
         eager_window: bytes of eager messages per peer that may wait at a receiver that does not receive.
         pickle: True if objects that msgpack cannot express may be pickled, and pickles may be read.
         transports: names of transports that may be used, comma-separated in the environment. Empty means all, with TCP
@@ -123,6 +128,7 @@ class Settings:
 
     eager_limit: int = 256 * 2**10
     shm_eager_limit: int = 2 * 2**20
+    tcp_eager_limit: int = 2**20
     eager_window: int = 4 * 2**20
     pickle: bool = True
     transports: tuple[str, ...] = ()
@@ -162,7 +168,7 @@ class Settings:
     universe_size: int = 0
 
     def __post_init__(self) -> None:
-        limits = {name: getattr(self, name) for name in ("eager_limit", "shm_eager_limit", "eager_window")}
+        limits = {name: getattr(self, name) for name in _LIMITS}
         if min(limits.values()) < 0 or self.eager_window > MAX_WINDOW:
             given = ", ".join(f"{name} {value}" for name, value in limits.items())
             raise InvalidArgumentError(

@@ -97,6 +97,7 @@ class HeldLink:
     """A link that keeps its frames until they are released."""
 
     sharing = None
+    far = False
 
     def __init__(self, inner: Link) -> None:
         self._inner = inner

@@ -162,7 +162,7 @@ class _World:
 
     def __init__(self, size: int, driver: Callable[[], Driver | NoDriver], **settings: Any) -> None:
         self.size = size
-        self.settings = Settings(**settings)
+        self.settings = Settings(**{"tcp_eager_limit": 0} | settings)  # so that the limit is the same on every link
         self.engines = [Engine(rank, size, self.settings, driver()) for rank in range(size)]
         self.comms = [
             Communicator(engine, Group.of(range(size), engine.rank), CONTEXT_WORLD, "WORLD") for engine in self.engines
@@ -209,6 +209,7 @@ class Wire:
     """
 
     sharing = None
+    far = False
 
     def __init__(self, to: Peer) -> None:
         self.to = to

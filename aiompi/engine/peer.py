@@ -131,7 +131,8 @@ class Peer(CreditedEndpoint):
         if request.done():
             return
         link = self.link or self.connect()
-        eager = nbytes <= self.engine.eager_limit and self._affords(cost)
+        limit = self.engine.tcp_eager_limit if link.far else self.engine.eager_limit
+        eager = nbytes <= limit and self._affords(cost)
         if not eager or short != EAGER:
             request.acknowledged = False
             request.context = context

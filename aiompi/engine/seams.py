@@ -270,6 +270,11 @@ class Link(Protocol):
         """The memory that both ranks share, if there is any."""
 
     @property
+    def far(self) -> bool:
+        """True if the peer may be on another host, so that its answer takes long."""
+        return False
+
+    @property
     def idle(self) -> bool:
         """True if everything that was handed over has left this process."""
 

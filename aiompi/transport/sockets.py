@@ -81,6 +81,7 @@ class TCP(StreamTransport):
 
     name: ClassVar[str] = "tcp"
     preference: ClassVar[int] = 10
+    far: ClassVar[bool] = True
 
     _watchdog: Timer | None = None
 

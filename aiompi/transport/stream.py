@@ -14,7 +14,7 @@ import sys
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from aiompi import errors
 from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Timer
@@ -106,6 +106,7 @@ class Connection(Link):
     """
 
     sharing = None
+    far = False
 
     def __init__(self, maker: ConnectionMaker, user: ConnectionUser, reader: StreamParser) -> None:
         self._maker = maker
@@ -320,6 +321,7 @@ class StreamLink(Connection):
 
     def __init__(self, transport: StreamTransport, peer: Peer) -> None:
         self.peer = peer
+        self.far = transport.far
         self._transport = transport
         self._frames = FrameReader(peer)
         self._completed_early = False  # messages whose sends are complete have been queued
@@ -345,6 +347,8 @@ class StreamLink(Connection):
 
 class StreamTransport(Transport):
     """A transport over stream sockets. A derived class chooses the family of the sockets."""
+
+    far: ClassVar[bool] = False
 
     def __init__(self, engine: Engine, site: Site) -> None:
         super().__init__(engine, site)

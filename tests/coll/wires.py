@@ -34,6 +34,7 @@ class Wire:
 
     idle = True
     sharing = None
+    far = False
 
     def __init__(self, to: Peer, sent: Counter[str]) -> None:
         self._to = to

@@ -113,6 +113,22 @@ def test_simultaneous_connects(run: Run, kind: str, tmp_path: Path) -> None:
     run(main())
 
 
+@pytest.mark.parametrize(("size", "asks"), [(2**20, False), (2**20 + 1, True)])
+def test_how_long_a_message_over_tcp_is_before_the_receiver_is_asked(
+    run: Run, kind: str, tmp_path: Path, size: int, asks: bool
+) -> None:
+    """Elsewhere the limit is `eager_limit`."""
+
+    async def main() -> None:
+        with SocketWorld(kind, 2, str(tmp_path), eager_limit=1000, tcp_eager_limit=2**20) as w:
+            send = isend(w.comms[0], pattern(size), 1)
+            assert bool(w.engines[0].sends) == (asks or kind != "tcp")
+            assert await irecv(w.comms[1]) == pattern(size)
+            await send
+
+    run(main())
+
+
 @pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize("size", [5000, 20_000, 2**20])
 def test_narrow_sockets_both_ways_at_once(run: Run, kind: str, tmp_path: Path, size: int) -> None:

@@ -40,6 +40,8 @@ class RingLink:
     The connected socket over which the segment was handed over stays open, and is closed when the peer ends.
     """
 
+    far = False
+
     def __init__(self, transport: SharedMemory, peer: Peer, dialled: bool) -> None:
         self.peer = peer
         self._transport = transport
