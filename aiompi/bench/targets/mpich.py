@@ -233,23 +233,23 @@ def _one_core(options: Options) -> Iterator[Figure]:
 def _datatypes(options: Options) -> Iterator[Figure]:
     """Measure datatypes that are made and freed, and an exchange of subarrays."""
     works: list[tuple[str, Work, Goal]] = [
-        (f"{name}, made and freed", {"work": "datatype", "name": name, "iterations": options.scaled(2000)}, goal)
+        (f"{name}, made and freed", {"work": "datatype", "name": name, **_short(2000, options)}, goal)
         for name, goal in _DATATYPES
     ]
-    exchange = {"work": "alltoallw", "iterations": options.scaled(500)}
+    exchange = {"work": "alltoallw", **_short(500, options)}
     works.append(("Alltoallw of subarrays", exchange, Goal("ratio", "at most", 1.2)))
-    plan = {"work": "alltoallw", "planned": True, "iterations": options.scaled(100)}
+    plan = {"work": "alltoallw", "planned": True, **_short(100, options)}
     works.append(("as in mpi4py-fft's test_pencil", plan, Goal("ratio", "at most", 1.5)))
     with conversations(aiompi_job(2, _SPIN), mpich_job(2)) as (ours, theirs):
         for name, work, goal in works:
-            sides = (Side(side, {**work, "blocks": _BLOCKS}, _each) for side in (ours, theirs))
+            sides = (Side(side, work, _each) for side in (ours, theirs))
             samples, floor = in_turns(options.repeat, *sides)
             yield Figure(name, "us", samples, floor, goal)
 
 
 def _each(answer: Answer) -> float:
-    """Return microseconds of an iteration."""
-    return per_iteration(answer) * 1e6
+    """Return microseconds of an iteration in the fastest block."""
+    return 2 * _fastest(answer)
 
 
 def _idle(ours: Conversation, theirs: Conversation, options: Options) -> Figure:
