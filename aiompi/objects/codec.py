@@ -7,6 +7,7 @@ import pickle
 import struct
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgpack
@@ -218,14 +219,12 @@ class Codec:
         """Return the message of an object if a quick check shows that msgpack has its types; None for other objects."""
         kind = type(obj)
         if kind is dict or kind is list:
-            if len(obj) > _FEW:
-                return self._pack(obj) if _is_flat(obj) else None
-            if self._checks_left and not self._looks_simple(obj.values() if kind is dict else obj):
+            if (self._checks_left or len(obj) > _FEW) and not self._looks_simple(obj.values() if kind is dict else obj):
                 return None
             body = self._pack(obj)
             # The packer writes bytearray and memoryview as bytes. A body without the lead bytes of such values contains
             # none of them. This check takes 0.1 us, while a check of all objects takes 0.8 us.
-            if (0xC4 in body or 0xC5 in body or 0xC6 in body) and not _is_flat(obj):
+            if (0xC4 in body or 0xC5 in body or 0xC6 in body) and not _is_simple(obj):
                 self._checks_left = _CHECKS
                 if len(body) > _RETAINED:
                     self._pack, self._pack_any = _packers()
@@ -240,7 +239,7 @@ class Codec:
     def _looks_simple(self, items: Iterable[Any]) -> bool:
         """Return True if the types of the items of a container suggest that msgpack can pack them."""
         simple = _may_be_simple(map(type, items))
-        self._checks_left = self._checks_left - 1 if simple else _CHECKS
+        self._checks_left = max(0, self._checks_left - 1) if simple else _CHECKS
         return simple
 
     def _dumps_any(self, obj: object) -> tuple[list[Segment], int]:
@@ -365,6 +364,19 @@ def _is_flat(obj: Any) -> bool:
     return _are_atoms(map(type, obj)) and (type(obj) is not dict or _are_atoms(map(type, obj.values())))
 
 
+def _is_simple(obj: Any) -> bool:
+    """Return True if a list or a dict holds only atoms, and lists and dicts of them in any depth."""
+    level = [obj]
+    while level:
+        if not _are_atoms(map(type, chain.from_iterable(each for each in level if type(each) is dict))):
+            return False
+        items = list(chain.from_iterable(each.values() if type(each) is dict else each for each in level))
+        if not _may_be_simple(map(type, items)):
+            return False
+        level = [item for item in items if type(item) is list or type(item) is dict]
+    return True
+
+
 def _packers() -> tuple[Callable[[Any], bytes], Callable[[Any], bytes]]:
     """Return two pack functions: for exact types only, and for trees made by an encoder.
 
@@ -387,7 +399,7 @@ def _check_simple(items: Any, body: bytes) -> None:
     Raises:
         TypeError: it may not.
     """
-    if (0xC4 in body or 0xC5 in body or 0xC6 in body) and not _is_flat(items):
+    if (0xC4 in body or 0xC5 in body or 0xC6 in body) and not _is_simple(items):
         raise TypeError
 
 

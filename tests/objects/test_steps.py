@@ -38,6 +38,7 @@ LARGE: dict[str, Any] = {
     "long ints": [2**70 + number for number in range(MANY)],
     "lone surrogate": ["\ud800", *map(str, range(MANY))],
     "bytes": [bytearray(b"\xc4"), b"\xc5", *range(MANY)],
+    "bytes deep inside": [*[{**ROW, "text": "\u0100", "loss": 1 / 3}] * MANY, {"a": [{"b": bytearray(b"x")}]}],
     "arrays": [np.arange(40_000), *([Point(1, 2)] * 500), *([(1.5, None)] * MANY)],
 }
 
@@ -71,6 +72,16 @@ def test_the_same_as_at_once(name: str) -> None:
     received, count = finish(codec.loads_in_steps(bytearray(data)))
     assert count >= 1
     assert_same(received, obj)
+
+
+@pytest.mark.parametrize("inner", [b"x", bytearray(b"x"), memoryview(b"x"), (1,), {1}, {b"x": 1}, {(1,): 2}])
+@pytest.mark.parametrize("count", [1, 100])
+def test_types_deep_inside_at_once(inner: Any, count: int) -> None:
+    """Also where the bytes of strings and floats look like those of what msgpack does not express exactly."""
+    obj = [*[{"text": "\u0100", "loss": 1 / 3, "rows": [{"a": None}]}] * count, {"rows": [{"a": inner}]}]
+    codec = Codec()
+    for _ in range(2):
+        assert_same(codec.loads(joined(codec.dumps(obj))), obj)
 
 
 @settings(max_examples=50, deadline=None)
