@@ -89,6 +89,11 @@ class Launch:
         else:
             self.ended.complete()
 
+    def end(self) -> None:
+        """End the job, if it has not ended."""
+        if self._exit >= 0:
+            self._lifeline.close()
+
     def close(self) -> None:
         """End the job, if it has not ended, and wait for its launcher."""
         if self._exit >= 0:

@@ -13,6 +13,7 @@ from aiompi import create
 from aiompi.constants import ROOT
 from aiompi.engine import Request
 from aiompi.engine.processes import Program
+from aiompi.engine.schedule import settled
 from aiompi.errors import InvalidArgumentError, ProcessFailedError
 from aiompi.face.native.communicator import Intercomm, Intracomm
 from aiompi.face.native.job import Joining
@@ -29,27 +30,28 @@ class _Starter:
     """Starts the launcher of the ranks, when the port to which they connect is open (`Processes.start`).
 
     Attributes:
-        launch: the launcher, once it is started.
+        launch: the launcher, None before it is started.
         forward: passes on what the ranks print.
     """
 
-    launch: Launch
     forward: Forward
 
     def __init__(self, runtime: Runtime, output: Output | OutputLines | None) -> None:
+        self.launch: Launch | None = None
         self._runtime = runtime
         self._output = output
 
     def __call__(self, programs: Sequence[Program], port: str, options: Sequence[str]) -> Request[None]:
         self.forward = forward = Forward(self._runtime, self._output)
         try:
-            self.launch = Launch(self._runtime.engine, programs, port, [*options, *forward.options], forward.write_end)
+            more = [*options, *forward.options]
+            self.launch = launch = Launch(self._runtime.engine, programs, port, more, forward.write_end)
         except BaseException:
             forward.close()
             raise
         finally:
             os.close(forward.write_end)
-        return self.launch.ended
+        return launch.ended
 
 
 def _pickled(function: Function, args: Sequence[Any]) -> bytes:
@@ -80,6 +82,7 @@ class _Parting:
         self._runtime = runtime
         self._forward = starter.forward
         self._over: Request[None] = Request(runtime.engine)
+        assert starter.launch is not None
         starter.launch.ended.when_done(self._ended)
 
     def __call__(self) -> Request[None]:
@@ -140,15 +143,18 @@ async def spawn(
     runtime.engine.processes.start = starter = _Starter(runtime, output)
     try:
         core = await create.spawn(runtime.self_comm, [Program(tuple(words), count)], 0)
-    except BaseException:
+        runtime.parting = _Parting(runtime, starter)
+        children: Intercomm = Intercomm(runtime, core)
+        if packed:
+            await children.bcast((packed, merge, sys.path), root=ROOT)
+        if not merge:
+            return children
+        merged: Intracomm = await children.Merge()
+        await children.Free()
+    except BaseException:  # also when this call is cancelled
+        if starter.launch is not None:
+            starter.launch.end()
+            await settled([starter.launch.ended])
         runtime.close()
         raise
-    runtime.parting = _Parting(runtime, starter)
-    children: Intercomm = Intercomm(runtime, core)
-    if packed:
-        await children.bcast((packed, merge, sys.path), root=ROOT)
-    if not merge:
-        return children
-    merged: Intracomm = await children.Merge()
-    await children.Free()
     return merged

@@ -151,6 +151,22 @@ async def test_lines_of_what_cannot_be_started() -> None:
 
 
 @pytest.mark.asyncio
+async def test_cancelled_call_ends_what_it_has_started(tmp_path: Path) -> None:
+    (tmp_path / "stuck.py").write_text("import os\nprint(os.getpid(), flush=True)\nos.read(os.pipe()[0], 1)\n")
+    lines = aiompi.OutputLines()
+    spawning = asyncio.ensure_future(aiompi.spawn(1, tmp_path / "stuck.py", output=lines))
+    while lines._forward is None:
+        await asyncio.sleep(0.01)
+    first = await anext(lines)
+    assert os.path.exists(f"/proc/{first.text}")
+    spawning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await spawning
+    assert not os.path.exists(f"/proc/{first.text}")
+    assert first not in await everything(lines)
+
+
+@pytest.mark.asyncio
 async def test_characters_of_output_that_are_read_in_parts() -> None:
     output = io.StringIO()
     async with aiompi.init() as world:
