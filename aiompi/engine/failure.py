@@ -95,6 +95,7 @@ class FailureHandler:
 
     def peer_failed(self, peer: Endpoint, error: Exception) -> None:
         """Fail what waits for a peer that will not answer any more."""
+        survives = self._survives(peer)  # asked now: if the last communicator with the peer is freed, it is forgotten
         self._degrade()
         peer.check_sends()
         if peer.finalize_error is None and self._engine.known_peer(peer.rank) is peer:
@@ -106,7 +107,7 @@ class FailureHandler:
                 if message.peer is peer and message.data is None:
                     matcher.remove_unexpected(message)
         self._fail_all_with(peer, [*unfinished, *self._sends_to(peer)], error)
-        if self._survives(peer) and peer.finalize_error is None:
+        if survives and peer.finalize_error is None:
             for community in list(self._communities.values()):
                 if community.has(peer.rank):
                     community.member_failed(error)

@@ -221,8 +221,9 @@ class Processes:
         """Note that a process has left its job or failed; return True if it is forgotten: nothing refers to it."""
         if number < FIRST_MET:
             return False
-        self._gone.add(number)
-        self._forget_unused(number)
+        if number in self._names:
+            self._gone.add(number)
+            self._forget_unused(number)
         return number not in self._names
 
     def _forget_unused(self, number: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from jobs import Site
 
 import aiompi
 from aiompi.bench.__main__ import main
+from aiompi.bench.faults import growth
 from aiompi.bench.faults.command import KINDS, TRANSPORTS, WAYS, plan_of
 from aiompi.bench.faults.storms import Members, Ranks
 from aiompi.bench.faults.trial import Injection, Plan
@@ -25,6 +27,17 @@ def test_a_short_campaign(transport: str, way: str, capsys: pytest.CaptureFixtur
     assert main(["faults", "--count", "2", "--seed", "17", "--transports", transport, "--ways", way]) == 0
     out = capsys.readouterr().out
     assert f"{transport:14}{way:10}" in out
+
+
+def test_recovery_and_churn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(growth, "BOUND", math.inf)  # this machine may be busy
+    monkeypatch.setattr(growth, "_NOISE", 2**24)  # a few visits are no time to fill caches
+    assert main(["faults", "--recovery", "1", "--transports", "tcp"]) == 0
+    assert main(["faults", "--churn", "3", "--transports", "shared_memory"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("tcp: from the death of one of 3 members to a sum of the others: median ")
+    assert len(out) == 4
+    assert all("launcher" in line and line.count("KiB") == 3 for line in out[1:])
 
 
 def test_a_seed_decides_everything() -> None:

@@ -107,6 +107,20 @@ def test_a_thousand_meetings_leave_nothing(job: bytes) -> None:
     assert state(engine) == before
 
 
+@pytest.mark.parametrize("job", [JOB, OTHER])
+def test_a_failed_operation_may_free_the_last_communicator_with_its_peer(job: bytes) -> None:
+    engine = an_engine()
+    before = state(engine)
+    number = engine.processes.meet(Name(job, 20), CARD, a_meeting(), 0)
+    comm = Communicator(engine, Group.of((1, number), 1), 100, "")
+    request = comm.irecv(memoryview(bytearray(8)), 1, 0)
+    request.when_done(comm.release)
+    engine.peer(number).mark_failed("a test")
+    assert isinstance(request.exception(), ProcessFailedError)
+    assert engine.known_peer(number) is None
+    assert state(engine) == before
+
+
 def test_process_of_the_job_is_forgotten_only_when_it_has_ended() -> None:
     engine = an_engine()
     number = engine.processes.meet(Name(JOB, 20), CARD, a_meeting(), 0)

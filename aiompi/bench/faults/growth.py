@@ -21,9 +21,10 @@ from aiompi.bench.results import show
 
 #: milliseconds from the death of a replica to shared work again: the bound of the 99th percentile
 BOUND: Final = 50.0
-_WARM: Final = 3  # the first of so many parts is for warming up
-#: most bytes that a process may grow by after that: it is the noise of the allocator
-_NOISE: Final = 2**18
+_PARTS: Final = 3  # the last one is compared with the one before; until then caches and the allocator fill
+_PATIENCE: Final = 10.0  # seconds until the links of the last worlds are closed, which members leave within 5 s
+#: most bytes that a process may grow by then: the noise of the allocator
+_NOISE: Final = 2**17
 
 
 @contextmanager
@@ -76,11 +77,11 @@ def churn(count: int, transport: str) -> None:
     with _members(2, transport) as job:
         job.await_world(2)
         processes = {"launcher": job.processes[0].pid, **{f"member {pid}": pid for pid in job.living()}}
-        for _ in range(_WARM):
-            visitor = job.visit(max(1, count // _WARM))
+        for _ in range(_PARTS):
+            visitor = job.visit(max(1, count // _PARTS))
             job.read_until(partial(_ended, visitor), time.monotonic() + START + count, "the visits hang")
             job.await_world(2)
-            found.append({name: _size(pid) for name, pid in processes.items()})
+            found.append(_settled(processes, found[-1] if found else {}))
             show(
                 f"{transport}: "
                 + ", ".join(f"{name} {size[0]} descriptors, {size[1] >> 10} KiB" for name, size in found[-1].items())
@@ -88,10 +89,21 @@ def churn(count: int, transport: str) -> None:
     grown = [
         name
         for name in processes
-        if found[-1][name][0] > found[0][name][0] or found[-1][name][1] > found[0][name][1] + _NOISE
+        if found[-1][name][0] > found[-2][name][0] or found[-1][name][1] > found[-2][name][1] + _NOISE
     ]
     if grown:
         raise BenchError(f"visits leave something in: {', '.join(grown)}")
+
+
+def _settled(processes: dict[str, int], before: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Return the sizes of processes once they have no more descriptors than before, or have had time for that."""
+    begin = time.monotonic()
+    while True:
+        sizes = {name: _size(pid) for name, pid in processes.items()}
+        level = all(sizes[name][0] <= descriptors for name, (descriptors, _) in before.items())
+        if time.monotonic() - begin > (1.0 if level else _PATIENCE):
+            return sizes
+        time.sleep(0.05)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
