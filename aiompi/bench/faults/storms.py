@@ -191,7 +191,7 @@ class Members(Crowd):
         for fields in self.outcome.said:
             if "world" in fields and worlds.setdefault(fields["world"], fields["members"]) != fields["members"]:
                 self.outcome.wrong.append(f"members disagree on world {fields['world']}")
-        self.check_errors("aiompi-launch: member ")
+        self.check_errors("aiompi-launch: member ", "aiompi-launch: dropped a connection from 127.0.0.1:")
 
 
 class Spawners(Ranks):

@@ -86,6 +86,7 @@ async def _in_world(world: aiompi.AssembledWorld, seed: int, calm: bool) -> None
             check(await world.allreduce(1), world.size)
             if not step:
                 say(of=os.getpid(), world=world.generation, members=pids, at=time.monotonic())
+                gc.collect()  # objects of earlier worlds, which hold descriptors of memory before Python 3.13
             step += 1
             if calm:
                 await asyncio.sleep(0.001)
