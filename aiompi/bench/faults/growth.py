@@ -73,7 +73,7 @@ def churn(count: int, transport: str) -> None:
     Raises:
         BenchError: they do.
     """
-    found = []
+    found: list[dict[str, tuple[int, int]]] = []
     with _members(2, transport) as job:
         job.await_world(2)
         processes = {"launcher": job.processes[0].pid, **{f"member {pid}": pid for pid in job.living()}}
