@@ -170,7 +170,7 @@ def start_agent(
         "size": size,
         "on_failure": settings.on_failure or "abort",
         "start_timeout": settings.start_timeout,
-        "heartbeat": settings.heartbeat or 0.0,
+        "heartbeat": liveness.interval(settings.heartbeat),
     }
     _spawn(json.dumps(job).encode() + b"\n")
     for descriptor in descriptors:
@@ -224,7 +224,8 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
                 causes[host] = f"{host}: {error.strerror or error}"
                 continue
             try:
-                _shake_hands(sock, Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT))
+                silence = round(liveness.interval(settings.heartbeat)) or liveness.LONG_SILENCE
+                _shake_hands(sock, Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT), silence)
                 return _encrypted(sock, key, settings)
             except (OSError, RemoteProtocolError, AuthenticationError) as error:
                 sock.close()
@@ -253,10 +254,10 @@ def _encrypted(sock: socket.socket, key: bytes, settings: Settings) -> socket.so
     return secured
 
 
-def _shake_hands(sock: socket.socket, handshake: Connector) -> None:
+def _shake_hands(sock: socket.socket, handshake: Connector, silence: int) -> None:
     sock.settimeout(None)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    liveness.end_if_silent(sock, liveness.LONG_SILENCE)
+    liveness.end_if_silent(sock, silence)
     sock.sendall(handshake.data_to_send())
     while not handshake.done:
         data = sock.recv(handshake.needed)

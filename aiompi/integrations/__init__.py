@@ -33,7 +33,6 @@ from aiompi.errors import InvalidArgumentError, ProcessFailedError, RevokedError
 from aiompi.face.native.job import init
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
-from aiompi.wire import liveness
 from aiompi.wire.control import ENV_CONTROL, ENV_KEY, ENV_RANK
 from aiompi.wire.hello import new_key
 
@@ -74,7 +73,6 @@ def start_agent(size: int, settings: Settings, host: str) -> Invitation:
     """
     if not settings.bind and not settings.interface:
         settings = dataclasses.replace(settings, bind=host)
-    settings = dataclasses.replace(settings, heartbeat=liveness.interval(settings.heartbeat))
     listener, key = meeting.listen(settings, settings.ports), new_key()
     address, port = meeting.published(listener)[0], listener.getsockname()[1]
     meeting.start_agent(listener, key, size, settings)

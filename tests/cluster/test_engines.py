@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from jobs import KEY
-from machines import Machines
+from machines import Machines, end, until
 from pages import ROOT, programs
 
 SIZE = 4
@@ -226,3 +226,53 @@ def test_a_rank_that_is_killed_ends_the_job_although_another_computes(engine: En
     done = engine.run(program, "kill")
     assert done.returncode != 0
     assert engine.kills or "rank 2 closed its connection" in done.stderr, done
+
+
+#: each rank waits for one of another host
+LOST = """
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+comm.Barrier()
+print("running", flush=True)
+comm.recv(source=(comm.rank + 1) % comm.size)
+"""
+
+
+@pytest.mark.parametrize(("loss", "limit"), [("cut", 20.0), ("kill", 4.0)])
+@pytest.mark.parametrize("made", [hydra, openmpi, pods])
+def test_a_host_that_is_lost(
+    request: pytest.FixtureRequest,
+    doomed: Machines,
+    tmp_path: Path,
+    made: Callable[[pytest.FixtureRequest], Engine],
+    loss: str,
+    limit: float,
+) -> None:
+    """Whatever the engine does, all ranks on both sides and the agent end soon."""
+    program = tmp_path / "app.py"
+    program.write_text(LOST)
+    engine = dataclasses.replace(made(request), machines=doomed)
+    words = [*engine.command, sys.executable, str(program)]
+    if isinstance(engine, Pods):
+        environ = {"WORLD_SIZE": "3", "MASTER_ADDR": "node1", "AIOMPI_KEY": KEY}
+        started = [doomed[rank].popen(*words, env=environ | {"RANK": str(rank)}) for rank in range(3)]
+    else:
+        started = [doomed[0].popen(*words, env=engine.environ)]
+    try:
+        for number in range(SIZE if engine.command else 3):
+            out = started[number if len(started) > 1 else 0].stdout
+            assert out is not None
+            assert out.readline() == "running\n"
+        getattr(doomed[1], loss)()
+        living = [machine for machine in doomed if machine.alive]
+        until(lambda: not any(map(_ours, (line for each in living for line in each.processes().values()))), limit)
+    finally:
+        for process in started:
+            end(process)
+            process.communicate()
+
+
+def _ours(command: str) -> bool:
+    """Return True if this is the command of a rank or of an agent."""
+    program, *words = command.split()
+    return "python" in program and any(word.endswith("app.py") or word.startswith("aiompi_launcher") for word in words)
