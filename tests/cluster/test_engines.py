@@ -269,7 +269,10 @@ def test_a_host_that_is_lost(
     finally:
         for process in started:
             end(process)
-            process.communicate()
+            process.wait()
+            for pipe in (process.stdout, process.stderr):  # which programs of the engine may still hold
+                assert pipe is not None
+                pipe.close()
 
 
 def _ours(command: str) -> bool:
