@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -21,9 +22,9 @@ from aiompi.bench.results import show
 
 #: milliseconds from the death of a replica to shared work again: the bound of the 99th percentile
 BOUND: Final = 50.0
-_PARTS: Final = 3  # the last one is compared with the one before; until then caches and the allocator fill
+_PARTS: Final = 3  # that are compared
 _PATIENCE: Final = 10.0  # seconds until the links of the last worlds are closed, which members leave within 5 s
-#: most bytes that a process may grow by then: the noise of the allocator
+#: bytes by which a process grows in each part if it has a leak
 _NOISE: Final = 2**17
 
 
@@ -86,11 +87,12 @@ def churn(count: int, transport: str) -> None:
                 f"{transport}: "
                 + ", ".join(f"{name} {size[0]} descriptors, {size[1] >> 10} KiB" for name, size in found[-1].items())
             )
-    grown = [
-        name
-        for name in processes
-        if found[-1][name][0] > found[-2][name][0] or found[-1][name][1] > found[-2][name][1] + _NOISE
-    ]
+    grown = []
+    for name in processes:
+        sizes = [part[name] for part in found]
+        steps = [after[1] - before[1] for before, after in itertools.pairwise(sizes)]
+        if sizes[-1][0] > sizes[-2][0] or min(steps) > _NOISE:  # a leak grows in each part, an allocator now and then
+            grown.append(name)
     if grown:
         raise BenchError(f"visits leave something in: {', '.join(grown)}")
 
