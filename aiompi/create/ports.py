@@ -105,7 +105,13 @@ class _Bridge:
 
 
 class _Meeting(TwoGroups):
-    """Two groups whose roots are connected by a bridge. What fails at the root fails in its whole group."""
+    """Two groups whose roots are connected by a bridge. What fails at the root fails in its whole group.
+
+    Attributes:
+        error: kind of error if the other group is gone.
+    """
+
+    error: type[MPIError] = InvalidPortError
 
     async def exchange(self, data: bytes) -> bytes:
         outcome = b""
@@ -116,7 +122,7 @@ class _Meeting(TwoGroups):
                 outcome = b"\1" + str(error).encode()
         outcome = await self.share(outcome)
         if outcome[:1] == b"\1":
-            raise InvalidPortError(f"{self._local.where}: the other group is gone: {outcome[1:].decode()}")
+            raise self.error(f"{self._local.where}: the other group is gone: {outcome[1:].decode()}")
         return outcome[1:]
 
 
@@ -210,6 +216,7 @@ def meet(
                 comm.engine.processes.expecting.discard(channel)
         try:
             groups = _Meeting(channel, cast(Channel, crossing), root)
+            groups.error = SpawnError if operation == "Spawn" else InvalidPortError
             await _agree_on_failure(groups, error)
             return await connect_groups(where, comm, groups, agreement)
         finally:

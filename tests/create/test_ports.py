@@ -514,3 +514,29 @@ async def test_spawned_processes_end_with_the_process_that_has_spawned_them(tmp_
     while os.path.exists(f"/proc/{pid}"):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
+
+
+class BrokenBridge:
+    """A bridge to a root that fails while the groups meet."""
+
+    def isend(self, payload: object, nbytes: int, dest: int) -> aiompi.Request[None]:
+        raise aiompi.ProcessFailedError("it was killed")
+
+    def irecv(self, memory: object, source: int) -> aiompi.Request[None]:
+        raise aiompi.ProcessFailedError("it was killed")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("operation", "error"), [("Spawn", aiompi.SpawnError), ("Accept", aiompi.InvalidPortError)])
+def test_group_that_is_lost_while_it_is_met(operation: str, error: type[Exception]) -> None:
+    async def bridge() -> Any:
+        return BrokenBridge()
+
+    async def main() -> None:
+        (world,) = aiompi.local_world(1)
+        with pytest.raises(error, match="the other group is gone: it was killed"):
+            await ports.meet(world._core, bridge, 0, operation)
+
+    asyncio.run(main())
