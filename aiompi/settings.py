@@ -120,8 +120,8 @@ class Settings:
         on_failure: "abort" if the launcher ends the job when a rank fails, "continue" if the others go on. Empty means
             "continue" with --serve, otherwise "abort".
         heartbeat: seconds after which a rank that is stopped, or whose machine does not answer, is expelled from the
-            job; 0 for never. The default, None, is 10 with --serve, under Dask and Ray, and in a job of several IMPI
-            clients, 20 with --hosts, otherwise 0.
+            job; 0 for never. The default, None, is 10 with --serve and in a job of several IMPI clients, 10 for
+            machines alone under other engines, Dask and Ray, 20 with --hosts, otherwise 0.
         universe_size: number of processes that there is room for, the attribute UNIVERSE_SIZE. 0 means the slots of
             --hosts, or the cores of this machine if all ranks are on it, or else the number of ranks.
     """

@@ -170,7 +170,7 @@ def start_agent(
         "size": size,
         "on_failure": settings.on_failure or "abort",
         "start_timeout": settings.start_timeout,
-        "heartbeat": liveness.interval(settings.heartbeat),
+        "heartbeat": settings.heartbeat,
     }
     _spawn(json.dumps(job).encode() + b"\n")
     for descriptor in descriptors:

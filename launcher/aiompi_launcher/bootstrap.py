@@ -13,6 +13,7 @@ import socket
 from typing import Final
 
 from aiompi.settings import load as load_settings
+from aiompi.wire import liveness
 from aiompi_launcher.control import ControlServer
 from aiompi_launcher.job import Job
 from aiompi_launcher.jobstate import RankState
@@ -47,11 +48,12 @@ async def _serve(
     key: str,
     on_failure: str,
     start_timeout: float,
-    heartbeat: float,
+    heartbeat: float | None,
 ) -> int:
-    settings = load_settings()
-    job = Job(size, directory="", spawned=False, survives=on_failure == "continue", heartbeat=heartbeat)
-    supervisor = Supervisor(job, _NAME)
+    settings, seconds = load_settings(), liveness.interval(heartbeat)
+    job = Job(size, directory="", spawned=False, survives=on_failure == "continue", heartbeat=seconds)
+    # Ctrl-Z and debuggers stop all ranks of some engines, so that a stopped rank is expelled only if that is asked for.
+    supervisor = Supervisor(job, _NAME, expel_stopped=heartbeat is not None)
     loop = asyncio.get_running_loop()
 
     def rank_0_ended() -> None:
@@ -70,7 +72,7 @@ async def _serve(
         bytes.fromhex(key),
         sock,
         hello_timeout=settings.connect_timeout,
-        heartbeat=heartbeat,
+        heartbeat=seconds,
         settings=settings,
     )
     try:

@@ -18,6 +18,7 @@ class Heartbeat:
         ranks: returns the ranks to look at.
         links: connections of ranks.
         on_stuck: called with the number of a rank and the cause.
+        stopped: True if a rank counts as stuck whose process is stopped.
     """
 
     def __init__(
@@ -26,11 +27,13 @@ class Heartbeat:
         ranks: Callable[[], list[Rank]],
         links: Mapping[int, Connection],
         on_stuck: Callable[[int, str], None],
+        stopped: bool = True,
     ) -> None:
         self._seconds = seconds
         self._ranks = ranks
         self._links = links
         self._on_stuck = on_stuck
+        self._stopped = stopped
         self._stops = liveness.Stops()
         self._namespace = liveness.namespace()
         self._loop = asyncio.get_running_loop()
@@ -45,7 +48,7 @@ class Heartbeat:
         for rank in self._ranks():
             here = rank.namespace == self._namespace if rank.joiner else not rank.place.host
             link = self._links.get(rank.number)
-            if here and self._stops.look(rank.number, rank.joiner or rank.pid):
+            if here and self._stopped and self._stops.look(rank.number, rank.joiner or rank.pid):
                 self._on_stuck(rank.number, liveness.stopped(self._seconds))
             elif link is not None and link.is_cut_off(self._seconds):
                 self._on_stuck(

@@ -48,6 +48,7 @@ class Supervisor:
         tag_output: True to prefix each line of output with its rank.
         timeout: seconds that the job may take, None for no limit.
         verbose: True to report progress.
+        expel_stopped: True if the heartbeat of the job covers processes that are stopped.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Supervisor:
         tag_output: bool = False,
         timeout: float | None = None,
         verbose: bool = False,
+        expel_stopped: bool = True,
     ) -> None:
         self._job = job
         self._verbose = verbose
@@ -82,7 +84,7 @@ class Supervisor:
         self._watch_signals()
         self._heartbeat: Heartbeat | None = None
         if job.heartbeat:
-            self._heartbeat = Heartbeat(job.heartbeat, job.watched, self._links, self.on_stuck)
+            self._heartbeat = Heartbeat(job.heartbeat, job.watched, self._links, self.on_stuck, expel_stopped)
         if timeout is not None:
             self._loop.call_later(timeout, self._on_timeout, timeout)
 

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--hosts", type=arguments.list_of(str), default=(), metavar="NAME,...",
-        help="hosts for network and levels, which ssh reaches; namespaces of this machine by default, as root",
+        help="hosts for network, which ssh reaches; namespaces of this machine by default, as root",
     )  # fmt: skip
     arguments.add_turns(parser, Options().repeat)
     arguments.add_results(parser)
