@@ -88,7 +88,7 @@ class Engine(Progress):
         self.settings = settings
         self.eager_limit = settings.eager_limit
         self.shm_eager_limit = settings.shm_eager_limit
-        self.tcp_eager_limit = settings.tcp_eager_limit
+        self.tcp_eager_limit = max(settings.eager_limit, settings.tcp_eager_limit)
         self.contexts: dict[int, Matcher] = {}
         self.sends: dict[int, Send] = {}
         self.arriving: dict[int, Landing] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import sys
 from typing import Any
@@ -32,6 +33,7 @@ FIGURES = {
     "streams": 14,
     "mpich": 70 if aiompi.__compiled__ else 42,  # most of both forms if both are installed
     "asynchronous": 15,
+    "network": 6,
 }
 
 
@@ -51,6 +53,8 @@ def check(record: dict[str, Any]) -> None:
 @pytest.mark.timeout(7 * LIMIT)  # ranks of MPICH and Open MPI take much longer where other tests want their cores
 @pytest.mark.parametrize("family", targets.FAMILIES + targets.COMPARISONS)
 def test_family(family: str, site: Site) -> None:
+    if family == "network" and (os.geteuid() or not shutil.which("ip")):
+        pytest.skip("namespaces for a network need root and iproute2")
     path = site.directory / "bench.json"
     result = site.start(*BENCH, family, "--quick", "--repeat", "1", "--json", str(path)).finish(6 * LIMIT)
     assert (result.code, result.err) == (0, "")

@@ -44,9 +44,12 @@ from aiompi import MPI
 parent = MPI.Comm.Get_parent()
 world = parent.Merge(high=True)
 if MPI.COMM_WORLD.rank == 1:
+    for _ in range(world.size - 1):
+        world.recv()  # the others have merged
     os._exit(3)
 """
 GO_ON = """
+world.send(None, world.size - 2)  # to the one that dies
 try:
     world.barrier()
     done = 1

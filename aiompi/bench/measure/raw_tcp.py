@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import socket
 from collections.abc import Callable
@@ -34,6 +35,7 @@ def _work(function: Callable[..., Any]) -> Callable[..., Any]:
     def work(comm: Any, **arguments: Any) -> Any:
         if not _connections:
             _connections.append(_connect(comm))
+            atexit.register(_connections[0].close)
         return function(_connections[0], comm.rank, **arguments)
 
     return work

@@ -14,7 +14,7 @@ from jobs import Site
 PROGRAMS: Final = Path(__file__).parent / "programs"
 OPERATIONS: Final = str(PROGRAMS / "operations.py")
 #: large messages ask their receiver in shared memory, too
-ASKING: Final = {"AIOMPI_SHM_EAGER_LIMIT": "100000"}
+ASKING: Final = {"AIOMPI_SHM_EAGER_LIMIT": "100000", "AIOMPI_TCP_EAGER_LIMIT": "0"}
 
 
 @pytest.mark.spec(

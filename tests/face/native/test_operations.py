@@ -61,7 +61,7 @@ def test_several_clients(run: Run, check: Check, clients: list[int]) -> None:
 def test_joined_world(run: Run, site: Site, transport: str) -> None:
     """All operations one after the other on the same communicators, over sockets; long messages ask their receiver."""
     job, address = site.serve(SIZE)
-    settings = Settings(transports=(transport,), shm_eager_limit=100_000)
+    settings = Settings(transports=(transport,), shm_eager_limit=100_000, tcp_eager_limit=0)
 
     async def main() -> None:
         async with contextlib.AsyncExitStack() as stack:
