@@ -1,16 +1,20 @@
 """Control words: each has one meaning, and lies in a cache line of the end that writes it."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from aiompi.transport.shared_memory import cma, ring
+import aiompi
+from aiompi.transport.shared_memory import ring
 
+#: of the modules of shared memory; a compiled module has no docstring
+SOURCES = Path(aiompi.__file__).parent / "transport" / "shared_memory"
 #: name of each word, and the end that writes it, from the tables that explain the words
 TABLED = [
     (name, writer)
-    for module in (ring, cma)
-    for name, writer in re.findall(r"^\| ([A-Z_]+) +\| the (\w+) +\|", module.__doc__ or "", re.MULTILINE)
+    for module in ("ring.py", "cma.py")
+    for name, writer in re.findall(r"^\| ([A-Z_]+) +\| the (\w+) +\|", (SOURCES / module).read_text(), re.MULTILINE)
 ]
 NUMBERS = {name: getattr(ring, name) for name, _ in TABLED}
 
