@@ -21,21 +21,29 @@ from aiompi.constants import PROC_NULL, ROOT
 from aiompi.errors import InvalidRootError
 
 
-def remote_root(comm: Communicator, root: int, operation: str) -> int | None:
-    """Check the root of a collective between groups. Return its rank in its group, None in the rest of that group.
+def checked_root(comm: Communicator, root: int, operation: str) -> tuple[int, int | None, bool]:
+    """Check the root of a collective.
+
+    Returns:
+        The root as an int, also if the program passes another integer; its rank in its group, None in the rest of its
+        group on an intercommunicator; True at the root.
 
     Raises:
-        InvalidRootError: neither ROOT nor PROC_NULL nor a rank of the remote group.
+        InvalidRootError: no rank of the communicator; or neither ROOT nor PROC_NULL nor a rank of the remote group.
         TypeError: it is no integer.
     """
+    if comm.remote is None:
+        root = comm.checked_root(root, operation)
+        return root, root, comm.rank == root
+    root = integer(root, f"{comm.where(operation)}: root")
     if root in (ROOT, PROC_NULL):
-        return comm.rank if root == ROOT else None
-    if not 0 <= integer(root, f"{comm.where(operation)}: root") < len(comm.targets):
+        return root, comm.rank if root == ROOT else None, root == ROOT
+    if not 0 <= root < len(comm.targets):
         raise InvalidRootError(
             f"{comm.where(operation)}: root {root} is not in 0..{len(comm.targets) - 1}, the ranks of the remote "
             "group; pass ROOT at the root itself, and PROC_NULL in the rest of its group"
         )
-    return root
+    return root, root, False
 
 
 async def barrier(channel: Channel) -> None:

@@ -26,14 +26,13 @@ from aiompi import errors
 from aiompi.coll import registry
 from aiompi.coll.accumulator import Accumulator, Codec, ObjectAccumulator
 from aiompi.coll.block import Block
-from aiompi.coll.intercomm import remote_root
+from aiompi.coll.intercomm import checked_root
 from aiompi.coll.neighborhood import Neighborhood, exchange
 from aiompi.coll.select import select
 from aiompi.coll.shm_sync import hold_turn
 from aiompi.coll.signature import Signature
 from aiompi.coll.sliced import SlicedAccumulator, StepwiseObjects, encoded_first
 from aiompi.comm import Channel, Communicator
-from aiompi.constants import ROOT
 from aiompi.engine import Request
 from aiompi.engine.seams import StepwiseCodec
 from aiompi.engine.slices import Sliced
@@ -47,7 +46,7 @@ Operation: TypeAlias = Op | Callable[[Any, Any], Any]
 
 def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None) -> Request[Any]:
     """Send the root's object to every rank (section 4.4)."""
-    rank, is_root = _root(comm, root, "bcast")
+    root, rank, is_root = checked_root(comm, root, "bcast")
     call = _Call(comm, codec)
     block = call.block(obj) if is_root else Block()
     spread = select(comm, registry.BCAST, algorithm=algorithm)
@@ -65,7 +64,7 @@ def scatter(
     comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, root: int, algorithm: str | None = None
 ) -> Request[Any]:
     """Send item i of the root's sequence to rank i (section 4.6)."""
-    rank, is_root = _root(comm, root, "scatter")
+    root, rank, is_root = checked_root(comm, root, "scatter")
     distribute = select(comm, registry.SCATTER, algorithm=algorithm)
     call = _Call(comm, codec)
     blocks = call.blocks(sequence, "scatter") if is_root else None
@@ -82,7 +81,7 @@ def gather(
     comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None
 ) -> Request[list[Any] | None]:
     """Collect the objects of all ranks at the root, in rank order; the result is None elsewhere (section 4.5)."""
-    rank, is_root = _root(comm, root, "gather")
+    root, rank, is_root = checked_root(comm, root, "gather")
     call = _Call(comm, codec)
     own = call.block(obj) if root >= 0 else Block()
     blocks = _empty(comm) if is_root else None
@@ -146,7 +145,7 @@ def reduce(
     algorithm: str | None = None,
 ) -> Request[Any]:
     """Combine the objects of all ranks in rank order at the root; the result is None elsewhere (section 4.9.1)."""
-    rank, is_root = _root(comm, root, "reduce")
+    root, rank, is_root = checked_root(comm, root, "reduce")
     combine = select(comm, registry.REDUCE, commute=_commutes(comm, op, "reduce"), algorithm=algorithm)
 
     async def run(channel: Channel) -> Any:
@@ -332,14 +331,6 @@ def _start(comm: Communicator, run: Callable[[Channel], Coroutine[Any, None, T]]
     """Start a collective whose messages carry its signature."""
     comm.engine.refuse_nested()
     return comm.start_on(comm.channel(signature.name, signature.note), run)
-
-
-def _root(comm: Communicator, root: int, operation: str) -> tuple[int | None, bool]:
-    """Check the root. Return its rank, None in the rest of its group on an intercommunicator; True at the root."""
-    if comm.remote is not None:
-        return remote_root(comm, root, operation), root == ROOT
-    comm.check_root(root, operation)
-    return root, comm.rank == root
 
 
 def _empty(comm: Communicator) -> list[Block]:

@@ -107,7 +107,7 @@ def _operation(op: object) -> str:
 @functools.lru_cache(2**12)
 def note_of(name: str, root: int | None, operation: str | None) -> int:
     """Return the number of a signature without lengths, and without making the signature."""
-    number = 0 if root is None else int(root) + 1  # an int also of an integer of NumPy
+    number = 0 if root is None else root + 1
     return _COLLECTIVE_NUMBERS[name] | _OPERATION_NUMBERS[operation] << 8 | number << 16
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from operator import index
-from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.comm.group import Group
 from aiompi.engine import Message, MessageListener, Mode, NotedReceive, Request
@@ -206,22 +205,18 @@ class Channel:
         """Name of the call and the communicator, for error messages."""
         return self.comm.where(self._operation)
 
-    def isend(self, payload: Payload, nbytes: int, dest: SupportsIndex) -> Request[None]:
+    def isend(self, payload: Payload, nbytes: int, dest: int) -> Request[None]:
         """Start sending `nbytes`, in pieces, to a rank."""
-        if type(dest) is not int:  # the root of a collective, from which ranks are computed, may be an integer of NumPy
-            dest = index(dest)
         route = self._route
         peer = route.engine.peer(route.members[dest])
         return peer.send(payload, nbytes, route.context_id, route.source, self.tag, Mode.STANDARD, self.note)
 
-    def multicast(self, payload: Payload, nbytes: int, dests: Sequence[SupportsIndex]) -> list[Request[None]]:
+    def multicast(self, payload: Payload, nbytes: int, dests: Sequence[int]) -> list[Request[None]]:
         """Start sending the same `nbytes`, in pieces, to several ranks."""
         return [self.isend(payload, nbytes, dest) for dest in dests]
 
-    def irecv(self, memory: memoryview | None, source: SupportsIndex) -> NotedReceive:
+    def irecv(self, memory: memoryview | None, source: int) -> NotedReceive:
         """Start a receive from a rank; without memory, the completed request has the message in `data`."""
-        if type(source) is not int:
-            source = index(source)
         route = self._route
         carried = source + route.offset if route.sources is None else route.sources[source]
         receive = NotedReceive(route.engine, route.matcher, memory, carried, self.tag, route.members[source])

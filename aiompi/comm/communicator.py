@@ -439,17 +439,19 @@ class Communicator:
         """Name of the communicator in error messages."""
         return self.name or f"communicator {self.context_id}"
 
-    def check_root(self, root: Integer, operation: str) -> None:
-        """Check the root of a collective.
+    def checked_root(self, root: Integer, operation: str) -> int:
+        """Return the root of a collective, an int also if the program passes another integer, such as one of NumPy.
 
         Raises:
             InvalidRootError: root is not a rank of this communicator.
             TypeError: root is not an integer.
         """
         if type(root) is int and 0 <= root < self.size:
-            return  # the usual case, without making the text of a message
-        if not 0 <= integer(root, f"{self.where(operation)}: root") < self.size:
+            return root  # the usual case, without making the text of a message
+        number = integer(root, f"{self.where(operation)}: root")
+        if not 0 <= number < self.size:
             raise InvalidRootError(f"{self.where(operation)}: root {root} is not in 0..{self.size - 1}")
+        return number
 
     def where(self, operation: str) -> str:
         """Return the operation, the communicator and this rank, for error messages."""

@@ -32,7 +32,7 @@ def create_intercomm(
     """
     operation = "Intercomm_create"
     where = comm.where(operation)
-    _check(where, comm, leader, peer_comm, remote_leader, tag)
+    leader, remote_leader, tag = _checked(where, comm, leader, peer_comm, remote_leader, tag)
     # Only the leaders know whether the remote group is in the same client. In a job of several clients IMPI's protocol
     # is used in any case.
     spans_clients = not Placement.of(comm.engine.universe, range(comm.engine.size)).native
@@ -61,23 +61,28 @@ async def connect(where: str, comm: Communicator, participants: TwoGroups, agree
     return derive(comm, comm.group, await agreement.reach(participants), remote)
 
 
-def _check(
+def _checked(
     where: str, comm: Communicator, leader: int, peer_comm: Communicator | None, remote_leader: int, tag: int
-) -> None:
+) -> tuple[int, int, int]:
+    """Check the arguments; return the leaders and the tag as ints, also if the program passes other integers."""
     if comm.remote is not None:
         raise InvalidCommError(f"{where}: the local communicator must be an intracommunicator")
-    if not 0 <= integer(tag, f"{where}: tag") <= comm.tag_ub:
+    tag = integer(tag, f"{where}: tag")
+    if not 0 <= tag <= comm.tag_ub:
         raise InvalidTagError(f"{where}: tag {tag} is not in 0..{comm.tag_ub}")
-    _check_leader(where, "local", leader, comm.size)
+    leader = _checked_leader(where, "local", leader, comm.size)
     if comm.rank == leader:
         if peer_comm is None:
             raise InvalidCommError(f"{where}: the leader of a group needs a peer communicator")
-        _check_leader(where, "remote", remote_leader, len(peer_comm.targets))
+        remote_leader = _checked_leader(where, "remote", remote_leader, len(peer_comm.targets))
+    return leader, remote_leader, tag
 
 
-def _check_leader(where: str, which: str, rank: int, size: int) -> None:
-    if not 0 <= integer(rank, f"{where}: {which} leader") < size:
+def _checked_leader(where: str, which: str, rank: int, size: int) -> int:
+    number = integer(rank, f"{where}: {which} leader")
+    if not 0 <= number < size:
         raise InvalidRankError(f"{where}: {which} leader {rank} is not in 0..{size - 1}")
+    return number
 
 
 def merge(comm: Communicator, high: bool) -> Request[Communicator]:

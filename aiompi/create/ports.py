@@ -200,7 +200,7 @@ def meet(
         bridge: returns what the root makes to reach the other one. If it raises, all processes do.
     """
     where = comm.where(operation)
-    comm.check_root(root, operation)
+    root = comm.checked_root(root, operation)
     if comm.remote is not None:
         raise InvalidCommError(f"{where}: the local communicator must be an intracommunicator")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from worlds import LocalWorld, irecv, isend
 
@@ -86,10 +87,10 @@ def test_failure_of_a_rank_concerns_its_place_in_the_group() -> None:
 @pytest.mark.parametrize("root", [-1, 2, PROC_NULL, ANY_SOURCE])
 def test_root_is_checked(root: int) -> None:
     comm = LocalWorld(2).comms[1]
-    comm.check_root(0, "MPI_Bcast")
-    comm.check_root(1, "MPI_Bcast")
+    assert comm.checked_root(0, "MPI_Bcast") == 0
+    assert type(comm.checked_root(np.int64(1), "MPI_Bcast")) is int
     with pytest.raises(errors.InvalidRootError, match=rf"MPI_Bcast on WORLD, rank 1: root {root} is not in 0\.\.1"):
-        comm.check_root(root, "MPI_Bcast")
+        comm.checked_root(root, "MPI_Bcast")
 
 
 # Collectives.

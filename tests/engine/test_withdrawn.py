@@ -86,7 +86,7 @@ def test_arguments_that_are_no_integers_change_nothing(argument: Any) -> None:
     with pytest.raises(TypeError):
         comm.irecv(None, 1, argument)
     with pytest.raises(TypeError):
-        comm.check_root(argument, "bcast")
+        comm.checked_root(argument, "bcast")
     assert w.engines[0].peer(1).credit == credit
     assert not list(comm.matcher.posted())
 

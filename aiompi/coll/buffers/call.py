@@ -9,12 +9,11 @@ from aiompi import errors
 from aiompi.coll.accumulator import VectorAccumulator
 from aiompi.coll.buffers.stage import ExternalStage, Stage
 from aiompi.coll.external import ExternalAccumulator
-from aiompi.coll.intercomm import remote_root
+from aiompi.coll.intercomm import checked_root
 from aiompi.coll.registry import Collective
 from aiompi.coll.select import preferred, select
 from aiompi.coll.signature import BY_USER, LENGTHS, digest, note_of
 from aiompi.comm import Channel, Communicator
-from aiompi.constants import ROOT
 from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
 from aiompi.datatype.buffer.disjoint import groups_share_memory, shares_memory
@@ -75,15 +74,10 @@ class Call:
         """Number of blocks, one for each rank: of the communicator, or of the remote group."""
         return len(self.comm.targets)
 
-    def is_root(self, root: int) -> bool:
-        """Return True if this rank is the root: of the communicator, or of an intercommunicator, see `remote_root`."""
-        comm = self.comm
-        if comm.remote is not None:
-            self._root = remote_root(comm, root, self.name)
-            return root == ROOT
-        comm.check_root(root, self.name)
-        self._root = root
-        return comm.rank == root
+    def root(self, root: int) -> tuple[int, bool]:
+        """Check and return the root; True at the root. See `checked_root`."""
+        root, self._root, is_root = checked_root(self.comm, root, self.name)
+        return root, is_root
 
     def is_in_place(self, spec: object) -> bool:
         """Return True if the contribution is in the receive buffer; on an intercommunicator it never is."""

@@ -33,7 +33,7 @@ def barrier(call: Call) -> Run:
 @Prepared
 def bcast(call: Call, spec: object, root: int) -> Run:
     """Fill the buffer of every rank with the root's (MPI_Bcast, section 4.4)."""
-    is_root = call.is_root(root)
+    root, is_root = call.root(root)
     buffer = None
     if is_root or root >= 0:
         buffer = call.checked(resolve_send if is_root else resolve_recv, spec, "buffer")
@@ -53,13 +53,14 @@ def bcast(call: Call, spec: object, root: int) -> Run:
 @Prepared
 def scatter(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
     """Give block i of the root's buffer to rank i (MPI_Scatter, section 4.6)."""
-    return _scatter(call, call.send_blocks(sendspec) if call.is_root(root) else None, recvspec, root)
+    root, is_root = call.root(root)
+    return _scatter(call, call.send_blocks(sendspec) if is_root else None, recvspec, root)
 
 
 @Prepared
 def scatterv(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
     """Give rank i its block, of any length, of the root's buffer (MPI_Scatterv, section 4.6)."""
-    is_root = call.is_root(root)
+    root, is_root = call.root(root)
     sources = call.vector(resolve_vector_send, sendspec, "sendbuf") if is_root else None
     return _scatter(call, sources, recvspec, root, equal=False)
 
@@ -90,13 +91,14 @@ def _scatter(call: Call, sources: list[Buffer] | None, recvspec: object, root: i
 @Prepared
 def gather(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
     """Store the block of rank i as block i of the root's buffer (MPI_Gather, section 4.5)."""
-    return _gather(call, sendspec, call.receive_blocks(recvspec) if call.is_root(root) else None, root)
+    root, is_root = call.root(root)
+    return _gather(call, sendspec, call.receive_blocks(recvspec) if is_root else None, root)
 
 
 @Prepared
 def gatherv(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
     """Store the block of rank i at its place in the root's buffer (MPI_Gatherv, section 4.5)."""
-    is_root = call.is_root(root)
+    root, is_root = call.root(root)
     places = call.vector(resolve_vector_recv, recvspec, "recvbuf") if is_root else None
     return _gather(call, sendspec, places, root, equal=False)
 

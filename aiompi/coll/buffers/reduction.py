@@ -31,7 +31,8 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
     """Combine the vectors of all ranks element by element at the root (MPI_Reduce, section 4.9.1)."""
     sendbuf: Buffer | None = None
     recvbuf: Buffer | None = None
-    if call.is_root(root):
+    root, is_root = call.root(root)
+    if is_root:
         if root == ROOT:  # which contributes nothing
             sendbuf = recvbuf = call.receive(recvspec)
         else:

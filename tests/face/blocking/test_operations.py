@@ -120,6 +120,12 @@ world.Gather(sent, all, root)
 world.Scatter(all, sent, root)
 world.Reduce(sent, received, root=root)
 assert world.Split(root, other).size == 2
+world.Gatherv(sent, (all, [3, 3]), root)
+world.Scatterv((all, [3, 3]), sent, root)
+pair = world.Split(world.rank).Create_intercomm(root, world, other, tag)
+assert pair.bcast(3, MPI.ROOT if world.rank == 0 else root) == (None if world.rank == 0 else 3)
+pair.Bcast(sent, MPI.ROOT if world.rank == 0 else root)
+assert world.Create_dist_graph_adjacent([other], [other]).neighbor_allgather(1) == [1]
 for call in (lambda: world.send(1, "1"), lambda: world.Send(sent, None), lambda: world.irecv(source=0.5)):
     try:
         call()
