@@ -130,9 +130,8 @@ class Slurm(Fixed):
             key, listener = new_key(), meeting.listen(settings, settings.ports)
             hosts, port = meeting.published(listener), listener.getsockname()[1]
             secret = json.dumps({"step": self._step, "key": key.hex(), "hosts": hosts, "port": port})
-            door = meeting.listen(
-                dataclasses.replace(settings, interface=""), self.ports
-            )  # the others know a name only
+            anywhere = dataclasses.replace(settings, interface="")  # the others know only the name of this machine
+            door = meeting.listen(anywhere, self.ports)
             meeting.start_agent(listener, key, self.size, settings, door, secret)
         else:
             found = self._ask(time.monotonic() + settings.start_timeout)

@@ -443,13 +443,11 @@ class Communicator:
         """Return the root of a collective, an int also if the program passes another integer, such as one of NumPy.
 
         Raises:
-            InvalidRootError: root is not a rank of this communicator.
-            TypeError: root is not an integer.
+            InvalidRootError, TypeError: root is not a rank of this communicator, or not an integer.
         """
         if type(root) is int and 0 <= root < self.size:
             return root  # the usual case, without making the text of a message
-        number = integer(root, f"{self.where(operation)}: root")
-        if not 0 <= number < self.size:
+        if not 0 <= (number := integer(root, f"{self.where(operation)}: root")) < self.size:
             raise InvalidRootError(f"{self.where(operation)}: root {root} is not in 0..{self.size - 1}")
         return number
 

@@ -107,11 +107,14 @@ class _Bridge:
 class _Meeting(TwoGroups):
     """Two groups whose roots are connected by a bridge. What fails at the root fails in its whole group.
 
-    Attributes:
+    Args:
+        channel, crossing, root: the first three of `TwoGroups`.
         error: kind of error if the other group is gone.
     """
 
-    error: type[MPIError] = InvalidPortError
+    def __init__(self, channel: Channel, crossing: Channel, root: int, error: type[MPIError]) -> None:
+        super().__init__(channel, crossing, root)
+        self._error = error
 
     async def exchange(self, data: bytes) -> bytes:
         outcome = b""
@@ -122,7 +125,7 @@ class _Meeting(TwoGroups):
                 outcome = b"\1" + str(error).encode()
         outcome = await self.share(outcome)
         if outcome[:1] == b"\1":
-            raise self.error(f"{self._local.where}: the other group is gone: {outcome[1:].decode()}")
+            raise self._error(f"{self._local.where}: the other group is gone: {outcome[1:].decode()}")
         return outcome[1:]
 
 
@@ -192,12 +195,17 @@ def connect(comm: Communicator, port: str | None, root: int) -> Request[Communic
 
 
 def meet(
-    comm: Communicator, bridge: Callable[[], Awaitable[_Bridge]], root: int, operation: str
+    comm: Communicator,
+    bridge: Callable[[], Awaitable[_Bridge]],
+    root: int,
+    operation: str,
+    gone: type[MPIError] = InvalidPortError,
 ) -> Request[Communicator]:
     """Make an intercommunicator with the group of another root.
 
     Args:
         bridge: returns what the root makes to reach the other one. If it raises, all processes do.
+        gone: kind of error if the other group fails meanwhile.
     """
     where = comm.where(operation)
     root = comm.checked_root(root, operation)
@@ -215,8 +223,7 @@ def meet(
             finally:
                 comm.engine.processes.expecting.discard(channel)
         try:
-            groups = _Meeting(channel, cast(Channel, crossing), root)
-            groups.error = SpawnError if operation == "Spawn" else InvalidPortError
+            groups = _Meeting(channel, cast(Channel, crossing), root, gone)
             await _agree_on_failure(groups, error)
             return await connect_groups(where, comm, groups, agreement)
         finally:
@@ -255,7 +262,7 @@ def spawn(
     Raises:
         SpawnError: awaiting the request: they cannot be started, or have ended before they joined.
     """
-    return meet(comm, lambda: _start(comm.engine, programs, options), root, "Spawn")
+    return meet(comm, lambda: _start(comm.engine, programs, options), root, "Spawn", SpawnError)
 
 
 # The roots.

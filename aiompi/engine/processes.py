@@ -143,11 +143,6 @@ class Processes:
         name = self._names.get(number)
         return number >= FIRST_MET and (name is None or name.job != self.job)
 
-    def numbers_in_job(self, numbers: Iterable[int]) -> list[int] | None:
-        """Return for each process its number in the job, None if one of them is of another job."""
-        names = [self.name(number) for number in numbers]
-        return [name.process for name in names] if all(name.job == self.job for name in names) else None
-
     def label(self, number: int) -> str:
         """Return what error messages call a process."""
         if number < FIRST_MET:

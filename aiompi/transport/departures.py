@@ -74,7 +74,7 @@ class Departures:
         """Handle a broken link. If the peer has ended, the agent reports the reason; if not, the agent decides."""
         if self._engine.known_peer(peer.rank) is not peer:
             return  # it was forgotten
-        stranger = self._engine.processes.numbers_in_job([peer.rank]) is None
+        stranger = self._engine.processes.is_stranger(peer.rank)
         if peer.rank in self._left or (stranger and peer.finalize_error is not None):
             self._conclude(peer)
         elif stranger:

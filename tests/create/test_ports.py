@@ -7,7 +7,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -529,14 +529,25 @@ class BrokenBridge:
         pass
 
 
-@pytest.mark.parametrize(("operation", "error"), [("Spawn", aiompi.SpawnError), ("Accept", aiompi.InvalidPortError)])
-def test_group_that_is_lost_while_it_is_met(operation: str, error: type[Exception]) -> None:
-    async def bridge() -> Any:
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda core: ports.spawn(core, [], 0), aiompi.SpawnError),
+        (lambda core: ports.accept(core, "", 0), aiompi.InvalidPortError),
+    ],
+)
+def test_group_that_is_lost_while_it_is_met(
+    call: Callable[[Any], aiompi.Request[Any]], error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def bridge(*_: Any) -> Any:
         return BrokenBridge()
+
+    monkeypatch.setattr(ports, "_start", bridge)
+    monkeypatch.setattr(ports, "_await_knock", bridge)
 
     async def main() -> None:
         (world,) = aiompi.local_world(1)
         with pytest.raises(error, match="the other group is gone: it was killed"):
-            await ports.meet(world._core, bridge, 0, operation)
+            await call(world._core)
 
     asyncio.run(main())

@@ -46,7 +46,8 @@ def test_process_of_the_job_is_addressed_by_its_number_there() -> None:
     assert processes.caller(JOB, 20) == number
     assert [processes.caller(JOB, index) for index in (11, 21)] == [None, None], "this rank itself, and a stranger"
     assert processes.label(number) == "process 20"
-    assert processes.numbers_in_job([0, number]) == [10, 20]
+    assert not processes.is_stranger(0)
+    assert not processes.is_stranger(number)
 
 
 def test_process_of_another_job_is_addressed_in_the_namespace_of_the_meeting() -> None:
@@ -58,7 +59,8 @@ def test_process_of_another_job_is_addressed_in_the_namespace_of_the_meeting() -
     assert processes.caller(meeting.id, 8) == number
     assert processes.caller(meeting.id, 9) is None
     assert processes.caller(b"?" * 16, 8) is None
-    assert processes.numbers_in_job([0, number]) is None
+    assert not processes.is_stranger(0)
+    assert processes.is_stranger(number)
     assert processes.label(number) == f"process 0 of job {OTHER.hex()[:8]}"
 
 
