@@ -11,23 +11,32 @@ from aiompi.comm import Channel, Communicator
 from aiompi.create.impi import fence
 from aiompi.engine import Request
 from aiompi.engine.schedule import settled
-from aiompi.errors import InvalidCommError
+from aiompi.errors import InvalidCommError, ProcessFailedError, RevokedError
 
 
 def disconnect(comm: Communicator) -> Request[None]:
     """Free a communicator when its pending operations are complete in all its processes (MPI_Comm_disconnect, MPI-2).
+
+    Returns:
+        A request that completes when the communicator is free. It fails with ProcessFailedError or RevokedError if
+        processes of the communicator have failed or revoked it, which does not keep the communicator from being freed.
 
     Raises:
         InvalidCommError: COMM_WORLD or COMM_SELF.
     """
     if comm.predefined:
         raise InvalidCommError(f"{comm.where('Comm_disconnect')}: a predefined communicator cannot be disconnected")
-    pending: list[Request[Any]] = [*comm.pending(), buffers.barrier(comm)]
+    pending: list[Request[Any]] = [*comm.pending()]
+    arrival: Request[Any] = Request(comm.engine)
+    try:
+        arrival = buffers.barrier(comm)
+    except (ProcessFailedError, RevokedError) as error:
+        arrival.fail(error)
 
     async def run() -> None:
-        await settled(pending[:-1])
+        await settled(pending)
         try:
-            await pending[-1]
+            await arrival
         finally:
             comm.release()
 

@@ -109,7 +109,7 @@ class Contact:
         host, _, port = rest.rpartition(":")
         host = host.strip("[]")
         if kind != "tcp" or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 2**16:
-            raise InvalidArgumentError(f"{self.address!r} is no address of a job: expected HOST:PORT")
+            raise InvalidArgumentError(f"{rest!r} is no address of a job: expected HOST:PORT")
         return host, int(port)
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 BACKLOG_RETRY: Final = 0.005
 #: seconds before a connection that the other side has dropped is made again: the first time, and at most
 _RETRY_PAUSES: Final = (0.005, 0.5)
+#: seconds for the first attempt at an address while there are others to try; in each further round twice as many
+_FIRST_PATIENCE: Final = 1.0
 #: errors which say that this process or its machine lacks resources for another connection
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 #: errors which say that this process may not connect
@@ -183,7 +185,8 @@ class Dialling:
         addresses: addresses to try, in this order.
         new_handshake: returns the handshake for an attempt.
         settings: say whether and how connections are encrypted.
-        timeout: seconds for all connects, and again for the hello. Each address has an equal part of what is left.
+        timeout: seconds for all connects, and again for the hello. An address that does not answer soon is tried again
+            after the others.
         done: called with this object and None, or a description of the failure; never inside this constructor.
         retries: True to make another attempt if the other side closes the connection before it has sent anything, as it
             does when too many connections are in their hello.
@@ -213,6 +216,8 @@ class Dialling:
         self.failed_here = True
         self._driver = driver
         self._addresses = deque(addresses)
+        self._unanswered: deque[Address] = deque()
+        self._patience = _FIRST_PATIENCE
         self._new_handshake = new_handshake
         self._settings = settings
         self._hello_timeout = timeout
@@ -228,9 +233,11 @@ class Dialling:
         self._next()
 
     def _next(self) -> None:
-        """Begin with the next address. All addresses that are left share the remaining time."""
-        timeout = max(0.0, self._deadline - self._driver.now()) / len(self._addresses)
+        """Begin with the next address. One that is the only one left has all the remaining time."""
+        timeout = max(0.0, self._deadline - self._driver.now())
         self._family, self._target = self._addresses.popleft()
+        if self._addresses or self._unanswered:
+            timeout = min(timeout, self._patience)
         self._hello_deadline, self._pause = 0.0, _RETRY_PAUSES[0]
         self._start(0.0, timeout)
 
@@ -285,6 +292,7 @@ class Dialling:
         if self._is_connected():  # while this process computed
             self._connected()
         else:
+            self._unanswered.append((self._family, self._target))
             self._cannot_connect("no answer in time", True)
 
     def _unwatch(self) -> None:
@@ -330,6 +338,9 @@ class Dialling:
         """Try the next address, or report the failure."""
         self.failed_here = self.failed_here and here
         self._causes[cause] = None
+        if not self._addresses and self._driver.now() < self._deadline:
+            self._addresses, self._unanswered = self._unanswered, self._addresses
+            self._patience *= 2
         if self._addresses:
             try:
                 self._next()

@@ -177,6 +177,11 @@ async def test_process_of_another_job_that_dies_is_noticed_by_its_links() -> Non
             await receive
         with pytest.raises(aiompi.ProcessFailedError):
             await ends[0].send("more", 0)
+        parting = ends[0].Disconnect()
+        with pytest.raises(aiompi.ProcessFailedError):
+            await parting
+        with pytest.raises(aiompi.InvalidCommError, match="has been freed"):
+            ends[0].Free()
 
 
 @pytest.mark.asyncio

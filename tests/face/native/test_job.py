@@ -19,6 +19,7 @@ from worlds import open_descriptors
 
 import aiompi
 from aiompi import AuthenticationError, InvalidArgumentError, JobAbortedError, Settings
+from aiompi.network import listen
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -359,7 +360,7 @@ def test_key_that_is_none(key: str | bytes | None) -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:", "127.0.0.1:http", ""])
 def test_address_that_is_none(address: str) -> None:
     async def main() -> None:
-        with pytest.raises(InvalidArgumentError, match="expected HOST:PORT"):
+        with pytest.raises(InvalidArgumentError, match=f"^'{address}' is no address of a job: expected HOST:PORT"):
             await aiompi.init(address, KEY)
 
     asyncio.run(main())
@@ -414,6 +415,24 @@ def test_every_address_of_a_name_is_tried(
         match=r"the job at name:1 cannot be joined: cannot connect to it at \[::1\]:1: .*127\.0\.0\.2:1: \w+",
     ):
         run(_joined("name:1"))
+
+
+def test_an_address_that_does_not_answer_does_not_keep_the_others_waiting(
+    run: Run, resolver: Callable[[list[Any]], threading.Event]
+) -> None:
+    """The connection request at an address whose backlog is full is not answered, as that to a dead machine."""
+
+    async def main() -> None:
+        async with aiompi.serve() as job:
+            resolver([(socket.AF_INET, "127.0.0.2"), (socket.AF_INET, "127.0.0.1")]).set()
+            port = int(job.address.rpartition(":")[2])
+            silent = listen(socket.AF_INET, ("127.0.0.2",), [port])
+            silent.listen(0)
+            with silent, socket.create_connection(("127.0.0.2", port)):
+                async with asyncio.timeout(10), aiompi.join(f"name:{port}", job.key) as member:
+                    assert member.id == 1
+
+    run(main())
 
 
 async def _joined(address: str, **settings: Any) -> None:
