@@ -22,6 +22,8 @@ _HOLD: Final = """
 hostname {name} && mount --make-rprivate / && mount -t proc proc /proc && mount -t tmpfs tmpfs {place} || exit
 ip link set lo up && echo ready && exec sleep infinity
 """
+#: of a limited rate: a whole segment of TCP passes at once, and what would wait for longer is lost
+_QUEUE: Final = "burst 128kb latency 50ms"
 _HIDDEN: Final = ("unshare", "--mount", "--uts", "--net", "--pid", "--ipc", "--fork", "--kill-child")
 #: takes the place of ssh: options, a host, a command
 _SSH: Final = """#!/bin/sh
@@ -33,12 +35,13 @@ exec nsenter -t $pid -m -u -n -p -i sh -c "$*"
 
 
 @contextlib.contextmanager
-def several(count: int, given: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
+def several(count: int, given: Sequence[str] = (), rate: str = "") -> Iterator[tuple[str, ...]]:
     """Return a context with hosts: the words before `aiompi-launch` and its options that start a job on them.
 
     Args:
         count: number of hosts.
         given: names of hosts that ssh reaches; none for namespaces.
+        rate: limit of each direction between a namespace and the switch, as `tc` takes it; empty for none.
 
     Raises:
         BenchError: there are fewer hosts, or namespaces cannot be made.
@@ -48,7 +51,7 @@ def several(count: int, given: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
             raise BenchError(f"{count} hosts are needed, not {len(given)}")
         yield (*LAUNCHER, "--hosts", ",".join(given[:count]))
         return
-    missing = [program for program in ("ip", "unshare", "nsenter") if not shutil.which(program)]
+    missing = [program for program in ("ip", "tc", "unshare", "nsenter") if not shutil.which(program)]
     if os.geteuid() or missing:
         raise BenchError(f"without --hosts this needs root{''.join(f' and {program}' for program in missing)}")
     with tempfile.TemporaryDirectory(prefix="aiompi-hosts-") as place, contextlib.ExitStack() as stack:
@@ -65,6 +68,9 @@ def several(count: int, given: Sequence[str] = ()) -> Iterator[tuple[str, ...]]:
             _run(switch, f"ip link set port{number} master switch up")
             _run(pid, f"ip addr add {_NETWORK}.{number}/24 dev eth0")
             _run(pid, "ip link set eth0 up")
+            if rate:
+                _run(pid, f"tc qdisc add dev eth0 root tbf rate {rate} {_QUEUE}")
+                _run(switch, f"tc qdisc add dev port{number} root tbf rate {rate} {_QUEUE}")
         ssh = Path(place, "ssh")
         ssh.write_text(_SSH)
         ssh.chmod(0o700)

@@ -34,6 +34,7 @@ FIGURES = {
     "mpich": 70 if aiompi.__compiled__ else 42,  # most of both forms if both are installed
     "asynchronous": 15,
     "network": 6,
+    "levels": 66,
 }
 
 
@@ -53,7 +54,7 @@ def check(record: dict[str, Any]) -> None:
 @pytest.mark.timeout(7 * LIMIT)  # ranks of MPICH and Open MPI take much longer where other tests want their cores
 @pytest.mark.parametrize("family", targets.FAMILIES + targets.COMPARISONS)
 def test_family(family: str, site: Site) -> None:
-    if family == "network" and (os.geteuid() or not shutil.which("ip")):
+    if family in ("network", "levels") and (os.geteuid() or not shutil.which("ip") or not shutil.which("tc")):
         pytest.skip("namespaces for a network need root and iproute2")
     path = site.directory / "bench.json"
     result = site.start(*BENCH, family, "--quick", "--repeat", "1", "--json", str(path)).finish(6 * LIMIT)

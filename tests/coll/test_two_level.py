@@ -114,6 +114,16 @@ def test_bytes_between_hosts_are_the_least_possible() -> None:
     assert count(lambda comm: buffers.allgather(comm, value[:8192], everyone[: 12 * 65536])) <= 1.1 * 2 * 12 * 65536
 
 
+def test_long_blocks_cross_each_border_of_hosts_once() -> None:
+    """An allgather of ranks whose neighbours are on other hosts is a ring in the order of hosts."""
+    m, hosts, size = 2**17, 3, 12
+    world = Hosts([rank % hosts for rank in range(size)])
+    rooms = [np.empty(size * m, "B") for _ in range(size)]
+    world.results(lambda comm: buffers.allgather(comm, np.full(m, comm.rank, "B"), rooms[comm.rank]))
+    assert all((room.reshape(size, m)[:, -1] == range(size)).all() for room in rooms)
+    assert world.between["bytes"] <= 1.01 * hosts * (size - 1) * m
+
+
 def test_messages_between_hosts_are_few() -> None:
     world = Hosts([rank // 4 for rank in range(12)])
     block, blocks = np.zeros(8, "B"), np.zeros(96, "B")

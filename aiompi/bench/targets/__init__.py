@@ -13,7 +13,7 @@ FAMILIES: Final = (
     "datatype", "impi",
 )  # fmt: skip
 #: families that are measured only if named, because they need packages of the extra `bench`, or several hosts
-COMPARISONS: Final = ("collective", "mpich", "asynchronous", "network")
+COMPARISONS: Final = ("collective", "mpich", "asynchronous", "network", "levels")
 
 
 def family(name: str) -> Family:
