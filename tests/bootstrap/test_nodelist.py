@@ -26,5 +26,5 @@ def test_expand(text: str, names: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ["a[1-", "a]", "a[x]", "a[]", "a[1-2-3]", "a[1-99999999]", "a[0-9999]b[0-9999]"])
 def test_what_is_no_list(text: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"list of nodes|more than"):
+    with pytest.raises(InvalidArgumentError, match=r"list of hosts|more than"):
         expand(text)

@@ -102,15 +102,20 @@ def test_standard_input_and_files(machines: Machines, app: Path, prefork: tuple[
     (app / "data" / "numbers").write_text("1 2 3")
     (app / "local.py").write_text(
         "import os, sys\nrank = os.environ['AIOMPI_RANK']\n"
-        "print(rank, sys.stdin.read(), open('data/numbers').read(), os.getcwd() != sys.argv[1])\n"
+        "print(rank, sys.stdin.read(), open('data/numbers').read(), os.getcwd() != sys.argv[1],\n"
+        "      os.readlink('data/link'), 'node1' in open('hosts').read())\n"
     )
-    words = ("--hosts", "node2,node3:2", "--preload", "data", "--preload", "local.py", "--stdin", "1", *prefork)
+    words = ("--hosts", "node2,node3:2", "--preload", "data", "--preload", "local.py", "--preload", "/etc/hosts")
+    words += ("--stdin", "1", *prefork)
+    (app / "data" / "link").symlink_to("/nowhere")
     given = app / "given"
     given.write_text("typed")
     with given.open() as file:
         result = machines[0].python(*LAUNCH, *words, "local.py", str(app), cwd=str(app), stdin=file)
     assert (result.returncode, result.stderr) == (0, "")
-    assert sorted(result.stdout.splitlines()) == ["0  1 2 3 True", "1 typed 1 2 3 True", "2  1 2 3 True"]
+    assert sorted(result.stdout.splitlines()) == [
+        f"{rank} {'typed' if rank == 1 else ''} 1 2 3 True /nowhere True" for rank in range(3)
+    ]
 
 
 @pytest.mark.parametrize(("how", "code", "said"), [("exit", 9, "exited with status 9"), ("kill", 137, "SIGKILL")])

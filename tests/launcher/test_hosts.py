@@ -24,14 +24,18 @@ LOCAL = ("--starter", "local", "--hosts")
 
 
 def test_hosts() -> None:
-    assert parse_hosts("a:4,b,me@c.example:2,[::1]:3,fe80::1,a") == [
-        Host("a", 5), Host("b"), Host("me@c.example", 2), Host("::1", 3), Host("fe80::1"),
+    assert parse_hosts("a:4,b,me@c.example:2,[::1]:3,fe80::1,me@[fe80::2],a") == [
+        Host("a", 5), Host("b"), Host("me@c.example", 2), Host("::1", 3), Host("fe80::1"), Host("me@fe80::2"),
     ]  # fmt: skip
+    assert parse_hosts("n[1-2,05]:3,m[7]") == [Host("n1", 3), Host("n2", 3), Host("n05", 3), Host("m7")]
 
 
-@pytest.mark.parametrize("text", ["-oProxyCommand=x", "a:0", "a:x", ":3", "a b", "a;b", "$(x)"])
+@pytest.mark.parametrize(
+    "text",
+    ["-oProxyCommand=x", "a:0", "a:x", ":3", "a b", "a;b", "$(x)", "", ",", "a[1-", "a[x]", "a]", "a[1-2];b", "a[]"],
+)
 def test_what_is_no_host(text: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"cannot be the name of a host|no number of slots"):
+    with pytest.raises(InvalidArgumentError, match=r"name of a host|no number of slots|names no host|no range|no list"):
         parse_hosts(text)
 
 
@@ -39,12 +43,14 @@ def test_hostfiles_of_mpich_and_open_mpi(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text(
         "# comment\nnode1:2  # MPICH\nnode2 slots=3 max_slots=4\n\nnode3\nnode1:1 binding=x\nnode4:2 user=me\n"
+        "node5 slots = 2 count-max=3\nnode6 user-name=me cpu=4\nnode[7-8]\n"
     )
     expected = [Host("node1", 3), Host("node2", 3), Host("node3"), Host("me@node4", 2)]
+    expected += [Host("node5", 2), Host("me@node6", 4), Host("node7"), Host("node8")]
     assert read_hostfile(str(path)) == expected
-    for word in ("cores=3", "user=-oProxyCommand", "user=a;b"):
+    for word in ("cores=3", "user=-oProxyCommand", "user=a;b", "slots=x", "slots", "port=22"):
         path.write_text(f"node1\nnode2 {word}\n")
-        with pytest.raises(InvalidArgumentError, match=f"hosts, line 2: {word!r} is neither"):
+        with pytest.raises(InvalidArgumentError, match=rf"hosts, line 2: {word!r}( is none|: name ports)"):
             read_hostfile(str(path))
     path.write_text("\n")
     with pytest.raises(InvalidArgumentError, match="names no host"):

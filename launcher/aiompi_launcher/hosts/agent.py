@@ -167,7 +167,7 @@ class Agent:
             directory = self._directory.join(_FILES)
             os.mkdir(directory, 0o700)
             with tarfile.open(self._archive) as archive:
-                archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 has none
+                archive.extraction_filter = getattr(tarfile, "tar_filter", None)  # Python 3.11.3 has none
                 archive.extractall(directory)
         for number, (argv, wdir, environ, mpi4py) in enumerate(self._plan.programs):
             yield Program(

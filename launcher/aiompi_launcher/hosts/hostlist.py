@@ -15,7 +15,15 @@ from aiompi.errors import InvalidArgumentError
 BY_SLOT: Final = "slot"
 BY_NODE: Final = "node"
 #: what a name of a host must not look like, because ssh or a shell would take it for something else
-_UNSAFE: Final = re.compile(r"^-|[^\w.@:%\[\]-]")
+_UNSAFE: Final = re.compile(r"^-|[^\w.@:%-]")
+#: words of Open MPI's hostfiles, with an underscore or a hyphen
+_SLOTS: Final = ("slots", "cpu", "count")
+_MOST_SLOTS: Final = (*(f"max_{word}" for word in _SLOTS), *(f"{word}_max" for word in _SLOTS))
+_USER: Final = ("user", "username", "user_name")
+#: one of several hosts with its slots; there may be commas in brackets
+_PART: Final = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\]?|\])+")
+#: an IPv6 address in brackets
+_BRACKETED: Final = re.compile(r"(.*@)?\[([\d.:%\w]*:[\d.:%\w]*)\]")
 _REPEATED: Final = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
 
@@ -32,12 +40,15 @@ class Host(NamedTuple):
 
 
 def parse_hosts(text: str) -> list[Host]:
-    """Return the hosts of `--hosts NAME[:SLOTS],...`.
+    """Return the hosts of `--hosts NAME[:SLOTS],...`. A name may stand for several, as in `node[1-3,7]`.
 
     Raises:
-        InvalidArgumentError: a name or a number is wrong.
+        InvalidArgumentError: a name or a number is wrong, or there is none.
     """
-    return _merged(_host(part, part) for part in text.split(",") if part)
+    hosts = _merged(host for part in _PART.findall(text) for host in _hosts(part, part))
+    if not hosts:
+        raise InvalidArgumentError(f"--hosts {text!r} names no host")
+    return hosts
 
 
 def read_hostfile(path: str) -> list[Host]:
@@ -51,35 +62,42 @@ def read_hostfile(path: str) -> list[Host]:
         InvalidArgumentError: a line is wrong.
     """
     with open(path, encoding="utf8") as file:
-        lines = [line.partition("#")[0].split() for line in file]
-    hosts = _merged(_line(words, f"{path}, line {number}") for number, words in enumerate(lines, 1) if words)
+        lines = [re.sub(r"\s*=\s*", "=", line.partition("#")[0]).split() for line in file]
+    found = (_line(words, f"{path}, line {number}") for number, words in enumerate(lines, 1) if words)
+    hosts = _merged(itertools.chain.from_iterable(found))
     if not hosts:
         raise InvalidArgumentError(f"{path} names no host")
     return hosts
 
 
-def _line(words: Sequence[str], where: str) -> Host:
-    host = _host(words[0], where)
+def _line(words: Sequence[str], where: str) -> list[Host]:
+    hosts = _hosts(words[0], where)
     for word in words[1:]:
-        name, equals, value = word.partition("=")
-        if name in ("slots", "max_slots", "max-slots") and equals and value.isdecimal():
-            host = host._replace(slots=int(value)) if name == "slots" else host
-        elif name == "user" and value and not _UNSAFE.search(value):
-            host = host._replace(name=f"{value}@{host.name}")
-        elif name not in ("binding", "ifhn"):  # MPICH's others
-            raise InvalidArgumentError(f"{where}: {word!r} is neither slots=N nor max_slots=N")
-    return host
+        name, _, value = word.partition("=")
+        name = name.replace("-", "_")
+        if name in _SLOTS and value.isdecimal():
+            hosts = [host._replace(slots=int(value)) for host in hosts]
+        elif name in _USER and value and not _UNSAFE.search(value):
+            hosts = [host._replace(name=f"{value}@{host.name}") for host in hosts]
+        elif name == "port":
+            raise InvalidArgumentError(f"{where}: {word!r}: name ports in the configuration of ssh, or by --starter")
+        elif name not in ("binding", "ifhn") and not (name in _MOST_SLOTS and value.isdecimal()):
+            raise InvalidArgumentError(f"{where}: {word!r} is none of slots=N, max_slots=N and user=NAME")
+    return hosts
 
 
-def _host(text: str, where: str) -> Host:
+def _hosts(text: str, where: str) -> list[Host]:
     name, colon, slots = text.rpartition(":")
-    if not colon or (name.count(":") and not name.endswith("]")):  # no number, or an IPv6 address
+    if not colon or (name.count(":") and not name.endswith("]")) or "]" in slots:  # no number, or an IPv6 address
         name, slots = text, "1"
-    if not name or _UNSAFE.search(name):
-        raise InvalidArgumentError(f"{where}: {name!r} cannot be the name of a host")
     if not slots.isdecimal() or not int(slots):
         raise InvalidArgumentError(f"{where}: {slots!r} is no number of slots; expected NAME:SLOTS")
-    return Host(name.strip("[]"), int(slots))
+    address = _BRACKETED.fullmatch(name)
+    names = [f"{address[1] or ''}{address[2]}"] if address else _expand(name) if "[" in name else [name]
+    for each in names or [name]:
+        if not each or _UNSAFE.search(each):
+            raise InvalidArgumentError(f"{where}: {each!r} cannot be the name of a host")
+    return [Host(each, int(slots)) for each in names]
 
 
 def _merged(hosts: Iterable[Host]) -> list[Host]:
@@ -98,11 +116,15 @@ def slurm_allocation(environ: Mapping[str, str] = os.environ) -> list[Host]:
     names = environ.get("SLURM_JOB_NODELIST", "")
     if not names or int(environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
         return []
-    from aiompi.bootstrap.nodelist import expand  # seldom needed
-
     tasks = "SLURM_NTASKS" in environ and environ.get("SLURM_TASKS_PER_NODE")
     slots = _numbers(tasks or environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
-    return [Host(*pair) for pair in zip(expand(names), itertools.chain(slots, itertools.repeat(1)), strict=False)]
+    return [Host(*pair) for pair in zip(_expand(names), itertools.chain(slots, itertools.repeat(1)), strict=False)]
+
+
+def _expand(names: str) -> list[str]:
+    from aiompi.bootstrap.nodelist import expand  # seldom needed
+
+    return expand(names)
 
 
 def _numbers(text: str) -> Iterator[int]:

@@ -19,7 +19,9 @@ _OF_THE_HOST: Final = (
 
 
 def archive(files: Sequence[str], path: str) -> str:
-    """Write files and directories below the working directory to a new archive; return its path.
+    """Write files and directories to a new archive; return its path.
+
+    What is below the working directory keeps its relative path; anything else has only its last name.
 
     Raises:
         OSError: a file does not exist, for example.
@@ -28,7 +30,9 @@ def archive(files: Sequence[str], path: str) -> str:
 
     with tarfile.open(path, "x") as archive:
         for file in files:
-            archive.add(file, os.path.relpath(file))
+            relative = os.path.relpath(file)
+            below = relative.split(os.sep)[0] != os.pardir
+            archive.add(file, relative if below else os.path.basename(os.path.abspath(file)))
     return path
 
 
