@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import errno
 import os
 import resource
@@ -17,7 +16,7 @@ from typing import Any, Final
 import aiompi
 from aiompi.errors import Exception as MPIError
 from aiompi.errors import InvalidArgumentError
-from aiompi_launcher.hosts import hostlist, starters
+from aiompi_launcher.hosts import hostlist
 from aiompi_launcher.hosts.hostlist import Host
 from aiompi_launcher.jobspec import (
     EXIT_FAILURE,
@@ -229,7 +228,7 @@ def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -
     except MPIError as error:
         parser.error(str(error))
     return ServerSpec(
-        count=options.server,
+        clients=options.server,
         bind=options.bind or "",
         port=options.port or 0,
         auth=preference,
@@ -249,15 +248,17 @@ def _place(options: argparse.Namespace, programs: list[Program]) -> tuple[list[P
     else:
         hosts = allocated = [] if options.client else hostlist.slurm_allocation()
     slots = sum(options.ppn or host.slots for host in hosts)
-    if len(programs) == 1 and not programs[0].count:
-        programs = [dataclasses.replace(programs[0], count=slots or 1)]
-    programs = [dataclasses.replace(program, count=program.count or 1) for program in programs]
+    if len(programs) == 1 and not programs[0].size:
+        programs = [programs[0]._replace(size=slots or 1)]
+    programs = [program._replace(size=program.size or 1) for program in programs]
     if not hosts or (len(hosts) == 1 and not options.starter and hostlist.is_this_machine(hosts[0].name)):
         if options.start_timeout is not None:
             raise InvalidArgumentError("--start-timeout is for --serve, --server and --hosts")
         return programs, None, slots
-    ranks = hostlist.place(hosts, sum(program.count for program in programs), options.map_by, options.ppn)
+    ranks = hostlist.place(hosts, sum(program.size for program in programs), options.map_by, options.ppn)
     used = [(host.name, tuple(numbers)) for host, numbers in zip(hosts, ranks, strict=True) if numbers]
+    from aiompi_launcher.hosts import starters  # with much else that a job on this machine does not need
+
     starter = shlex.split(options.starter or "") or [starters.default_starter(bool(allocated))]
     spec = HostsSpec(
         names=tuple(name for name, _ in used),
@@ -277,7 +278,7 @@ def _run_spec(
     hosts: HostsSpec | None,
     slots: int,
 ) -> RunSpec:
-    room = 0 if "AIOMPI_UNIVERSE_SIZE" in os.environ or not slots else max(slots, sum(p.count for p in programs))
+    room = 0 if "AIOMPI_UNIVERSE_SIZE" in os.environ or not slots else max(slots, sum(p.size for p in programs))
     spec = RunSpec(
         programs=tuple(programs),
         tag_output=options.tag_output,
@@ -342,7 +343,7 @@ def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Pr
         parser.error("no program to run; each section needs one")
     return Program(
         argv=tuple(command),
-        count=options.n,
+        size=options.n,
         directory=options.wdir,
         environ=dict(options.environ),
         mpi4py=options.mpi4py,
@@ -503,6 +504,8 @@ class _SetVariable(argparse.Action):
 
 
 def _starter(text: str) -> str:
+    from aiompi_launcher.hosts import starters
+
     words = shlex.split(text)
     if not words or os.path.basename(words[0]) not in starters.STARTERS:
         raise argparse.ArgumentTypeError(f"{text!r} begins with none of {', '.join(starters.STARTERS)}")

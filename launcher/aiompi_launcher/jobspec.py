@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 LOOPBACK: Final = "127.0.0.1"
@@ -20,22 +20,21 @@ EXIT_NOT_FOUND: Final = 127
 EXIT_SIGNAL: Final = 128
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """One section of the command line: a program and how many ranks run it.
 
     Attributes:
         argv: executable and arguments.
-        count: number of ranks; an agent has 0 for programs of other hosts only.
+        size: number of ranks; an agent has 0 for programs of other hosts only.
         directory: working directory, None for the launcher's own.
         environ: variables added to the launcher's own environment.
         mpi4py: True if aiompi replaces mpi4py.
     """
 
     argv: tuple[str, ...]
-    count: int = 1
+    size: int = 1
     directory: str | None = None
-    environ: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    environ: Mapping[str, str] = MappingProxyType({})
     mpi4py: bool = False
 
 
@@ -109,12 +108,12 @@ class RunSpec(NamedTuple):
 
     @property
     def size(self) -> int:
-        return sum(program.count for program in self.programs)
+        return sum(program.size for program in self.programs)
 
     def processes(self) -> Iterator[Program]:
         """Yield the program of each rank."""
         for program in self.programs:
-            yield from (program for _ in range(program.count))
+            yield from (program for _ in range(program.size))
 
 
 class CommandSpec(NamedTuple):
@@ -155,12 +154,11 @@ class ServeSpec(NamedTuple):
     on_failure: str = ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class ServerSpec:
+class ServerSpec(NamedTuple):
     """An IMPI rendezvous server (IMPI 0.0, section 2.2.1).
 
     Attributes:
-        count: number of clients.
+        clients: how many there are.
         bind: address to listen on; empty for the setting `interface`, or else loopback.
         port: to listen on, 0 for one that the setting `port_range` allows.
         auth: authentication methods, most preferred first; None for the server's own preference.
@@ -169,7 +167,7 @@ class ServerSpec:
         verbose: True to report progress on stderr.
     """
 
-    count: int
+    clients: int
     bind: str = ""
     port: int = 0
     auth: tuple[int, ...] | None = None

@@ -26,7 +26,7 @@ def refuse(line: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_options_of_the_program_are_its_own():
     spec = run("-n 4 app.py -n 5 --timeout 3 --help -- : ".removesuffix(" : "))
-    assert spec.programs == (Program(argv=("app.py", "-n", "5", "--timeout", "3", "--help", "--"), count=4),)
+    assert spec.programs == (Program(argv=("app.py", "-n", "5", "--timeout", "3", "--help", "--"), size=4),)
     assert spec.timeout is None
 
 
@@ -49,7 +49,7 @@ def test_several_programs_with_options_of_their_own(monkeypatch: pytest.MonkeyPa
     assert spec.size == 5
     assert spec.programs == (
         Program(argv=("a.py", "x"), environ={"A": "1"}),
-        Program(argv=("b",), count=3, directory="/tmp", environ={"EXPORTED": "e", "B": "2=2"}),
+        Program(argv=("b",), size=3, directory="/tmp", environ={"EXPORTED": "e", "B": "2=2"}),
         Program(argv=(sys.executable, "-m", "c")),
     )
     assert [program.argv[0] for program in spec.processes()][:3] == ["a.py", "b", "b"]
@@ -70,7 +70,7 @@ def test_serve():
 @pytest.mark.parametrize("dashes", ["-", "--"])
 def test_server(dashes: str):
     line = f"{dashes}server 2 {dashes}port 5000 {dashes}auth 3,1-0"
-    assert parse(line.split(), "impirun") == ServerSpec(count=2, port=5000, auth=(3, 1, 0))
+    assert parse(line.split(), "impirun") == ServerSpec(clients=2, port=5000, auth=(3, 1, 0))
 
 
 @pytest.mark.spec("I2.2.2-1")
@@ -78,7 +78,7 @@ def test_server(dashes: str):
 def test_client(dashes: str):
     spec = run(f"{dashes}client 1 host.example:5000 -np 4 prog -server 3")
     assert spec.server == Endpoint(client_rank=1, host="host.example", port=5000)
-    assert spec.programs == (Program(argv=("prog", "-server", "3"), count=4),)
+    assert spec.programs == (Program(argv=("prog", "-server", "3"), size=4),)
 
 
 def test_client_of_an_ipv6_server():

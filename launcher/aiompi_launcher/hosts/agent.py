@@ -172,7 +172,7 @@ class Agent:
         for number, (argv, wdir, environ, mpi4py) in enumerate(self._plan.programs):
             yield Program(
                 argv=tuple(argv),
-                count=self._part.programs.count(number),
+                size=self._part.programs.count(number),
                 directory=os.path.join(directory, wdir) if wdir else directory,
                 environ=environ,
                 mpi4py=mpi4py,

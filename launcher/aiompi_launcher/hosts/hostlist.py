@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from aiompi import network
 from aiompi.errors import InvalidArgumentError
 
 BY_SLOT: Final = "slot"
@@ -135,6 +133,10 @@ def _numbers(text: str) -> Iterator[int]:
 
 def is_this_machine(name: str) -> bool:
     """Return True for a name or an address of this machine."""
+    import socket  # seldom needed, and much to import
+
+    from aiompi import network
+
     own = socket.gethostname()
     return name in ("localhost", own, own.partition(".")[0]) or name in (pair[1] for pair in network.own_addresses())
 

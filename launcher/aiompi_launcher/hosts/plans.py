@@ -38,7 +38,7 @@ def archive(files: Sequence[str], path: str) -> str:
 
 def plan_of(spec: RunSpec, hosts: HostsSpec, name: str, key: bytes, heartbeat: float) -> Plan:
     """Return the plan of a job on several hosts."""
-    program_of = [number for number, program in enumerate(spec.programs) for _ in range(program.count)]
+    program_of = [number for number, program in enumerate(spec.programs) for _ in range(program.size)]
     parts = [
         messages.Part(host=index, name=host, ranks=list(ranks), programs=[program_of[rank] for rank in ranks])
         for index, (host, ranks) in enumerate(zip(hosts.names, hosts.ranks, strict=True))

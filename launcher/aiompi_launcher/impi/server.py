@@ -52,7 +52,7 @@ def run(spec: ServerSpec, name: str) -> int:
     settings = load_settings()
     credentials = Credentials.from_environ(os.environ, settings.tls)
     core = Server(
-        spec.count,
+        spec.clients,
         credentials,
         preference=spec.auth or tuple(auth.METHODS),
         auth_timeout=settings.connect_timeout,

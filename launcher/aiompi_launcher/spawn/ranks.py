@@ -90,9 +90,9 @@ class Starting:
             if any(map(self._forks, self._spec.programs)):
                 self._stack.enter_context(adopting())
             for number, program in enumerate(self._spec.programs):
-                if program.count:
+                if program.size:
                     self._prepare(number, program)
-                local += program.count
+                local += program.size
         except OSError as error:
             self._failure = local, error
         if self._early is not None:
@@ -108,7 +108,7 @@ class Starting:
         A single rank is forked if that process runs already.
         """
         least = 2 if self._early is None else 1
-        if not self._spec.prefork or program.count < least or sys.platform != "linux" or sys.flags.safe_path:
+        if not self._spec.prefork or program.size < least or sys.platform != "linux" or sys.flags.safe_path:
             return False
         return python_of(program) is not None and not any(name.startswith("PYTHON") for name in program.environ)
 
@@ -126,7 +126,7 @@ class Starting:
         if early is None or not early.run(python, program.directory, environ):
             if early is not None:
                 early.discard()
-            server = ForkServer(python, program.directory, environ) if program.count > 1 else None
+            server = ForkServer(python, program.directory, environ) if program.size > 1 else None
         if server is not None:
             self._stack.callback(server.close)
             self._servers[number] = server
@@ -156,7 +156,7 @@ class Starting:
                 for number, program in enumerate(spec.programs):
                     start = self._starter(number, program)
                     common = {**sizes, control.ENV_APPNUM: str(number)}
-                    for _ in range(program.count):
+                    for _ in range(program.size):
                         process = _start(spec, numbers[local], local, common, start)
                         on_start(process.process.pid)
                         yield process
