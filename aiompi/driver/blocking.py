@@ -13,16 +13,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
+from aiompi.driver.epoll import Epoll
 from aiompi.driver.spin import ONCE, Spin, move_to_end, stop_polling, yield_core_until
 from aiompi.driver.threads import NO_THREAD, detach_descriptors, get_ident, name_of_thread
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
-
-if TYPE_CHECKING:
-    from aiompi.driver.epoll import SharedEpoll
 
 T = TypeVar("T")
 
@@ -33,8 +31,6 @@ _CHECK_IDLE: Final = 10e-6
 _IN: Final = select.EPOLLIN
 _OUT: Final = select.EPOLLOUT
 _DOORBELL: Final = select.EPOLLIN | select.EPOLLET
-#: maximum of events per sleep; by default epoll allocates room for 1023 each time
-MAX_EVENTS: Final = 16
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
 
 
@@ -52,7 +48,7 @@ class BlockingDriver:
     sliced = False
 
     def __init__(self) -> None:
-        self._epoll: select.epoll | SharedEpoll = select.epoll()
+        self._epoll = Epoll()
         self._readers: dict[int, Callable[[], object]] = {}
         self._writers: dict[int, Callable[[], object]] = {}
         self._doorbells: dict[int, Callable[[], bool]] = {}
@@ -225,7 +221,7 @@ class BlockingDriver:
     def _serve_descriptors(self, timeout: float | None) -> bool:
         """Wait up to `timeout` seconds for descriptors and call their callbacks. Return True if any were ready."""
         try:
-            events = self._epoll.poll(0.0) if timeout == 0.0 else self._sleep(timeout)
+            events = self._epoll.poll(timeout)
             for fd, event in events:
                 if event & ~_OUT:
                     callback = self._readers.get(fd)
@@ -243,9 +239,6 @@ class BlockingDriver:
             self._report_doorbells_again()
             raise
         return bool(events)
-
-    def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
-        return self._epoll.poll(timeout, MAX_EVENTS)
 
     def _end_interrupted_sleep(self) -> None:
         """End the sleep that a signal handler interrupts, because the handler may complete the awaited request.

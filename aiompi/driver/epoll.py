@@ -1,4 +1,8 @@
-"""`SharedEpoll`: an epoll object of several threads. One thread sleeps in it without holding their lock."""
+"""How threads sleep: in an `Epoll`, or in a `SharedEpoll`, where one of several threads sleeps for all of them.
+
+Python runs signal handlers that are due when a function begins. A compiled function runs none. So this module is never
+compiled: otherwise a thread would sleep although a handler is due.
+"""
 
 from __future__ import annotations
 
@@ -6,55 +10,79 @@ import os
 import select
 from collections.abc import Callable
 from itertools import starmap
-from threading import RLock
-from typing import Any
+from threading import Lock, RLock, get_ident
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from aiompi.driver.thread import ThreadDriver
+    from aiompi.engine import Request
+
+#: maximum of events per sleep; by default epoll allocates room for 1023 each time
+_MAX_EVENTS: Final = 16
 
 
-class SharedEpoll:
+class Epoll:
+    """An epoll object of one thread. Its methods are those of `select.epoll`."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        return self._epoll.poll(timeout, _MAX_EVENTS)
+
+    def register(self, fd: int, mask: int) -> None:
+        self._epoll.register(fd, mask)
+
+    def modify(self, fd: int, mask: int) -> None:
+        self._epoll.modify(fd, mask)
+
+    def unregister(self, fd: int) -> None:
+        self._epoll.unregister(fd)
+
+    def close(self) -> None:
+        self._epoll.close()
+
+
+class SharedEpoll(Epoll):
     """An epoll object in which one thread sleeps. It releases the lock of all threads while it sleeps.
 
     Args:
         lock: callers of every method hold it.
+        satisfied: returns True if the thread need not sleep. Code that makes it true calls `wake`.
     """
 
-    def __init__(self, lock: RLock) -> None:
+    def __init__(self, lock: RLock, satisfied: Callable[[], bool] = lambda: False) -> None:
+        super().__init__()
         self._lock: Any = lock
-        self._epoll = select.epoll()
+        self._satisfied = satisfied
         self._doorbell = os.eventfd(0, os.EFD_CLOEXEC)
         self._epoll.register(self._doorbell, select.EPOLLIN)
         self._asleep = self._woken = False
         self._version = 0  # changes when events that an earlier poll returned may be out of date
 
-    def fileno(self) -> int:
-        return self._epoll.fileno()
-
-    def poll(
-        self, timeout: float | None = None, maxevents: int = -1, satisfied: Callable[[], bool] = lambda: False
-    ) -> list[tuple[int, int]]:
-        """Return descriptors and their events, like `select.epoll.poll`. The lock is released during a sleep.
-
-        Args:
-            timeout, maxevents: see `select.epoll.poll`.
-            satisfied: returns True if the thread need not sleep. Code that makes it true calls `wake`.
-        """
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        """Return descriptors and their events. The lock is released during a sleep."""
         self._version += 1
         if timeout == 0.0:
-            return self._epoll.poll(0.0, maxevents)
+            return super().poll(0.0)
         version = self._version
-        events = self._sleep(timeout, maxevents, satisfied)
+        events = self._sleep(timeout)
         if self._version != version:  # another thread has served these events, or has changed the set of descriptors
-            events = self._epoll.poll(0.0, maxevents)
+            events = super().poll(0.0)
         return events
 
-    def _sleep(self, timeout: float | None, maxevents: int, satisfied: Callable[[], bool]) -> list[tuple[int, int]]:
+    def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
         outer, self._asleep = self._asleep, True  # a signal handler may sleep during a sleep
-        if satisfied():
+        if self._satisfied():
             timeout = 0.0
         held: list[Any] = []
         try:
             # In one call: if a signal handler raised between release and assignment, the lock's depth would be lost.
             held.extend(starmap(self._lock._release_save, ((),)))
-            return self._epoll.poll(timeout, maxevents)
+            return self._epoll.poll(timeout, _MAX_EVENTS)
         finally:
             self._asleep = outer
             for depth in held:
@@ -73,16 +101,63 @@ class SharedEpoll:
 
     def register(self, fd: int, mask: int) -> None:
         self._version += 1
-        self._epoll.register(fd, mask)
+        super().register(fd, mask)
 
     def modify(self, fd: int, mask: int) -> None:
         self._version += 1
-        self._epoll.modify(fd, mask)
+        super().modify(fd, mask)
 
     def unregister(self, fd: int) -> None:
         self._version += 1
-        self._epoll.unregister(fd)
+        super().unregister(fd)
 
     def close(self) -> None:
-        self._epoll.close()
+        super().close()
         os.close(self._doorbell)
+
+
+class WaitingThread:
+    """A thread of the program that waits, and sleeps while another one is in the `SharedEpoll`.
+
+    Args:
+        driver: `wake_if_satisfied` is called when a request is complete.
+        satisfied: returns True if the thread need not wait any more.
+
+    Attributes:
+        thread: identifier of the thread.
+        asleep: True while the thread sleeps because another one leads, until it is woken.
+    """
+
+    __slots__ = ("_wakeup", "_driver", "asleep", "satisfied", "thread")
+
+    def __init__(self, driver: ThreadDriver, satisfied: Callable[[], bool]) -> None:
+        self.thread = get_ident()
+        self.satisfied = satisfied
+        self.asleep = False
+        self._driver = driver
+        self._wakeup = Lock()
+        self._wakeup.acquire()
+
+    def on_completion(self, _: Request[Any]) -> None:
+        self._driver.wake_if_satisfied(self)
+
+    def sleep(self, lock: RLock) -> None:
+        """Release the lock and sleep until `wake`, unless a signal handler has already completed the request."""
+        self.asleep = True
+        try:
+            if self.satisfied():
+                return
+            held: list[Any] = []
+            try:
+                held.extend(starmap(lock._release_save, ((),)))  # type: ignore[attr-defined]  # as in SharedEpoll
+                self._wakeup.acquire()
+            finally:
+                for depth in held:
+                    lock._acquire_restore(depth)  # type: ignore[attr-defined]
+        finally:
+            self.asleep = False
+
+    def wake(self) -> None:
+        self.asleep = False
+        if self._wakeup.locked():
+            self._wakeup.release()

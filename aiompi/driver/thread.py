@@ -10,14 +10,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from itertools import starmap
 from threading import get_ident
 from typing import Any, Final
 
 from aiompi.constants import THREAD_MULTIPLE, THREAD_SERIALIZED
 from aiompi.driver.background import Background
-from aiompi.driver.blocking import DEADLOCK, MAX_EVENTS, BlockingDriver
-from aiompi.driver.epoll import SharedEpoll
+from aiompi.driver.blocking import DEADLOCK, BlockingDriver
+from aiompi.driver.epoll import SharedEpoll, WaitingThread
 from aiompi.driver.threads import NO_THREAD, name_of_thread, stale_method_error
 from aiompi.engine import Poller, Request, Timer
 from aiompi.errors import LocalProtocolError
@@ -83,8 +82,8 @@ class ThreadDriver(BlockingDriver):
         self.owner = self._owner = NO_THREAD
         self._asleep = True  # always: completing a request wakes its thread, even in a signal handler
         self._lock = threading.RLock()
-        self._epoll = self._shared_epoll = SharedEpoll(self._lock)
-        self._waiters: list[_Waiter] = []
+        self._epoll = self._shared_epoll = SharedEpoll(self._lock, self._leader_is_satisfied)
+        self._waiters: list[WaitingThread] = []
         self._leader = NO_THREAD
         self._background = Background(
             self._shared_epoll.fileno(), self._lock, lambda: self._leader != NO_THREAD, self._lead_in_background, failed
@@ -141,7 +140,7 @@ class ThreadDriver(BlockingDriver):
                 self._wait_among_threads(satisfied, requests)
 
     def _wait_among_threads(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
-        waiter = _Waiter(self, satisfied)
+        waiter = WaitingThread(self, satisfied)
         pending = [request for request in requests if not request.done()]
         for request in pending:
             request.when_done(waiter.on_completion)
@@ -156,7 +155,7 @@ class ThreadDriver(BlockingDriver):
             if self._leader == waiter.thread and not nested:
                 self._stop_leading()
 
-    def _lead_or_sleep(self, waiter: _Waiter) -> None:
+    def _lead_or_sleep(self, waiter: WaitingThread) -> None:
         while not waiter.satisfied():
             if self._leader == NO_THREAD:
                 self._leader = waiter.thread
@@ -182,7 +181,7 @@ class ThreadDriver(BlockingDriver):
                 waiter.wake()
                 return
 
-    def wake_if_satisfied(self, waiter: _Waiter) -> None:
+    def wake_if_satisfied(self, waiter: WaitingThread) -> None:
         """Handle the completion of a request that a thread waits for."""
         if self._leader == waiter.thread:
             self._shared_epoll.wake()  # in case another thread has completed it
@@ -194,9 +193,8 @@ class ThreadDriver(BlockingDriver):
             self._background.foreground_began()
             super().poll()
 
-    def _sleep(self, timeout: float | None) -> list[tuple[int, int]]:
-        waiter = next(waiter for waiter in reversed(self._waiters) if waiter.thread == self._leader)
-        return self._shared_epoll.poll(timeout, MAX_EVENTS, waiter.satisfied)
+    def _leader_is_satisfied(self) -> bool:
+        return next(waiter for waiter in reversed(self._waiters) if waiter.thread == self._leader).satisfied()
 
     def _end_interrupted_sleep(self) -> None:
         pass
@@ -267,50 +265,3 @@ class ThreadDriver(BlockingDriver):
         """Wake the leader, so that it runs the callbacks that are due."""
         self._shared_epoll.wake()
         self._background.wake()
-
-
-class _Waiter:
-    """A thread of the program that waits.
-
-    Args:
-        driver: `wake_if_satisfied` is called when a request is complete.
-        satisfied: returns True if the thread need not wait any more.
-
-    Attributes:
-        thread: identifier of the thread.
-        asleep: True while the thread sleeps because another one leads, until it is woken.
-    """
-
-    __slots__ = ("_wakeup", "_driver", "asleep", "satisfied", "thread")
-
-    def __init__(self, driver: ThreadDriver, satisfied: Callable[[], bool]) -> None:
-        self.thread = get_ident()
-        self.satisfied = satisfied
-        self.asleep = False
-        self._driver = driver
-        self._wakeup = threading.Lock()
-        self._wakeup.acquire()
-
-    def on_completion(self, _: Request[Any]) -> None:
-        self._driver.wake_if_satisfied(self)
-
-    def sleep(self, lock: threading.RLock) -> None:
-        """Release the lock and sleep until `wake`, unless a signal handler has already completed the request."""
-        self.asleep = True
-        try:
-            if self.satisfied():
-                return
-            held: list[Any] = []
-            try:
-                held.extend(starmap(lock._release_save, ((),)))  # type: ignore[attr-defined]  # as in SharedEpoll
-                self._wakeup.acquire()
-            finally:
-                for depth in held:
-                    lock._acquire_restore(depth)  # type: ignore[attr-defined]
-        finally:
-            self.asleep = False
-
-    def wake(self) -> None:
-        self.asleep = False
-        if self._wakeup.locked():
-            self._wakeup.release()

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from interrupts import Late, interrupted
 
-from aiompi.driver.thread import SerialDriver, ThreadDriver, _Waiter
+from aiompi.driver.epoll import WaitingThread
+from aiompi.driver.thread import SerialDriver, ThreadDriver
 from aiompi.engine import Driver, Engine, Request
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
@@ -284,7 +285,7 @@ def test_what_a_signal_handler_completes_just_before_a_thread_sleeps(
 
 
 def test_a_signal_handler_that_raises_as_a_thread_begins_to_sleep(driver: ThreadDriver) -> None:
-    waiter, lock = _Waiter(driver, lambda: False), threading.RLock()
+    waiter, lock = WaitingThread(driver, lambda: False), threading.RLock()
     with lock, lock:
         with pytest.raises(Late), interrupted(lambda: not lock._is_owned()):  # type: ignore[attr-defined]
             waiter.sleep(lock)
