@@ -22,8 +22,9 @@ T = TypeVar("T")
 _TURN_POLLS: Final = 2
 #: polls of each poller before a task waits for a request, about as long as another rank takes to answer
 _BRIEF_POLLS: Final = range(8)
-#: seconds for which requests may complete by such polls before the loop gets a turn
-_BRIEF_SECONDS: Final = 500e-6
+#: seconds for which requests may complete by such polls before the loop gets a turn; not Final, see
+#: `aiompi.engine.slices.SLICE`
+_BRIEF_SECONDS = 500e-6
 
 
 class AsyncioDriver:

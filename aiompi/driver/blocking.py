@@ -48,6 +48,10 @@ class BlockingDriver:
     sliced = False
 
     def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        """Forget everything. `__init__` must not be called twice: compiled classes rely on that."""
         self._epoll = Epoll()
         self._readers: dict[int, Callable[[], object]] = {}
         self._writers: dict[int, Callable[[], object]] = {}
@@ -119,7 +123,7 @@ class BlockingDriver:
     def reset_after_fork(self) -> None:
         self._epoll.close()  # the parent's; closed first, because no other descriptor may be free
         detach_descriptors({*self._readers, *self._writers})
-        self.__init__()  # type: ignore[misc]  # in place: communicators refer to it
+        self._reset()  # in place: communicators refer to it
 
     def start(self) -> None:
         """Start progress in the background, if the driver has it."""

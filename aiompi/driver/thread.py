@@ -32,8 +32,8 @@ class SerialDriver(BlockingDriver):
 
     level = THREAD_SERIALIZED
 
-    def __init__(self) -> None:
-        super().__init__()
+    def _reset(self) -> None:
+        super()._reset()
         self.owner = self._owner = NO_THREAD
         self._lock = threading.RLock()
         self._running_call = ""
@@ -78,7 +78,11 @@ class ThreadDriver(BlockingDriver):
     background = True
 
     def __init__(self, failed: Callable[[BaseException], object] = lambda error: None) -> None:
+        self._failed = failed
         super().__init__()
+
+    def _reset(self) -> None:
+        super()._reset()
         self.owner = self._owner = NO_THREAD
         self._asleep = True  # always: completing a request wakes its thread, even in a signal handler
         self._lock = threading.RLock()
@@ -86,7 +90,11 @@ class ThreadDriver(BlockingDriver):
         self._waiters: list[WaitingThread] = []
         self._leader = NO_THREAD
         self._background = Background(
-            self._shared_epoll.fileno(), self._lock, lambda: self._leader != NO_THREAD, self._lead_in_background, failed
+            self._shared_epoll.fileno(),
+            self._lock,
+            lambda: self._leader != NO_THREAD,
+            self._lead_in_background,
+            self._failed,
         )
 
     def start(self) -> None:

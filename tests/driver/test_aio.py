@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
 import sys
 from typing import Any
 
@@ -89,9 +90,13 @@ def test_run_takes_uvloop_when_it_is_there() -> None:
     assert aio.run(_loop_name()).startswith("uvloop")
 
 
-def test_run_does_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "uvloop", None)
-    assert aio.run(_loop_name()).startswith("asyncio")
+def test_run_does_without_uvloop() -> None:
+    program = (
+        "import asyncio, sys; sys.modules['uvloop'] = None; from aiompi.driver import aio\n"
+        "async def main(): print(type(asyncio.get_running_loop()).__module__)\n"
+        "aio.run(main())"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).startswith("asyncio")
 
 
 def test_run_gives_the_result_and_the_error() -> None:

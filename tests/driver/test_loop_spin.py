@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import math
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -189,7 +188,7 @@ def test_request_that_comes_soon_takes_no_turn_of_the_loop(run: Any, unhurried: 
 
 def test_loop_gets_its_turn_although_all_requests_come_soon(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()
-    monkeypatch.setattr(aio, "time", SimpleNamespace(monotonic=lambda: next(clock) * aio._BRIEF_SECONDS / 10))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock) * aio._BRIEF_SECONDS / 10)
 
     async def main() -> None:
         poller = Asked()
