@@ -206,9 +206,9 @@ class Membership:
         self._calls = 0
         self._answer: asyncio.Future[control.Assembled] | None = None
         self._outdated: tuple[int, str] = (0, "")  # the last generation that is, and why
-        self._departures: set[asyncio.Task[None]] = set()
+        self._departures: dict[asyncio.Task[None], Runtime] = {}  # tasks that leave worlds
         self._over: Exception | None = None
-        self._terminated = False
+        self._leaving = self._terminated = False
         self._catches_sigterm = False
 
     # The connection to the job.
@@ -222,6 +222,7 @@ class Membership:
             self._agent.send(control.Enter(os.getpid(), liveness.namespace(), socket.gethostname(), self._attributes))
             await self._entered
         except BaseException:
+            self._agent.send(control.Leave())
             self._agent.close()
             raise
         return self
@@ -262,7 +263,14 @@ class Membership:
             if self.world is not None:
                 self.world.changed._set(str(error))
             if isinstance(error, JobAbortedError):
-                self._agent.close()
+                self._close(error)
+
+    def _close(self, error: Exception) -> None:
+        """Close all connections at once; operations in worlds fail with the error."""
+        self._agent.close()
+        worlds = [] if self.world is None else [self.world._runtime]
+        for runtime in [*worlds, *self._departures.values()]:
+            runtime.give_up(error)
 
     # Worlds.
 
@@ -343,27 +351,32 @@ class Membership:
         if world is not None and not (world._runtime.finalized or world._runtime.engine.error):
             world.changed._set("this member has left the world")
             task = asyncio.get_running_loop().create_task(_leave(world._runtime))
-            self._departures.add(task)
-            task.add_done_callback(self._departures.discard)
+            self._departures[task] = world._runtime
+            task.add_done_callback(self._departures.pop)
 
     # The end.
 
     async def leave(self) -> None:
-        """Leave the job. What this member has sent is delivered."""
+        """Leave the job. What this member has sent is delivered; if this call is cancelled, it leaves at once."""
         self._driver.check_thread()
         if self._over is not None:
             return
         self._depart()
-        if self._departures:
-            await asyncio.wait(self._departures)
-        await self._say_goodbye(control.Leave())
+        try:
+            if self._departures:
+                await asyncio.wait([*self._departures])
+        finally:
+            await self._say_goodbye(control.Leave())
 
     async def _say_goodbye(self, message: control.Message) -> None:
         if self._over is None:
             self._agent.send(message)
             finished = self._agent.finish()
-            self._end(LocalProtocolError(f"this process has left the job at {self.job.address}"))
-            await finished
+            self._end(left := LocalProtocolError(f"this process has left the job at {self.job.address}"))
+            try:
+                await finished
+            finally:
+                self._close(left)
 
     async def __aenter__(self) -> Membership:
         self._catch_sigterm()
@@ -376,13 +389,16 @@ class Membership:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is None or not isinstance(error, Exception) or self._over is not None:
-            await self.leave()
-        else:
-            if self.world is not None:
-                self.world._runtime.fail(error)
-            await self._say_goodbye(control.Failed(self.id, f"failed: {type(error).__name__}: {error}"))
-        self._release_sigterm()
+        self._leaving = True
+        try:
+            if error is None or not isinstance(error, Exception) or self._over is not None:
+                await self.leave()
+            else:
+                if self.world is not None:
+                    self.world._runtime.fail(error)
+                await self._say_goodbye(control.Failed(self.id, f"failed: {type(error).__name__}: {error}"))
+        finally:
+            self._release_sigterm()
 
     def _catch_sigterm(self) -> None:
         """Let SIGTERM cancel the task of the block, so that this member leaves, if nothing else handles the signal."""
@@ -394,7 +410,8 @@ class Membership:
 
     def _on_sigterm(self, task: asyncio.Task[Any]) -> None:
         self._terminated = True
-        task.cancel("SIGTERM")
+        if not self._leaving:
+            task.cancel("SIGTERM")
 
     def _release_sigterm(self) -> None:
         if self._catches_sigterm:

@@ -263,6 +263,63 @@ asyncio.run(main())
 """
 
 
+ABRUPT = """
+import asyncio, os, socket, sys, aiompi
+
+def descriptors():
+    return {name for name in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{name}")}
+
+async def main(how):
+    before = descriptors()
+    try:
+        async with aiompi.join(*sys.argv[1:3]) as member:
+            world = await member.assemble(at_least=2)
+            sending = world.isend(bytes(2**24), 0)
+            print("sent", flush=True)
+            if how == "cut":
+                member._agent._socket.shutdown(socket.SHUT_RDWR)
+                await world.changed
+            for delay in (0.2, 0.4) if how == "cancelled twice" else ():
+                asyncio.get_running_loop().call_later(delay, asyncio.current_task().cancel)
+            await asyncio.sleep(60 if how != "cut" else 0)
+    except asyncio.CancelledError:
+        pass
+    print(f"kept {descriptors() - before}", flush=True)
+
+asyncio.run(main(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [("SIGTERM SIGTERM", "left"), ("SIGTERM SIGINT", "left"), ("cancelled twice", "left"), ("cut", "failed")],
+)
+def test_a_member_that_is_asked_again_to_leave_or_has_lost_its_job(run: Run, site: Site, how: str, kind: str) -> None:
+    """It closes all its connections. Another SIGTERM lets it wait for the delivery of its message."""
+
+    async def main() -> None:
+        async with members(1) as (job, (member,)):
+            process = site.start(sys.executable, site.program(ABRUPT), job.address, job.key, how)
+            world = await member.assemble(at_least=2)
+            changes = member.job.changes()
+            await asyncio.to_thread(process.expect, "sent\n")
+            for name in how.split() if "SIG" in how else ():
+                process.signal(signal.Signals[name])
+                await asyncio.sleep(0.2)
+            if how == "SIGTERM SIGTERM":
+                assert len(await world.recv(source=1)) == 2**24
+            change = await anext(changes)
+            assert change.kind == kind
+            result = await asyncio.to_thread(process.finish)
+            if "SIG" in how:
+                assert result.code == -signal.SIGTERM
+            else:
+                assert (result.out, result.code) == ("sent\nkept set()\n", 0)
+            assert await sums(await assemble([member])) == [1]
+
+    run(main())
+
+
 class Replicas:
     """A served job and processes that join it."""
 

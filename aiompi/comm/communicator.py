@@ -571,10 +571,10 @@ class Communicator:
     def revoked(self, error: Exception, source: int) -> None:
         if not self.is_revoked and not self.freed:
             self.is_revoked, self._reach, self._refusal = True, 0, error
+            if self.agreeing is not None:  # before an operation that fails frees the communicator, and its members
+                self.engine.failure.spread_revocation(self.context_id, self._met, source)
             for context in (self.context_id, self.context_id + 1):
                 self.engine.failure.end_context(context, error)
-            if self.agreeing is not None:
-                self.engine.failure.spread_revocation(self.context_id, self._met, source)
 
     def _retire(self, _: object = None) -> None:
         pending = next(self.pending(), None)

@@ -7,7 +7,7 @@ from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.comm.placement import Placement
 from aiompi.create.agreement import Agreement, construct
 from aiompi.create.impi import ImpiMergedGroups, ImpiSeparateGroups
-from aiompi.create.introduction import apart, introduce
+from aiompi.create.introduction import apart, connect_to_strangers, introduce
 from aiompi.create.participants import TwoGroups, pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidRankError, InvalidTagError
@@ -57,8 +57,15 @@ async def connect(where: str, comm: Communicator, participants: TwoGroups, agree
         where: name of the call, for error messages.
         comm: communicator of the local group, of which the new one inherits.
     """
-    remote = apart(where, comm, await introduce(participants, comm))
-    return derive(comm, comm.group, await agreement.reach(participants), remote)
+    remote = await introduce(participants, comm)
+    processes = comm.engine.processes
+    met = processes.retain(remote.members)  # some of them may end before there is a communicator
+    try:
+        connect_to_strangers(comm, remote)
+        apart(where, comm, remote)
+        return derive(comm, comm.group, await agreement.reach(participants), remote)
+    finally:
+        processes.release(met)
 
 
 def _checked(

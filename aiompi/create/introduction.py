@@ -36,7 +36,7 @@ async def introduce(groups: TwoGroups, comm: Communicator) -> Group:
         comm: communicator of the local group.
 
     Returns:
-        The remote group.
+        The remote group. Its processes are forgotten when they end, unless `Processes.retain` is called for them.
 
     Raises:
         RemoteProtocolError: the remote leader has sent something else.
@@ -61,7 +61,6 @@ async def introduce(groups: TwoGroups, comm: Communicator) -> Group:
         processes.meet(name, card, namespace, at + rank)
         for rank, (name, card) in enumerate(zip(remote, cards, strict=True))
     ]
-    _connect(comm, [number for number, name in zip(numbers, remote, strict=True) if name.job != processes.job])
     return Group.of(numbers)
 
 
@@ -95,13 +94,13 @@ def apart(where: str, comm: Communicator, remote: Group) -> Group:
     return remote
 
 
-def _connect(comm: Communicator, strangers: list[int]) -> None:
+def connect_to_strangers(comm: Communicator, remote: Group) -> None:
     """Connect to processes of other jobs, of whose end no agent tells: the end of the connection does.
 
     One of two processes connects, so that there is one connection.
     """
     processes = comm.engine.processes
-    for number in strangers:
+    for number in filter(processes.is_stranger, remote.members):
         peer = comm.engine.peer(number)
         if processes.own > processes.name(number) and isinstance(peer, Peer) and peer.link is None:
             with contextlib.suppress(OtherError):  # then the first message to it raises the error

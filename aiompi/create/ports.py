@@ -163,8 +163,7 @@ def close_port(engine: Engine, name: str) -> None:
         raise InvalidPortError("Close_port: this process has no such open port")
     processes.namespaces.pop(namespace.id, None)
     for number in [*namespace.members.values()]:
-        processes.retain([number])
-        processes.release([number])  # those that still wait are told by the end of their connection
+        processes.forget_unused(number)  # those that still wait are told by the end of their connection
     engine.contexts.pop(_context(namespace.id), None)
 
 

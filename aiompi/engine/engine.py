@@ -27,7 +27,7 @@ from aiompi.engine.seams import Driver, Link, Recovery
 from aiompi.engine.send import Send
 from aiompi.engine.shm_sync import SlotExchange, SlotExchanges, SlotProvider
 from aiompi.engine.single_copy import CopyQueue
-from aiompi.errors import LocalProtocolError
+from aiompi.errors import LocalProtocolError, ProcessFailedError
 from aiompi.settings import Settings
 
 if TYPE_CHECKING:
@@ -131,16 +131,24 @@ class Engine(Progress):
         self._peers: dict[int, Endpoint] = {}
 
     def peer(self, rank: int) -> Endpoint:
-        """Return the endpoint of a process by its number (see `Processes`), which may be this one."""
+        """Return the endpoint of a process by its number (see `Processes`), which may be this one.
+
+        The endpoint of a process that was forgotten is a new one, which has failed.
+        """
         peer = self._peers.get(rank)
         if peer is None:
-            peer = self._peers[rank] = self.make_peer(rank) if rank < FIRST_MET else self._make_peer(rank)
+            peer = self.make_peer(rank) if rank < FIRST_MET else self._make_peer(rank)
+            if peer.error is None:
+                self._peers[rank] = peer
         return peer
 
     def _make_peer(self, rank: int) -> Endpoint:
-        if self.error is not None:
-            return Peer(self, rank, NO_CREDIT)
-        return Peer(self, rank, self.windows[rank] if rank < FIRST_MET else self.processes.cards[rank].get("window", 0))
+        window = self.windows[rank] if rank < FIRST_MET else self.processes.cards.get(rank, {}).get("window", 0)
+        peer = Peer(self, rank, window if self.error is None else NO_CREDIT)
+        if not self.processes.knows(rank):
+            peer.error = ProcessFailedError(f"{self.processes.label(rank)} cannot be reached")
+            peer.check_sends()
+        return peer
 
     def known_peer(self, rank: int) -> Endpoint | None:
         """Return the endpoint of a process, None if this rank has not communicated with it."""

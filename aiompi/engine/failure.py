@@ -146,8 +146,10 @@ class FailureHandler:
             if community.has(rank):
                 label = self._engine.processes.label(rank)
                 community.revoked(RevokedError(f"{label} has revoked the communicator"), rank)
-        elif len(contexts := self._revocations.setdefault(rank, set())) < _MAX_REVOCATIONS:
-            contexts.add(context)
+        elif self._engine.processes.knows(rank):
+            contexts = self._revocations.setdefault(rank, set())
+            if len(contexts) < _MAX_REVOCATIONS:
+                contexts.add(context)
 
     def spread_revocation(self, context: int, met: Iterable[int], source: int) -> None:
         """Tell members of other jobs of a revocation, and those of this job if it comes from another one.

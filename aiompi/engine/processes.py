@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from aiompi.errors import InvalidGroupError
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.hello import NO_NAMESPACE, Namespace
 
@@ -120,8 +121,18 @@ class Processes:
         return Name(self.job, self.first + self._engine.rank)
 
     def name(self, number: int) -> Name:
-        """Return the name of a process."""
+        """Return the name of a process.
+
+        Raises:
+            InvalidGroupError: it was forgotten.
+        """
+        if not self.knows(number):
+            raise InvalidGroupError(f"a group has {self.label(number)}: no communicator refers to it any more")
         return self._names[number] if number >= FIRST_MET else Name(self.job, self.first + number)
+
+    def knows(self, number: int) -> bool:
+        """Return True unless the process was forgotten."""
+        return number < FIRST_MET or number in self._names
 
     @property
     def has_met(self) -> bool:
@@ -140,8 +151,7 @@ class Processes:
 
     def is_stranger(self, number: int) -> bool:
         """Return True for a process of another job, and for one that was forgotten."""
-        name = self._names.get(number)
-        return number >= FIRST_MET and (name is None or name.job != self.job)
+        return not self.knows(number) or self.name(number).job != self.job
 
     def label(self, number: int) -> str:
         """Return what error messages call a process."""
@@ -200,7 +210,7 @@ class Processes:
         return number not in self._gone and (peer is None or (peer.error is None and peer.finalize_error is None))
 
     def retain(self, numbers: Iterable[int]) -> list[int]:
-        """Note that a communicator refers to these processes; return those that were met, for `release`."""
+        """Note that a communicator, or one that is being made, refers to processes; return those for `release`."""
         met = [number for number in numbers if number >= FIRST_MET]
         for number in met:
             self._references[number] += 1
@@ -210,7 +220,7 @@ class Processes:
         """Note that a communicator refers to these processes no more, which may be forgotten now."""
         for number in met:
             self._references[number] -= 1
-            self._forget_unused(number)
+            self.forget_unused(number)
 
     def gone(self, number: int) -> bool:
         """Note that a process has left its job or failed; return True if it is forgotten: nothing refers to it."""
@@ -218,10 +228,10 @@ class Processes:
             return False
         if number in self._names:
             self._gone.add(number)
-            self._forget_unused(number)
+            self.forget_unused(number)
         return number not in self._names
 
-    def _forget_unused(self, number: int) -> None:
+    def forget_unused(self, number: int) -> None:
         """Forget a process to which nothing refers. Of the own job, only one that has ended can be forgotten.
 
         Others may still send messages on communicators that they have not freed.

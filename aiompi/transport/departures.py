@@ -64,11 +64,10 @@ class Departures:
 
     def gone(self, rank: int) -> None:
         """Note that a rank has failed or left by the agreement of other ranks, which need not wait any longer."""
-        peer = self._engine.peer(rank)
         if rank in self._failed:
-            self._bury(peer, self._failed[rank], 0.0)
+            self._bury(self._engine.peer(rank), self._failed[rank], 0.0)
         elif rank in self._left:
-            peer.mark_closed()
+            self._engine.peer(rank).mark_closed()
 
     def _lost(self, peer: Endpoint, cause: str) -> None:
         """Handle a broken link. If the peer has ended, the agent reports the reason; if not, the agent decides."""
@@ -87,6 +86,8 @@ class Departures:
 
     def _suspect(self, peer: Endpoint, cause: str) -> None:
         """Let the agent judge a peer to which a link has broken; no agent knows the ranks of other IMPI clients."""
+        if self._engine.known_peer(peer.rank) is not peer:
+            return  # it was forgotten
         if self._ask is None:
             peer.mark_failed(cause)
         elif peer.error is None and peer.rank not in self._left and peer.rank not in self._failed:

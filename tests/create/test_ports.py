@@ -17,6 +17,7 @@ import pytest
 import aiompi
 from aiompi import create, network
 from aiompi.create import ports
+from aiompi.create.agreement import NativeAgreement
 from aiompi.engine.processes import Name
 from aiompi.settings import Settings
 from aiompi.transport.sockets import _identity
@@ -50,8 +51,11 @@ def left(world: aiompi.World) -> list[int]:
     engine = world._runtime.engine
     processes = engine.processes
     tables = (processes._names, processes._numbers, processes._references, processes._ways, processes.namespaces)
-    links = sum(len(getattr(transport, "links", ())) for transport in world._runtime._transports)
-    return [*map(len, tables), len(engine.contexts), len(engine.peers()), links, len(processes.expecting)]
+    links, *imports = (
+        sum(len(getattr(transport, name, ())) for transport in world._runtime._transports)
+        for name in ("links", "pools", "peer_slots")
+    )
+    return [*map(len, tables), len(engine.contexts), len(engine.peers()), links, len(processes.expecting), *imports]
 
 
 @pytest.mark.asyncio
@@ -77,7 +81,7 @@ async def test_nothing_is_left_of_many_meetings() -> None:
     async with jobs(2) as worlds:
         for round in range(30):
             one, other = await pair(*worlds)
-            await both(one.send(round, 0), other.recv())
+            assert len((await both(one.send(bytes(2**19), 0), other.recv()))[1]) == 2**19
             await both(one.Disconnect(), other.Disconnect())
             while any(left(world)[7] for world in worlds):
                 await asyncio.sleep(0.001)
@@ -204,7 +208,9 @@ async def merged(worlds: list[aiompi.World]) -> list[aiompi.Intracomm]:
     comms: list[aiompi.Intracomm] = [worlds[0].COMM_SELF]
     for world in worlds[1:]:
         ends = await asyncio.gather(*(comm.Accept(port) for comm in comms), world.Connect(port))
+        old = [*ends, *(comm for comm in comms if comm.size > 1)]
         comms = list(await asyncio.gather(*(comm.Merge(high=n == len(comms)) for n, comm in enumerate(ends))))
+        await asyncio.gather(*(comm.Free() for comm in old))
     worlds[0].Close_port(port)
     return comms
 
@@ -305,6 +311,52 @@ async def test_revocation_reaches_other_jobs_also_if_its_caller_dies() -> None:
         assert [comm.Is_revoked() for comm in comms[:2]] == [True, True]
         small = await both(comms[0].Shrink(), comms[1].Shrink())
         assert [comm.size for comm in small] == [2, 2]
+
+
+@pytest.mark.asyncio
+async def test_revocation_that_frees_the_communicator_reaches_other_jobs() -> None:
+    """A rank parts from the others meanwhile, and forgets them when its Disconnect fails."""
+    async with jobs(2) as worlds:
+        lost = await aiompi.init()
+        comms = await merged([*worlds, lost])
+        waiting, parting = comms[0].irecv(source=1), comms[1].Disconnect()
+        lost._runtime.engine.peer(comms[2].group.members[1]).emit(REVOKE, context=comms[2]._core.context_id)
+        for request in (parting, waiting):
+            with pytest.raises(aiompi.RevokedError):
+                await asyncio.wait_for(request, 5)
+        assert not worlds[1]._runtime.engine.processes.has_met
+        lost._runtime.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("agreed", [True, False])
+async def test_process_that_ends_while_an_intercommunicator_with_it_is_made(
+    agreed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with jobs(2) as (one, other):
+        port, before = await one.Open_port(), left(one)
+        processes, reach = one._runtime.engine.processes, NativeAgreement.reach
+
+        async def interrupted(self: NativeAgreement, participants: Any, number: int = 0) -> int:
+            pair = await reach(self, participants, number)
+            if self._comm.engine is one._runtime.engine:
+                met = [number for number in processes._names if processes.name(number).process == 0]
+                for number in met if agreed else ():
+                    one._runtime.engine.peer(number).mark_failed("a test")
+                if not agreed:
+                    raise aiompi.ProcessFailedError("a test")
+            return pair
+
+        monkeypatch.setattr(NativeAgreement, "reach", interrupted)
+        ends = await asyncio.gather(one.Accept(port), other.Connect(port), return_exceptions=True)
+        if agreed:
+            with pytest.raises(aiompi.ProcessFailedError, match="is gone: a test"):
+                await ends[0].send(1, 0)
+            await ends[0].Free()
+        else:
+            assert isinstance(ends[0], aiompi.ProcessFailedError)
+        while left(one) != before:
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.asyncio

@@ -8,7 +8,7 @@ from worlds import NoDriver
 from aiompi.comm import Communicator, Group
 from aiompi.engine import Engine
 from aiompi.engine.processes import FIRST_MET, Name
-from aiompi.errors import ProcessFailedError
+from aiompi.errors import InvalidGroupError, ProcessFailedError
 from aiompi.settings import Settings
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.hello import Namespace
@@ -131,6 +131,24 @@ def test_process_of_the_job_is_forgotten_only_when_it_has_ended() -> None:
     assert engine.processes.gone(number)
     assert engine.processes.of_job(20) is None
     assert not engine.processes.gone(0), "a rank of the world is never forgotten"
+
+
+def test_process_that_was_forgotten_is_one_that_has_failed() -> None:
+    """What still names it finds no way to it, and leaves nothing of it behind."""
+    engine = an_engine()
+    before = state(engine)
+    number = engine.processes.meet(Name(OTHER, 0), CARD, a_meeting(), 0)
+    Communicator(engine, Group.of((1, number), 1), 100, "").release()
+    forgotten = engine.peer(number)
+    assert isinstance(forgotten.error, ProcessFailedError)
+    with pytest.raises(ProcessFailedError, match="a process that was forgotten"):
+        forgotten.send((), 0, 100, 0, 0).result()
+    engine.failure.spread_revocation(100, [number], 1)
+    engine.failure.revoked(100, number)
+    assert not engine.failure._revocations
+    with pytest.raises(InvalidGroupError, match="a group has a process that was forgotten"):
+        engine.processes.name(number)
+    assert state(engine) == before
 
 
 def test_process_that_has_ended_and_is_met_again_is_another_one() -> None:

@@ -249,11 +249,11 @@ class Sharing:
         if self._process is not None:
             self._process.close()
         number = process_of(self._socket)
-        pools, peer = self._transport.pools, self._link.peer
+        peer = self._link.peer
         for importer in self._importers.values():
             importer.leave(number, silent=peer.finalize_error is not None)
         self._importers.clear()
         ended = peer.error is not None or peer.finalize_error is not None
-        if ended and peer.rank in pools and pools[peer.rank] is self.imports.get(POOL):
-            del pools[peer.rank]
+        if ended and not self._transport.linked(peer):
+            self._transport.let_go(peer)
         self.imports.clear()

@@ -112,7 +112,18 @@ class SharedMemory(Unix):
 
     def abandon(self, peer: Endpoint, cause: str) -> None:
         super().abandon(peer, cause)
+        self.let_go(peer)
+
+    def dismiss(self, peer: Endpoint) -> bool:
+        dismissed = super().dismiss(peer)
+        if dismissed:
+            self.let_go(peer)
+        return dismissed
+
+    def let_go(self, peer: Endpoint) -> None:
+        """Read nothing any more in the memory of a peer that has ended, or was forgotten."""
         self.pools.pop(peer.rank, None)
+        self.peer_slots.pop(peer.rank, None)
 
     def close(self) -> None:
         super().close()
