@@ -166,14 +166,7 @@ class Machine:
 
     def run(self, *argv: str, limit: float = LIMIT, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a process on this machine to its end."""
-        process = self.popen(*argv, **options)
-        try:
-            out, err = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            end(process)
-            out, err = process.communicate()
-            raise AssertionError(f"{argv} hangs on {self.name}; it has printed {out!r}, {err!r}") from None
-        return subprocess.CompletedProcess(argv, process.returncode, out, err)
+        return finish(self.popen(*argv, **options), limit)
 
     def python(self, *argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run Python on this machine to its end."""
@@ -327,6 +320,17 @@ def end(process: subprocess.Popen[str]) -> None:
     """Kill what `Machine.popen` has started, and its children in its process group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def finish(process: subprocess.Popen[str], limit: float = LIMIT) -> subprocess.CompletedProcess[str]:
+    """Wait for the end of what `Machine.popen` has started."""
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        end(process)
+        out, err = process.communicate()
+        raise AssertionError(f"{process.args!r} hangs; it has printed {out!r}, {err!r}") from None
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def until(true: Callable[[], object], limit: float = LIMIT) -> None:

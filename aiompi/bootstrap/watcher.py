@@ -1,43 +1,108 @@
-"""`Watcher`, which ends a rank that computes while its job has ended."""
+"""`Watcher`, which ends a rank that computes while its job has ended. This file is a program as well: see `Watcher`."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
-import socket
-import threading
-from typing import Final
+import sys
+
+TYPE_CHECKING = False  # what the program imports delays its start
+if TYPE_CHECKING:
+    import socket
+    from typing import Final
 
 #: seconds that a rank has to end by itself once the agent is gone
 _GRACE: Final = 1.0
+#: seconds after which a process watches instead of a thread
+_SOON: Final = 2.0
+#: descriptors of that process: the connection, the pipe of `close`, and the process of the rank
+_CONNECTION, _PIPE, _RANK = range(3, 6)
 
 
 class Watcher:
     """Ends this process if the agent is gone and the rank does not notice it, because it computes.
 
-    A thread sleeps until the connection ends. It reads nothing.
+    A thread sleeps until the connection ends, and reads nothing. It cannot end a rank whose C code holds the GIL.
+    Therefore a process takes its place after some seconds: no program that is over by then has to pay for it.
     """
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection = socket.socket(fileno=os.dup(connection.fileno()))
-        self._wake, self._woken = os.pipe()
+        import threading
+
+        self._connection = os.dup(connection.fileno())
+        self._pipe, self._end = os.pipe()
         threading.Thread(target=self._watch, name="aiompi-watcher", daemon=True).start()
 
     def close(self) -> None:
         """Stop watching: this process may outlive the agent."""
-        woken, self._woken = self._woken, -1
-        if woken >= 0:
-            os.close(woken)
+        end, self._end = self._end, -1
+        if end >= 0:
+            os.write(end, b".")  # a forked process may have a copy of this end
+            os.close(end)
 
     def _watch(self) -> None:
-        poll = select.poll()
-        poll.register(self._connection, select.POLLRDHUP)
-        poll.register(self._wake, 0)
-        poll.poll()
-        grace = select.poll()
-        grace.register(self._wake, 0)
-        if not grace.poll(1000 * _GRACE):
-            os.kill(os.getpid(), signal.SIGKILL)
-        self._connection.close()
-        os.close(self._wake)
+        if not watch(self._connection, self._pipe, os.getpid(), limit=_SOON) and not self._start_process():
+            watch(self._connection, self._pipe, os.getpid())
+        os.close(self._connection)
+        os.close(self._pipe)
+
+    def _start_process(self) -> bool:
+        """Let a process watch. It is no child of this one, which may wait for any child. Return False if it cannot."""
+        import fcntl
+
+        try:
+            rank = os.pidfd_open(os.getpid())
+        except (AttributeError, OSError):  # this is not Linux, or an old one
+            return False
+        ours = [
+            fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _RANK + 1) for number in (self._connection, self._pipe, rank)
+        ]
+        actions: list[tuple[object, ...]] = []
+        actions += [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(_CONNECTION)]
+        actions += [(os.POSIX_SPAWN_DUP2, number, _CONNECTION + index) for index, number in enumerate(ours)]
+        program = [sys.executable, "-I", "-S", __file__, str(os.getpid())]
+        try:
+            shell = os.posix_spawn(
+                "/bin/sh", ["sh", "-c", '"$@" &', "sh", *program], os.environ, file_actions=actions, setsid=True
+            )
+            os.waitpid(shell, 0)
+        except ChildProcessError:  # the program ignores SIGCHLD
+            pass
+        except OSError:
+            return False
+        finally:
+            for number in (*ours, rank):
+                os.close(number)
+        return True
+
+
+def watch(connection: int, pipe: int, pid: int, rank: int = -1, limit: float | None = None) -> bool:
+    """Sleep until a rank ends, stops being watched, or its connection ends. In the last case, end the rank.
+
+    Args:
+        connection: descriptor of the connection to the agent.
+        pipe: from which something can be read once the rank is not to be watched any more.
+        pid: of the rank.
+        rank: descriptor of the process of the rank, -1 if that is this process.
+        limit: most seconds to sleep.
+
+    Returns:
+        False if nothing has happened.
+    """
+    left, ended = select.poll(), select.poll()
+    ended.register(connection, select.POLLRDHUP)
+    for descriptor in (pipe, rank) if rank >= 0 else (pipe,):
+        left.register(descriptor, select.POLLIN)
+        ended.register(descriptor, select.POLLIN)
+    if not ended.poll(None if limit is None else 1000 * limit):
+        return False
+    if not left.poll(1000 * _GRACE):
+        os.kill(pid, signal.SIGKILL)
+    return True
+
+
+if __name__ == "__main__":
+    os.closerange(_RANK + 1, os.sysconf("SC_OPEN_MAX"))  # such as the socket of the process manager
+    os.chdir("/")
+    watch(_CONNECTION, _PIPE, int(sys.argv[1]), _RANK)

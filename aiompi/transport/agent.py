@@ -175,9 +175,6 @@ class Agent:
         self._timeout = _LAUNCHED if contact.launched else engine.settings.connect_timeout
         self._starting: Dialling | Resolving | None = None
         if contact.place is not None:
-            from aiompi.bootstrap.watcher import Watcher  # a launcher ends its processes itself
-
-            self._watcher = Watcher(contact.place.connection)
             self._connected(contact.place.connection)
             return
         target = contact.target()
@@ -224,6 +221,10 @@ class Agent:
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message would wait 40 ms for its predecessor
             liveness.end_if_silent(sock, liveness.LONG_SILENCE)  # until `watch` is called
+            if self._contact.launched:  # on the agent's own machine a launcher ends its processes itself
+                from aiompi.bootstrap.watcher import Watcher
+
+                self._watcher = Watcher(sock)
         self._driver.add_reader(sock.fileno(), self._readable)
         self._writable()
         self.connected.complete()
@@ -245,7 +246,7 @@ class Agent:
         if self._socket is None or self._socket.family == socket.AF_UNIX:
             return
         if self._watchdog is None:
-            liveness.keep_alive(self._socket, heartbeat)
+            liveness.keep_alive(self._socket, heartbeat, end=True)  # for the watcher
         elif liveness.is_cut_off(self._socket, heartbeat):
             self._lost(f"its machine did not answer for {heartbeat:g} s (AIOMPI_HEARTBEAT)")
             return

@@ -82,17 +82,18 @@ def stopped(seconds: float) -> str:
     return f"was stopped for {seconds:g} s (AIOMPI_HEARTBEAT)"
 
 
-def keep_alive(sock: socket.socket, seconds: float) -> None:
+def keep_alive(sock: socket.socket, seconds: float, *, end: bool = False) -> None:
     """Let the kernel send probes on an idle TCP connection, so that `is_cut_off` is known.
-
-    TCP_USER_TIMEOUT is of no use: it would also end the connection of a peer that computes and does not read.
 
     Args:
         seconds: LOOKS probes are sent in this time, but at most one per second. 0 is LONG_SILENCE, after which the
             kernel ends an idle connection.
+        end: True to let the kernel end the connection soon after `is_cut_off` becomes true, should this process not
+            look. TCP_USER_TIMEOUT would also end the connection of a peer that computes and does not read.
     """
     pause = _pause(seconds or LONG_SILENCE)
-    _set(sock, pause, pause, _PROBES if seconds else _LOST, 0)
+    limit = max(seconds, _LOST * pause) + pause if end else 0
+    _set(sock, pause, pause, _PROBES if seconds else _LOST, round(1000 * limit))
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, 1000 * pause)
 

@@ -45,6 +45,16 @@ def doomed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def expendable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """Three new machines with sshd and Slurm, which the tests of a module may kill."""
+    _require(namespaces.PROGRAMS | namespaces.SLURM)
+    with namespaces.machines([tmp_path_factory.getbasetemp()]) as made:
+        made.start_sshd(tmp_path_factory.mktemp("keys"))
+        made.start_slurm()
+        yield made
+
+
 def _in_order(made: Machines) -> Iterator[Machines]:
     try:
         yield made

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
-from jobs import KEY
-from machines import Machines, end, until
+from jobs import KEY, LIMIT
+from machines import Machine, Machines, end, finish, until
 from pages import ROOT, programs
 
 SIZE = 4
+NODES = ["node1", "node2", "node3"]
+LAUNCH = (sys.executable, "-m", "aiompi_launcher")
 #: each rank says where it is, and how many ranks share memory with it
 HELLO = """
 from mpi4py import MPI
@@ -64,26 +69,37 @@ comm.Barrier()
 
 @dataclasses.dataclass
 class Engine:
-    """A command that starts SIZE processes, as few as possible on each of three machines.
+    """A command that starts SIZE processes, as few as possible on each of some machines.
 
     Attributes:
         machines: on the first of which it runs.
+        nodes: names of those on which it starts processes.
         command: words before the program.
         kills: True if it ends all processes when one is killed. It may lose what the agent prints then.
         ports: True if ranks reach the agent by TCP.
     """
 
     machines: Machines
+    nodes: list[str]
     command: list[str]
     kills: bool = True
     ports: bool = True
-    environ: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def run(self, *argv: object) -> subprocess.CompletedProcess[str]:
-        """Run Python on the machines; leave out a warning of PRRTE about the process group of ssh."""
-        done = self.machines[0].run(*self.command, sys.executable, *map(str, argv), env=self.environ, limit=40.0)
-        done.stderr = re.sub(r"\[node1:\d+\] plm:ssh: Warning: setpgid.*\n", "", done.stderr)
-        return done
+    def start(self, *argv: object, **environ: str) -> list[subprocess.Popen[str]]:
+        """Run Python on the machines, with these variables in all its processes."""
+        return [self.machines[0].popen(*self.command, *_in(environ), *map(str, argv), env=environ)]
+
+    def run(self, *argv: object, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run Python to its end; leave out a warning of PRRTE about the process group of ssh."""
+        ended = [finish(process, 40.0) for process in self.start(*argv, **environ)]
+        err = re.sub(r"\[node1:\d+\] plm:ssh: Warning: setpgid.*\n", "", "".join(each.stderr for each in ended))
+        out = "".join(each.stdout for each in ended)
+        return subprocess.CompletedProcess(argv, max(abs(each.returncode) for each in ended), out, err)
+
+
+def _in(environ: dict[str, str]) -> list[str]:
+    """Return the begin of a command that runs Python with these variables."""
+    return [*(("env", *(f"{name}={value}" for name, value in environ.items())) if environ else ()), sys.executable]
 
 
 class Pods(Engine):
@@ -92,75 +108,74 @@ class Pods(Engine):
     They start late, that of rank 0 last. Its name, by a headless Service, cannot be resolved before.
     """
 
-    def run(self, *argv: object) -> subprocess.CompletedProcess[str]:
+    def start(self, *argv: object, **environ: str) -> list[subprocess.Popen[str]]:
         name = "hello-0.aiompi"
-        environ = {"WORLD_SIZE": str(SIZE), "MASTER_ADDR": name, "AIOMPI_KEY": KEY}
-        words = [sys.executable, *map(str, argv)]
+        given = {"WORLD_SIZE": str(SIZE), "MASTER_ADDR": name, "AIOMPI_KEY": KEY} | environ
+        hosts = [machine.path("/etc/hosts") for machine in self.machines if machine.name in self.nodes]
+        known = [path.read_text().replace(f"{self.machines[0].address} {name}\n", "") for path in hosts]
         pods = []
-        names = {machine.path("/etc/hosts"): machine.path("/etc/hosts").read_text() for machine in self.machines}
         for index in reversed(range(SIZE)):
-            for path, text in names.items() if index == 0 else ():
-                path.write_text(f"{text}{self.machines[0].address} {name}\n")
-            machine = self.machines[index % len(self.machines)]
-            pods.append(machine.popen(*words, env=environ | {"JOB_COMPLETION_INDEX": str(index)}))
+            for path, text in zip(hosts, known, strict=True):
+                path.write_text(text if index else f"{text}{self.machines[0].address} {name}\n")
+            machine = self.machines[index % len(self.nodes)]
+            pods.append(machine.popen(*_in(given | {"JOB_COMPLETION_INDEX": str(index)}), *map(str, argv)))
             time.sleep(0.2)
-        outputs = [pod.communicate(timeout=40.0) for pod in pods]
-        for path, text in names.items():
-            path.write_text(text)
-        out, err = ("".join(texts) for texts in zip(*outputs, strict=True))
-        return subprocess.CompletedProcess(words, max(abs(pod.returncode) for pod in pods), out, err)
+        return pods
 
 
-def pods(request: pytest.FixtureRequest) -> Engine:
-    return Pods(request.getfixturevalue("machines"), [], kills=False)
+Make = Callable[[pytest.FixtureRequest, Machines, list[str]], Engine]
 
 
-def hydra(request: pytest.FixtureRequest) -> Engine:
+def launcher(request: pytest.FixtureRequest, machines: Machines, nodes: list[str]) -> Engine:
+    return Engine(machines, nodes, [*LAUNCH, "--hosts", _slots(nodes)], ports=False)
+
+
+def salloc(request: pytest.FixtureRequest, machines: Machines, nodes: list[str]) -> Engine:
+    words = ["salloc", "-Q", f"-n{SIZE}", f"-N{len(nodes)}", f"-w{','.join(nodes)}", *LAUNCH]
+    return Engine(machines, nodes, words, ports=False)
+
+
+def hydra(request: pytest.FixtureRequest, machines: Machines, nodes: list[str]) -> Engine:
     mpiexec = request.getfixturevalue("hydra")
-    machines = request.getfixturevalue("machines")
-    return Engine(machines, [mpiexec, "-hosts", "node1,node2,node3", "-ppn", "1", "-n", str(SIZE)])
+    words = [mpiexec, "-hosts", ",".join(nodes), "-ppn", str(SIZE // len(nodes)), "-n", str(SIZE)]
+    return Engine(machines, nodes, words)
 
 
-def srun_pmi2(request: pytest.FixtureRequest) -> Engine:
-    return Engine(request.getfixturevalue("slurm"), ["srun", "-Q", "-N3", f"-n{SIZE}", "--mpi=pmi2"], kills=False)
+def srun_pmi2(request: pytest.FixtureRequest, machines: Machines, nodes: list[str], mpi: str = "pmi2") -> Engine:
+    words = ["srun", "-Q", f"-n{SIZE}", f"-N{len(nodes)}", f"-w{','.join(nodes)}", f"--mpi={mpi}"]
+    return Engine(machines, nodes, words, kills=False)
 
 
-def srun_pmix(request: pytest.FixtureRequest) -> Engine:
-    return Engine(request.getfixturevalue("slurm"), ["srun", "-Q", "-N3", f"-n{SIZE}", "--mpi=pmix"], kills=False)
+def srun_pmix(request: pytest.FixtureRequest, machines: Machines, nodes: list[str]) -> Engine:
+    return srun_pmi2(request, machines, nodes, "pmix")
 
 
-def srun_alone(request: pytest.FixtureRequest) -> Engine:
-    return Engine(request.getfixturevalue("slurm"), ["srun", "-Q", "-N3", f"-n{SIZE}", "--mpi=none"], kills=False)
+def srun_alone(request: pytest.FixtureRequest, machines: Machines, nodes: list[str]) -> Engine:
+    return srun_pmi2(request, machines, nodes, "none")
 
 
-def openmpi(request: pytest.FixtureRequest) -> Engine:
+def openmpi(request: pytest.FixtureRequest, machines: Machines, nodes: list[str]) -> Engine:
     prterun = request.getfixturevalue("openmpi")
-    hosts = request.getfixturevalue("tmp_path") / "hosts"
-    hosts.write_text("".join(f"node{number} slots=2\n" for number in (1, 2, 3)))
-    words = [prterun, "--prefix", str(Path(prterun).parent.parent), "--allow-run-as-root", "--hostfile", str(hosts)]
-    return Engine(request.getfixturevalue("machines"), [*words, "-n", str(SIZE), "--map-by", "node"])
+    words = [prterun, "--prefix", str(Path(prterun).parent.parent), "--allow-run-as-root", "--map-by", "node"]
+    return Engine(machines, nodes, [*words, "--host", _slots(nodes), "-n", str(SIZE)])
 
 
-def launcher(request: pytest.FixtureRequest) -> Engine:
-    words = [sys.executable, "-m", "aiompi_launcher", "--hosts", "node1,node2:2,node3"]
-    return Engine(request.getfixturevalue("machines"), words, ports=False)
+def pods(request: pytest.FixtureRequest, machines: Machines, nodes: list[str]) -> Engine:
+    return Pods(machines, nodes, [], kills=False)
 
 
-ENGINES: list[Callable[[pytest.FixtureRequest], Engine]] = [
-    launcher,
-    hydra,
-    srun_pmi2,
-    srun_pmix,
-    srun_alone,
-    openmpi,
-    pods,
-]
+def _slots(nodes: list[str]) -> str:
+    return ",".join(f"{node}:{2 if len(nodes) == 2 or node == 'node2' else 1}" for node in nodes)
 
 
-@pytest.fixture(params=ENGINES, ids=lambda engine: engine.__name__)
+ENGINES: list[Make] = [launcher, hydra, srun_pmi2, srun_pmix, srun_alone, openmpi, pods]
+
+
+@pytest.fixture(params=ENGINES, ids=lambda make: make.__name__)
 def engine(request: pytest.FixtureRequest) -> Engine:
-    made: Engine = request.param(request)
-    return made
+    make: Make = request.param
+    machines: Machines = request.getfixturevalue("slurm" if "srun" in make.__name__ else "machines")
+    return make(request, machines, NODES)
 
 
 def test_a_program_of_mpi4py(engine: Engine, tmp_path: Path) -> None:
@@ -194,13 +209,16 @@ def test_a_process_with_another_key_is_refused(engine: Engine, tmp_path: Path) -
         assert "the key of the job" in done.stderr
 
 
-def test_a_rank_0_that_cannot_be_reached_is_named(machines: Machines) -> None:
-    """What an engine cannot reach it says itself. An indexed Job only names the host of rank 0."""
-    environ = {"WORLD_SIZE": "2", "MASTER_ADDR": "10.99.0.77", "JOB_COMPLETION_INDEX": "1", "AIOMPI_KEY": KEY}
-    environ["AIOMPI_START_TIMEOUT"] = "1"
-    done = machines[0].python("-c", "from aiompi import MPI; MPI.COMM_WORLD.rank", env=environ)
-    assert done.returncode == 1
-    assert "rank 1 cannot reach rank 0 at 10.99.0.77 port 29501 within 1 s: " in done.stderr
+def test_an_agent_that_cannot_be_reached_is_named(engine: Engine, tmp_path: Path) -> None:
+    """Hosts that the engine itself cannot reach are named by it; see test_hosts.py for the launcher."""
+    if engine.ports:
+        program = tmp_path / "app.py"
+        program.write_text("from aiompi import MPI; MPI.COMM_WORLD.rank")
+        timeouts = {"AIOMPI_CONNECT_TIMEOUT": "1", "AIOMPI_START_TIMEOUT": "3"}
+        done = engine.run(program, AIOMPI_BIND="127.0.0.1", **timeouts)
+        assert done.returncode != 0
+        cause = r"rank \d (cannot reach rank 0 at \S+ port \d+ within \d s|gets no credential of rank 0 on node1)"
+        assert re.search(cause, done.stderr), done
 
 
 @pytest.mark.parametrize(
@@ -228,54 +246,133 @@ def test_a_rank_that_is_killed_ends_the_job_although_another_computes(engine: En
     assert engine.kills or "rank 2 closed its connection" in done.stderr, done
 
 
-#: each rank waits for one of another host
+#: On node1 the first rank waits, and a second one holds the GIL for long; on other hosts it is the other way round.
 LOST = """
+import ctypes, time
 from aiompi import MPI
 comm = MPI.COMM_WORLD
-comm.Barrier()
+shared = comm.Split_type(MPI.COMM_TYPE_SHARED)
+computes = (shared.rank == 0) != (MPI.Get_processor_name() == "node1")
+if computes:
+    time.sleep(3)  # a process watches it by then
 print("running", flush=True)
-comm.recv(source=(comm.rank + 1) % comm.size)
+if computes:
+    ctypes.PyDLL(None).sleep(100)
+comm.recv(source=comm.size - 1 - comm.rank)
 """
+#: what is in the environment of all processes of a job
+MARK = "ENGINE_OF_THE_TEST"
 
 
-@pytest.mark.parametrize(("loss", "limit"), [("cut", 20.0), ("kill", 4.0)])
-@pytest.mark.parametrize("made", [hydra, openmpi, pods])
-def test_a_host_that_is_lost(
-    request: pytest.FixtureRequest,
-    doomed: Machines,
-    tmp_path: Path,
-    made: Callable[[pytest.FixtureRequest], Engine],
-    loss: str,
-    limit: float,
-) -> None:
-    """Whatever the engine does, all ranks on both sides and the agent end soon."""
-    program = tmp_path / "app.py"
+class Job:
+    """A job of `LOST`.
+
+    Attributes:
+        name: of its engine.
+        lines: what it has printed, with times.
+        left: last time at which something of it was found on a host that is there.
+    """
+
+    def __init__(self, engine: Engine, name: str, program: Path) -> None:
+        self.name = name
+        self.lines: list[tuple[float, str]] = []
+        self.left = 0.0
+        self._started = engine.start(program, **{MARK: name})
+        pipes = [pipe for process in self._started for pipe in (process.stdout, process.stderr)]
+        self._readers = [threading.Thread(target=self._read, args=[pipe]) for pipe in pipes]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, pipe: IO[str]) -> None:
+        with pipe:
+            self.lines.extend((time.monotonic(), line) for line in pipe)
+
+    def runs(self) -> bool:
+        return sum(line == "running\n" for _, line in self.lines) == SIZE
+
+    def close(self) -> None:
+        for process in self._started:
+            end(process)  # an engine may wait for the host that is lost
+            process.wait(LIMIT)
+        for reader in self._readers:
+            reader.join(LIMIT)
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What has become of a job, in seconds since it has lost a host.
+
+    Attributes:
+        reported: its first words.
+        ended: all its processes had ended, on all hosts that are there.
+        said: all its words.
+        files: what is left of it.
+    """
+
+    reported: float
+    ended: float
+    said: str
+    files: list[str]
+
+
+@pytest.fixture(scope="module")
+def outcomes(request: pytest.FixtureRequest, expendable: Machines) -> dict[tuple[str, str], Outcome]:
+    """Engine and loss -> outcome. All engines lose node3, which is killed, and then node2, which is cut off."""
+    program = request.getfixturevalue("tmp_path_factory").mktemp("lost") / "app.py"
     program.write_text(LOST)
-    engine = dataclasses.replace(made(request), machines=doomed)
-    words = [*engine.command, sys.executable, str(program)]
-    if isinstance(engine, Pods):
-        environ = {"WORLD_SIZE": "3", "MASTER_ADDR": "node1", "AIOMPI_KEY": KEY}
-        started = [doomed[rank].popen(*words, env=environ | {"RANK": str(rank)}) for rank in range(3)]
-    else:
-        started = [doomed[0].popen(*words, env=engine.environ)]
+    found = {}
+    for nodes, loss in ((NODES, "kill"), (NODES[:2], "cut")):
+        jobs = [Job(make(request, expendable, nodes), make.__name__, program) for make in [*ENGINES, salloc]]
+        try:
+            until(lambda: all(job.runs() for job in jobs), 60.0)
+            lost = time.monotonic()
+            getattr(expendable[len(nodes) - 1], loss)()
+            _watch(jobs, [machine for machine in expendable if machine.alive], lost + 30.0)
+        finally:
+            for job in jobs:
+                job.close()
+        files = [name for machine in expendable if machine.alive for name in machine.files() if "aiompi" in name]
+        for job in jobs:
+            words = [(moment - lost, line) for moment, line in job.lines if moment > lost]
+            reported, _ = min(words, default=(math.inf, ""))
+            said = "".join(f"{moment:.2f} {line}" for moment, line in words)
+            found[job.name, loss] = Outcome(reported, max(0.0, job.left - lost), said, files)
+    return found
+
+
+def _watch(jobs: list[Job], machines: list[Machine], deadline: float) -> None:
+    """Note until when processes of the jobs are left."""
+    names = {job.name for job in jobs}
+    while names and time.monotonic() < deadline:
+        names = {_engine(pid) for machine in machines for pid in machine.processes()} - {""}
+        for job in jobs:
+            job.left = time.monotonic() if job.name in names else job.left
+        time.sleep(0.05)
+
+
+def _engine(pid: int) -> str:
+    """Return the engine of a rank, an agent or a watcher, empty for a process of an engine itself."""
     try:
-        for number in range(SIZE if engine.command else 3):
-            out = started[number if len(started) > 1 else 0].stdout
-            assert out is not None
-            assert out.readline() == "running\n"
-        getattr(doomed[1], loss)()
-        living = [machine for machine in doomed if machine.alive]
-        until(lambda: not any(map(_ours, (line for each in living for line in each.processes().values()))), limit)
-    finally:
-        for process in started:
-            end(process)
-            process.wait()
-            for pipe in (process.stdout, process.stderr):  # which programs of the engine may still hold
-                assert pipe is not None
-                pipe.close()
+        command, environ = (Path(f"/proc/{pid}/{name}").read_text().split("\0") for name in ("cmdline", "environ"))
+    except OSError:
+        return ""
+    if not Path(command[0]).name.startswith("python"):
+        return ""
+    variables = dict(line.partition("=")[::2] for line in environ)
+    return variables.get(MARK, "launcher")  # ssh passes no variables on
 
 
-def _ours(command: str) -> bool:
-    """Return True if this is the command of a rank or of an agent."""
-    program, *words = command.split()
-    return "python" in program and any(word.endswith("app.py") or word.startswith("aiompi_launcher") for word in words)
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("make", [*ENGINES, salloc], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(("loss", "reported", "ended"), [("kill", 1.0, 6.0), ("cut", 20.0, 20.0)])
+def test_a_host_that_is_lost(
+    outcomes: dict[tuple[str, str], Outcome], make: Make, loss: str, reported: float, ended: float
+) -> None:
+    """The job reports it, and all its processes end, also on the host that is cut off, and whatever the engine does."""
+    if make is salloc and loss == "kill":  # of srun that runs an agent nothing is heard then: other ranks notice
+        reported, ended = 2.5, 20.0
+    outcome = outcomes[make.__name__, loss]
+    assert outcome.reported < reported, outcome
+    assert outcome.ended < ended, outcome
+    assert make is not launcher or "is lost with its host: " in outcome.said
+    assert outcome.files == [], outcome
