@@ -292,7 +292,7 @@ class Job:
 
     def close(self) -> None:
         for process in self._started:
-            end(process)  # an engine may wait for the host that is lost
+            end(process)
             process.wait(LIMIT)
         for reader in self._readers:
             reader.join(LIMIT)
@@ -329,8 +329,11 @@ def outcomes(request: pytest.FixtureRequest, expendable: Machines) -> dict[tuple
             getattr(expendable[len(nodes) - 1], loss)()
             _watch(jobs, [machine for machine in expendable if machine.alive], lost + 30.0)
         finally:
+            for machine in expendable:
+                machine.clean()  # an engine may wait for the host that is lost
             for job in jobs:
                 job.close()
+            expendable[0].run("scontrol", "update", f"NodeName={nodes[-1]}", "State=DOWN", "Reason=lost")
         files = [name for machine in expendable if machine.alive for name in machine.files() if "aiompi" in name]
         for job in jobs:
             words = [(moment - lost, line) for moment, line in job.lines if moment > lost]
