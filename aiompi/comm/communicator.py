@@ -58,10 +58,6 @@ _STANDARD: Final = Mode.STANDARD
 _BUFFERED: Final = Mode.BUFFERED
 
 
-def _nothing() -> None:
-    """Do nothing: a peer that need not be woken."""
-
-
 class Communicator:
     """The communicator behind every face: it checks and starts point-to-point operations, and starts collectives.
 
@@ -93,13 +89,14 @@ class Communicator:
         shm_sync: how its collectives use memory that all members see.
         hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
         matcher: queues of its point-to-point messages.
+        collectives: number of collectives that have been started.
         is_revoked: True if a rank has revoked it (Comm.Revoke).
         agreements: number of the next agreement on it (aiompi.comm.recovery).
         agreeing: queues of agreements, if several jobs share the communicator; otherwise None.
     """
 
     __slots__ = (
-        "_collectives", "freed", "_latest", "_met", "_peers", "_placement", "_reach", "_refusal", "agreeing",
+        "collectives", "freed", "_latest", "_met", "_peers", "_placement", "_reach", "_refusal", "agreeing",
         "agreements", "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints",
         "hosts", "ids", "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route",
         "session", "shares_memory", "size", "spans_hosts", "tag_ub", "targets", "topology",
@@ -122,7 +119,7 @@ class Communicator:
         self._reach = len(self.targets)
         self._met = engine.processes.retain(self.everybody())
         self._peers: list[Endpoint | SendQueue | None] = [None] * self._reach
-        self._collectives = self.agreements = 0
+        self.collectives = self.agreements = 0
         self._latest: Request[Any] | None = None
         self._placement: Placement | None = None
         self.native = engine.universe is None or self.placement.native
@@ -165,7 +162,7 @@ class Communicator:
         """Wake up a rank that sleeps, because a message to it is about to be made; `dest` need not be valid."""
         callbacks = self.engine.wake_callbacks
         if callbacks and isinstance(dest, int) and 0 <= dest < self._reach:
-            callbacks.get(self.targets[dest], _nothing)()
+            callbacks.get(self.targets[dest], bool)()
 
     def isend(
         self, payload: Payload, nbytes: int, dest: Integer, tag: Integer, mode: Mode = _STANDARD
@@ -311,6 +308,13 @@ class Communicator:
         else:
             self.engine.receive(receive)
         return receive
+
+    def recv_arrived(self, source: Any, tag: Any, decode: Decode, status: Status | None) -> Request[Any] | None:
+        """Receive the object of a message that is there in half the time of `irecv`; None if `irecv` must be called."""
+        usual = type(source) is int and type(tag) is int and (status is None or isinstance(status, Status))
+        if not (usual and self._reach and ANY_SOURCE <= source < self._reach and ANY_TAG <= tag <= self.tag_ub):
+            return None
+        return self.engine.receive_arrived(self.matcher, source, tag, decode, status)
 
     def mprobe(self, source: Integer, tag: Integer, wrap: Callable[[Message | None], T]) -> Request[T]:
         """Start waiting for a message, and extract it for `imrecv` (MPI_Mprobe, MPI-3).
@@ -478,8 +482,8 @@ class Communicator:
             raise self._refusal
         if not self.native:
             return Channel(self, EXTENSION_TAG, operation, note)
-        number = self._collectives
-        self._collectives = (number + 1) % TAG_UB
+        number = self.collectives
+        self.collectives = (number + 1) % TAG_UB
         channel = Channel(self, number, operation, note)
         channel.ordered = self.shares_memory
         return channel
@@ -490,8 +494,8 @@ class Communicator:
         channel.ordered = False
         if self.native:
             return channel
-        number = self._collectives
-        self._collectives = number + 1
+        number = self.collectives
+        self.collectives = number + 1
         return channel.bound(number)
 
     def start(self, algorithm: Callable[[Channel], Coroutine[Any, None, T]], operation: str) -> Schedule[T]:
@@ -539,11 +543,6 @@ class Communicator:
         else:
             alike = max(self.group.Compare(other.group), self.remote.Compare(other.remote))
         return CONGRUENT if alike == IDENT else alike
-
-    @property
-    def collectives(self) -> int:
-        """Number of collectives that have been started."""
-        return self._collectives
 
     @property
     def predefined(self) -> bool:

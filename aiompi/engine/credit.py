@@ -101,7 +101,9 @@ class CreditedEndpoint(Endpoint):
     def consumed(self, eager: int) -> None:
         if eager:
             self._held -= eager
-            self._return_credit(eager)
+            self._owed += eager  # as `_return_credit` does
+            if self._owed >= self._ackmark:
+                self._acknowledge()
 
     def _return_credit(self, nbytes: int) -> None:
         self._owed += nbytes

@@ -20,7 +20,7 @@ from aiompi.engine.peer import Peer
 from aiompi.engine.probe import Probe
 from aiompi.engine.processes import FIRST_MET, Processes
 from aiompi.engine.progress import Progress
-from aiompi.engine.receive import Receive
+from aiompi.engine.receive import SHORT, ArrivedReceive, Decode, Receive
 from aiompi.engine.request import Request
 from aiompi.engine.schedule import Schedule, settled
 from aiompi.engine.seams import Driver, Link, Recovery
@@ -29,6 +29,7 @@ from aiompi.engine.shm_sync import SlotExchange, SlotExchanges, SlotProvider
 from aiompi.engine.single_copy import CopyQueue
 from aiompi.errors import LocalProtocolError, ProcessFailedError
 from aiompi.settings import Settings
+from aiompi.status import Status
 
 if TYPE_CHECKING:
     from aiompi.engine.gateway import Gateway
@@ -262,6 +263,22 @@ class Engine(Progress):
             if not receive.cancel() and receive.landing is not None:
                 receive.withdraw()
             raise
+
+    def receive_arrived(
+        self, matcher: Matcher, source: int, tag: int, decode: Decode, status: Status | None
+    ) -> ArrivedReceive | None:
+        """Receive the message that a receive would get now, if it is short, has arrived, and needs no answer."""
+        if self._dropped:
+            self.finalizers.run()
+        message = matcher.find_unexpected(source, tag)
+        if message is None or message.data is None or message.length > SHORT or message.srqid or self.error is not None:
+            return None
+        if type(message) is not Message:  # from another IMPI client, which has to be told
+            return None
+        matcher.remove_unexpected(message)
+        eager, message.eager = message.eager, 0
+        message.peer.consumed(eager)
+        return ArrivedReceive(self, message, decode, status)
 
     def receive_matched(self, message: Message, receive: Receive) -> None:
         """Start to receive a message that a matched probe has taken."""

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
+from aiompi.engine.progress import AWAITS_PER_TURN
 from aiompi.engine.request import Request
 
 T_co = TypeVar("T_co", covariant=True)
@@ -50,8 +51,10 @@ class Owned(Coroutine[Any, None, T_co]):
         request, self._request = self._request, None
         if request is None:
             raise RuntimeError("this operation has been awaited already; use its i-form to await it twice")
-        done = request._done
-        if not done or request._engine.turn_due():
+        done, engine = request._done, request._engine
+        if done and engine.awaits < AWAITS_PER_TURN:  # the usual case, in which `turn_due` returns False
+            engine.awaits += 1
+        elif not done or engine.turn_due():
             try:
                 if done:
                     yield

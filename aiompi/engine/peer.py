@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from aiompi.datatype.buffer.allocation import copied
+from aiompi.datatype.buffer.allocation import LARGE, copied
 from aiompi.engine.credit import OVERHEAD, CreditedEndpoint
 from aiompi.engine.message import Landing, Message, place
 from aiompi.engine.owned import warn_unraisable
@@ -330,11 +330,14 @@ class Peer(CreditedEndpoint):
         eager = self._hold(length)
         message.note = note
         try:
-            message.data = copied(payload)
+            message.data = memoryview(bytearray(payload)) if length < LARGE else copied(payload)
             message.eager = eager
         except MemoryError:
             self.consumed(eager)
-        self._keep(message)
+        if srqid or matcher.error is not None:
+            self._keep(message)
+        else:
+            matcher.add_unexpected(message)
 
     def _matcher(self, context: int, source: int) -> Matcher:
         """Return the queues of a context, to which the peer sends a message with this source."""

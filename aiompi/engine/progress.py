@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: awaits of complete operations between two turns of the event loop. Each costs some microseconds, or the copy of a
 #: message. Without a turn, a task that is served promptly would keep everything else of its loop from running.
-_AWAITS_PER_TURN: Final = 16
+AWAITS_PER_TURN: Final = 64
 
 _PACKAGE: Final = __name__.partition(".")[0]
 
@@ -73,6 +73,7 @@ class Progress:
         finalizers: deferred work of finalizers.
         error: set when the job is over; every operation then fails with it.
         failures: number of operations that have failed so far.
+        awaits: number of awaits of complete operations since the last turn that `turn_due` has asked for.
         fatal: ends the job because of an error that no call can report; set by the runtime.
     """
 
@@ -86,16 +87,16 @@ class Progress:
         self.error: Exception | None = None
         self.failures = 0
         self.fatal: Callable[[BaseException], object] = _ignore
-        self._awaits = 0
+        self.awaits = 0
 
     def turn_due(self) -> bool:
         """Return True if a task that awaits a complete operation must first give the event loop a turn."""
         if self.stepping or not self.driver.background:
             return False
-        self._awaits += 1
-        if self._awaits < _AWAITS_PER_TURN:
+        if self.awaits < AWAITS_PER_TURN:
+            self.awaits += 1
             return False
-        self._awaits = 0
+        self.awaits = 0
         return True
 
     def refuse_nested(self) -> None:

@@ -20,7 +20,7 @@ from aiompi.wire.frame import Keep
 Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
 
 #: bytes up to which a message is never decoded in steps
-_SHORT: Final = 16 * 2**10
+SHORT: Final = 16 * 2**10
 
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class Receive(Request[Any]):
             except MemoryError:
                 self.out_of_memory(source, tag, length)
                 return
-            if length > _SHORT and self._decodes_in_steps(self.data):
+            if length > SHORT and self._decodes_in_steps(self.data):
                 return
         elif length <= len(memory):
             memory[:length] = payload
@@ -189,7 +189,7 @@ class Receive(Request[Any]):
         landing.peer.consumed(landing.eager)
         if self.memory is None:
             self.data = landing.memory
-            if self.length > _SHORT and self._decodes_in_steps(landing.memory):
+            if self.length > SHORT and self._decodes_in_steps(landing.memory):
                 return
         elif self.length > len(self.memory):
             self._truncated(len(self.memory))
@@ -329,6 +329,51 @@ class Receive(Request[Any]):
             assert self.data is not None
             return memoryview(self.data)
         return copied(self.memory[: self.length])
+
+
+class ArrivedReceive(Request[Any]):
+    """A receive of an object whose message was there when it began, so that it is complete at once.
+
+    Args:
+        message: is not among the unexpected messages any more.
+        decode, status: as those of `Receive`.
+    """
+
+    __slots__ = ("_decode", "_message", "_status_out")
+
+    def __init__(self, engine: Engine, message: Message, decode: Decode, status: Status | None) -> None:
+        self._engine = engine
+        self._done = True
+        self._cancelled = self._error_seen = False
+        self._error = self._value = self._callbacks = self._waiter = None
+        self._message: Message | None = message
+        self._decode = decode
+        self._status_out = status
+
+    def result(self) -> Any:
+        message = self._message
+        if message is None:
+            return super().result()
+        if self._status_out is not None:
+            self._status_out.assign(message.envelope())
+        assert message.data is not None
+        try:
+            self._value = self._decode(message.data)
+        except Exception as error:
+            self._error, self._error_seen = error, True
+        self._message = None
+        return super().result()
+
+    def exception(self) -> BaseException | None:
+        with contextlib.suppress(Exception):
+            self.result()
+        return super().exception()
+
+    def withdraw(self) -> None:
+        """Give the message to the next receive, or to the unexpected messages."""
+        message, self._message = self._message, None
+        if message is not None:
+            message.put_back()
 
 
 def _pending(error: Exception) -> ProcessFailedPendingError:

@@ -51,19 +51,14 @@ def is_large(obj: Any) -> bool:
             return True
         attributes = getattr(obj, "__dict__", None)
         return type(attributes) is dict and is_large(attributes)
-    return not _is_small(obj) and _exceeds([obj], LARGE_ITEMS)
-
-
-def _is_small(obj: Any) -> bool:
-    """Return True if a container is certainly small, as most are; this takes less time than `_exceeds`."""
     containers = [obj]
-    for each in containers:
+    for each in containers:  # most objects are certainly small; this takes less time than `_exceeds`
         if len(each) > _FEW_ITEMS or len(containers) > _FEW:
-            return False
+            return _exceeds([obj], LARGE_ITEMS)
         for item in each.values() if type(each) is dict else each:
             if type(item) in _CONTAINERS:
                 containers.append(item)  # noqa: PERF401 # the list that is gone through
-    return True
+    return False
 
 
 def _exceeds(level: Iterable[Any], limit: int = STEP_ITEMS) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
-from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
+from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern, recv
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
@@ -20,8 +20,9 @@ from aiompi.datatype import BYTE
 from aiompi.datatype.buffer.bufspec import resolve_recv
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Owned, OwnedReceive
-from aiompi.engine.progress import Finalizers
+from aiompi.engine.progress import AWAITS_PER_TURN, Finalizers
 from aiompi.engine.sendrecv import sendrecv
+from aiompi.status import Status
 from aiompi.wire.frame import HEADER_BYTES
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -46,7 +47,7 @@ class Case:
 
     def receive(self) -> OwnedReceive[Any]:
         comm = self.world.comms[1]
-        return OwnedReceive(irecv(comm) if self.memory is None else irecv_into(comm, self.memory))
+        return OwnedReceive(recv(comm) if self.memory is None else irecv_into(comm, self.memory))
 
     def take(self, result: Any) -> None:
         if self.memory is not None:
@@ -105,6 +106,10 @@ def arrived(case: Case) -> None:
     """Let everything arrive; the awaiting task has not run yet."""
     case.send()
     case.world.run()
+
+
+def beforehand(case: Case) -> None:
+    """Do nothing: everything has arrived before the receive began, and its await must first give the loop a turn."""
 
 
 MOMENTS = [nothing, under_way, in_part, asked_for, half, arrived]
@@ -217,12 +222,15 @@ WAYS = [
 
 
 @pytest.mark.spec("S3.5-1", "S2.7-1")
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", [*MOMENTS, beforehand])
 @pytest.mark.parametrize("way", WAYS)
 def test_no_message_is_lost(run: Run, way: Callable[..., Any], moment: Callable[[Case], None]) -> None:
     async def main() -> None:
         for size, into_memory in itertools.product(SIZES.values(), (False, True)):
             case = Case(size, into_memory)
+            if moment is beforehand:
+                arrived(case)
+                case.world.engines[1].awaits = AWAITS_PER_TURN
             await way(case, moment)
             if moment is nothing:
                 case.send()
@@ -465,8 +473,32 @@ def test_error_in_decoding_is_raised_by_the_await(run: Run) -> None:
 
         with pytest.raises(ValueError, match="bad object"):
             await OwnedReceive(w.comms[1].irecv(None, 0, 0, decode))
+        for look in (False, True):  # as a hook does
+            isend(w.comms[0], b"yz", 1)
+            w.run()
+            receive = w.comms[1].recv_arrived(0, 0, decode, status := Status())
+            assert receive is not None
+            if look:
+                assert isinstance(receive.exception(), ValueError)
+            with pytest.raises(ValueError, match="bad object"):
+                await OwnedReceive(receive)
+            assert (status.Get_source(), status.Get_count(BYTE)) == (0, 2)
 
     run(main())
+
+
+def test_a_message_that_must_be_answered_is_received_in_full() -> None:
+    """Only a short message in standard mode can be received as one that has arrived."""
+    w = new_world()
+    sends = [isend(w.comms[0], pattern(3000), 1), isend(w.comms[0], b"x", 1, 0, sync=True), isend(w.comms[0], b"y", 1)]
+    w.run()
+    for sent, early in zip((pattern(3000), b"x", b"y"), (False, False, True), strict=True):
+        receive = w.comms[1].recv_arrived(0, 0, bytes, None)
+        assert (receive is not None) is early
+        receive = receive or irecv(w.comms[1])
+        w.run()
+        assert receive.result() == sent
+    assert all(send.done() for send in sends)
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)

@@ -94,12 +94,13 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
 
     def send(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, standard mode; see `isend`."""
-        self._admitted.wake(dest)
-        codec = self._codec
+        core, codec = self._admitted, self._codec
+        if core.engine.wake_callbacks:
+            core.wake(dest)
         if codec.is_large(obj):
-            return Owned(self._core.isend_encoded(codec.dumps_in_steps(obj), dest, tag), "Comm.send")
+            return Owned(core.isend_encoded(codec.dumps_in_steps(obj), dest, tag), "Comm.send")
         payload, nbytes = codec.dumps(obj)
-        return Owned(self._core.send(payload, nbytes, dest, tag), "Comm.send")
+        return Owned(core.send(payload, nbytes, dest, tag), "Comm.send")
 
     def bsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, buffered mode; see `ibsend`."""
@@ -115,7 +116,9 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
 
     def recv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> OwnedReceive[Any]:
         """Receive an object of any size; see `irecv`."""
-        return OwnedReceive(self._admitted.irecv(None, source, tag, self._codec, status), "Comm.recv")
+        core, codec = self._admitted, self._codec
+        arrived = core.recv_arrived(source, tag, codec, status) if core.matcher.arrivals else None
+        return OwnedReceive(arrived or core.irecv(None, source, tag, codec, status), "Comm.recv")
 
     def sendrecv(
         self,
