@@ -235,7 +235,7 @@ class Membership:
             case control.Entered():
                 self.id = message.member
                 if message.heartbeat:
-                    self._agent.watch(message.heartbeat)
+                    self._agent.watch(message.heartbeat, message.namespace)
                 self.job._enter(message.members)
                 self._entered.complete()
             case control.MemberChange():

@@ -162,7 +162,7 @@ class Runtime:
         self.outreach.offer()
         self.engine.survives = welcome.survives
         if welcome.heartbeat:
-            agent.watch(welcome.heartbeat)
+            agent.watch(welcome.heartbeat, welcome.namespace)
         kinds = registry.select(self.settings.transports)
         if contact.local and not welcome.address and not self.settings.transports:
             kinds.remove(TCP)

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -323,12 +324,12 @@ def test_a_member_that_is_asked_again_to_leave_or_has_lost_its_job(run: Run, sit
 class Replicas:
     """A served job and processes that join it."""
 
-    def __init__(self, site: Site, *args: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, site: Site, *args: str, env: Mapping[str, str] | None = None, program: str = REPLICA) -> None:
         self.site = site
         self.launcher = site.launch("--serve", *args, env={"AIOMPI_KEY": KEY, **(env or {})})
         self.launcher.expect("\n")
         self.address = self.launcher.out.strip()
-        self.program = site.program(REPLICA)
+        self.program = site.program(program)
 
     def start(self, at_least: int = 2) -> Running:
         return self.site.start(sys.executable, self.program, self.address, str(at_least), env={"AIOMPI_KEY": KEY})
@@ -356,8 +357,25 @@ def test_replicas_go_on_without_one_and_take_its_replacement(site: Site, signum:
     site.settle()
 
 
-def test_a_member_that_is_stopped_is_expelled(site: Site) -> None:
-    replicas = Replicas(site, "--timeout", "60", env={"AIOMPI_HEARTBEAT": "0.4"})
+#: makes a process believe that the agent is on another machine than itself
+ELSEWHERE = """
+import os
+from aiompi.wire import liveness
+os.environ["AIOMPI_TLS"] = "on"
+liveness.namespace = lambda: "of another machine"
+"""
+
+
+def monitors() -> list[str]:
+    """Return the ids of the processes that processes here have started to watch them."""
+    commands = [path.read_bytes().split(b"\0") for path in Path("/proc").glob("[0-9]*/cmdline")]
+    return [words[4].decode() for words in commands if len(words) > 4 and words[3].endswith(b"liveness.py")]
+
+
+@pytest.mark.parametrize("place", ["", ELSEWHERE])
+def test_a_member_that_is_stopped_is_expelled(site: Site, place: str) -> None:
+    env = {"AIOMPI_HEARTBEAT": "0.4", "AIOMPI_TLS": "on" if place else "off"}
+    replicas = Replicas(site, "--timeout", "60", env=env, program=place + REPLICA)
     processes = []
     for count in (1, 2, 3):
         processes.append(replicas.start(1))
@@ -367,9 +385,37 @@ def test_a_member_that_is_stopped_is_expelled(site: Site) -> None:
         process.expect(f"world of 2: {processes[1].process.pid} {processes[2].process.pid}")
     processes[0].signal(signal.SIGCONT)
     assert "this member was expelled because it was stopped for 0.4 s" in processes[0].finish().err
-    for process in (*processes[1:], replicas.launcher):
+    pids = {str(process.process.pid) for process in processes}
+    assert pids.intersection(monitors()) == (pids - {str(processes[0].process.pid)} if place else set())
+    processes[1].signal(signal.SIGKILL)
+    processes[2].expect("world of 1")
+    for process in (processes[2], replicas.launcher):
         process.signal(signal.SIGTERM)
         process.finish()
+    while pids.intersection(monitors()):
+        time.sleep(0.01)
+
+
+def test_a_member_elsewhere_that_computes_is_not_expelled(site: Site) -> None:
+    """Also not in C code that holds the GIL, so that no thread of the member could answer."""
+    program = f"""{ELSEWHERE}
+import asyncio, ctypes, sys, aiompi
+
+async def main():
+    async with aiompi.join(sys.argv[1]) as member:
+        world = await member.assemble(at_least=2, within=20)
+        if world.rank == 0:
+            ctypes.PyDLL(None).usleep(2_000_000)
+        print(await world.allreduce(1))
+
+asyncio.run(main())
+"""
+    env = {"AIOMPI_HEARTBEAT": "0.4", "AIOMPI_TLS": "on"}
+    replicas = Replicas(site, "--timeout", "60", env=env, program=program)
+    processes = [replicas.start() for _ in range(2)]
+    assert [process.finish().lines for process in processes] == [["2"], ["2"]]
+    replicas.launcher.signal(signal.SIGTERM)
+    assert "has failed" not in replicas.launcher.finish().err
 
 
 def test_limits_of_the_number_of_members(site: Site) -> None:

@@ -168,6 +168,7 @@ class Agent:
         self._finishing = False
         self._watchdog: Timer | None = None
         self._watcher: Watcher | None = None
+        self._lifeline: socket.socket | None = None  # whose end ends the monitor of this process
         self.connected: Request[None] = Request(engine)
         self.closed: Request[None] = Request(engine)
         self._contact = contact
@@ -241,16 +242,42 @@ class Agent:
         host: str = self._socket.getsockname()[0]
         return host
 
-    def watch(self, heartbeat: float) -> None:
-        """Take the job for lost if the machine of the agent does not answer for so many seconds."""
+    def watch(self, heartbeat: float, namespace: str) -> None:
+        """Take the job for lost if the machine of the agent does not answer for so many seconds.
+
+        Args:
+            namespace: see `aiompi.wire.control.Welcome`.
+        """
         if self._socket is None or self._socket.family == socket.AF_UNIX:
             return
         if self._watchdog is None:
             liveness.keep_alive(self._socket, heartbeat, end=True)  # for the watcher
+            if namespace and namespace != liveness.namespace():
+                self._start_monitor(self._socket, heartbeat)
         elif liveness.is_cut_off(self._socket, heartbeat):
             self._lost(f"its machine did not answer for {heartbeat:g} s (AIOMPI_HEARTBEAT)")
             return
-        self._watchdog = self._driver.call_later(heartbeat / liveness.LOOKS, lambda: self.watch(heartbeat))
+        self._watchdog = self._driver.call_later(heartbeat / liveness.LOOKS, lambda: self.watch(heartbeat, namespace))
+
+    def _start_monitor(self, connection: socket.socket, heartbeat: float) -> None:
+        """Have a process report to the agent when this one is stopped. A thread starts it and waits for its end."""
+        self._lifeline, theirs = socket.socketpair()
+        self._driver.add_reader(self._lifeline.fileno(), self._end_monitor)  # also so that a fork does not keep it open
+        sock = socket.socket(fileno=os.dup(connection.fileno()))
+
+        def start() -> None:
+            with contextlib.suppress(OSError):  # if it cannot be started, only stops of this process are not noticed
+                with sock, theirs:
+                    pid = liveness.start_monitor(sock, theirs, heartbeat)
+                os.waitpid(pid, 0)
+
+        threading.Thread(target=start, name="aiompi-monitor", daemon=True).start()
+
+    def _end_monitor(self) -> None:
+        if self._lifeline is not None:
+            self._driver.remove_reader(self._lifeline.fileno())
+            self._lifeline.close()
+            self._lifeline = None
 
     def send(self, message: control.Message) -> None:
         """Send a message, or queue it until the connection is made."""
@@ -337,6 +364,7 @@ class Agent:
     def close(self) -> None:
         if self._watchdog is not None:
             self._watchdog.cancel()
+        self._end_monitor()
         if self._starting is not None:
             self._starting.close()
             self._starting = None

@@ -107,6 +107,8 @@ class Welcome(NamedTuple):
         job: id of the job, 16 bytes.
         process: number of the rank in the job. It is the rank in the first world of a job, and the other ranks of the
             world follow rank 0. Messages of this table name processes by these numbers.
+        namespace: in which the agent sees itself that processes are stopped. A rank that is in another one has it
+            reported (`aiompi.wire.liveness.start_monitor`), unless this is empty.
     """
 
     rank: int
@@ -120,6 +122,7 @@ class Welcome(NamedTuple):
     heartbeat: float = 0.0
     job: bytes = NO_NAMESPACE
     process: int = 0
+    namespace: str = ""
 
     def __repr__(self) -> str:  # without the key
         return f"Welcome(rank={self.rank}, size={self.size})"
@@ -267,12 +270,13 @@ class Enter(NamedTuple):
 class Entered(NamedTuple):
     """The process is member number `member`; `members` are all of them, itself included.
 
-    `heartbeat` is as in `Welcome`.
+    `heartbeat` and `namespace` are as in `Welcome`.
     """
 
     member: int
     members: list[MemberCard]
     heartbeat: float = 0.0
+    namespace: str = ""
 
 
 class MemberChange(NamedTuple):
@@ -338,7 +342,7 @@ Message: TypeAlias = (
 Table: TypeAlias = Mapping[int, tuple[type[Any], tuple[Any, ...]]]
 MESSAGES: Final[Table] = {
     1: (Join, (int, str, int)),
-    2: (Welcome, (int, int, str, bytes, str, str, dict, bool, float, bytes, int)),
+    2: (Welcome, (int, int, str, bytes, str, str, dict, bool, float, bytes, int, str)),
     3: (Card, (dict,)),
     4: (Cards, (GenericAlias(list, dict),)),
     5: (Abort, (int, str)),
@@ -354,7 +358,7 @@ MESSAGES: Final[Table] = {
     15: (Agreed, (int, int, int, int, list[int], bool)),
     16: (Suspect, (int, str)),
     17: (Enter, (int, str, str, dict)),
-    18: (Entered, (int, GenericAlias(list, dict), float)),
+    18: (Entered, (int, GenericAlias(list, dict), float, str)),
     19: (MemberChange, (str, dict, str)),
     20: (Assemble, (int, int, float)),
     21: (Withdraw, (int,)),

@@ -2,7 +2,8 @@
 
 A rank that computes does not answer: while C code holds the GIL, not even a thread of it could. Therefore no rank is
 asked. The kernel of its machine says whether its process is stopped, and acknowledges TCP segments as long as the
-machine runs and can be reached, whatever the process does.
+machine runs and can be reached, whatever the process does. Where the agent of the job is on another machine, a process
+beside the rank asks the kernel, and reports (`start_monitor`). It runs this file as a program.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import errno
 import os
 import socket
 import struct
+import sys
 from collections import Counter
 from typing import Final
 
@@ -82,6 +84,60 @@ def stopped(seconds: float) -> str:
     return f"was stopped for {seconds:g} s (AIOMPI_HEARTBEAT)"
 
 
+def start_monitor(sock: socket.socket, lifeline: socket.socket, seconds: float) -> int:
+    """Start a process that tells the other end of a TCP connection when this process is stopped for so many seconds.
+
+    A thread of this process could not: it would be stopped too, and while C code holds the GIL it could not run either.
+    The report is a byte of urgent data, which is no part of the stream, so that it disturbs neither what this process
+    is sending nor TLS. The other end asks for it by `has_stopped`.
+
+    Args:
+        sock: the connection.
+        lifeline: a socket; the process ends when its other end is closed.
+
+    Returns:
+        The id of the process, a child of this one.
+
+    Raises:
+        OSError: the process cannot be started, for example because the interpreter is embedded in another program.
+    """
+    interpreter = sys.executable or ""
+    if "python" not in os.path.basename(interpreter):  # running another program would do something else
+        raise OSError(errno.ENOEXEC, f"{interpreter!r} is no Python interpreter")
+    program = os.path.join(os.path.dirname(__file__), "liveness.py")  # also where this module has been compiled
+    words = [interpreter, "-I", "-S", program, str(os.getpid()), str(seconds)]
+    actions = [
+        (os.POSIX_SPAWN_DUP2, sock.fileno(), 0),
+        (os.POSIX_SPAWN_DUP2, lifeline.fileno(), 1),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    ]
+    return os.posix_spawn(interpreter, words, os.environ, file_actions=actions, setsid=True)
+
+
+def has_stopped(sock: socket.socket) -> bool:
+    """Return True if it was reported that the process at the other end of a TCP connection is stopped."""
+    try:  # by the method of the base class, because that of a TLS socket takes no flags
+        return bool(socket.socket.recv(sock, 1, socket.MSG_OOB | socket.MSG_DONTWAIT))
+    except OSError:  # there is no report
+        return False
+
+
+def _monitor(pid: int, seconds: float) -> None:
+    """Be the process of `start_monitor`, with the connection and the lifeline as its first two descriptors."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    stops = Stops()
+    with socket.socket(fileno=0) as sock, socket.socket(fileno=1) as lifeline:
+        lifeline.settimeout(seconds / LOOKS)
+        while os.getppid() == pid:
+            with contextlib.suppress(TimeoutError):
+                lifeline.recv(1)
+                return
+            with contextlib.suppress(BlockingIOError):  # the buffer is full, so try again
+                if stops.look(0, pid):
+                    sock.send(b"!", socket.MSG_OOB | socket.MSG_DONTWAIT)
+                    return
+
+
 def keep_alive(sock: socket.socket, seconds: float, *, end: bool = False) -> None:
     """Let the kernel send probes on an idle TCP connection, so that `is_cut_off` is known.
 
@@ -141,3 +197,7 @@ def is_cut_off(sock: socket.socket, seconds: float) -> bool:
 def _pause(seconds: float) -> int:
     """Return the seconds between two probes."""
     return max(1, int(seconds / LOOKS))
+
+
+if __name__ == "__main__":
+    _monitor(int(sys.argv[1]), float(sys.argv[2]))

@@ -54,6 +54,7 @@ async def _serve(
     job = Job(size, directory="", spawned=False, survives=on_failure == "continue", heartbeat=seconds)
     # Ctrl-Z and debuggers stop all ranks of some engines, so that a stopped rank is expelled only if that is asked for.
     supervisor = Supervisor(job, _NAME, expel_stopped=heartbeat is not None)
+    job.namespace = "" if heartbeat is None else liveness.namespace()
     loop = asyncio.get_running_loop()
 
     def rank_0_ended() -> None:

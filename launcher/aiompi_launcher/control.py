@@ -44,6 +44,9 @@ class Connection(Protocol):
     def is_cut_off(self, seconds: float) -> bool:
         """Return True if the machine of the rank has not answered for so many seconds."""
 
+    def has_stopped(self) -> bool:
+        """Return True if the machine of the rank has reported that its process is stopped."""
+
 
 class ConnectionObserver(Protocol):
     """Receives events of connections."""
@@ -99,6 +102,10 @@ class Link:
     def is_cut_off(self, seconds: float) -> bool:
         """Return True if the machine of the rank has not answered for so many seconds."""
         return self._socket.family != socket.AF_UNIX and liveness.is_cut_off(self._socket, seconds)
+
+    def has_stopped(self) -> bool:
+        """Return True if the machine of the rank has reported that its process is stopped."""
+        return self._socket.family != socket.AF_UNIX and liveness.has_stopped(self._socket)
 
     def send(self, data: bytes) -> None:
         """Send bytes, such as an encoded message; they are dropped if the rank has closed the connection."""

@@ -48,7 +48,11 @@ class Heartbeat:
         for rank in self._ranks():
             here = rank.namespace == self._namespace if rank.joiner else not rank.place.host
             link = self._links.get(rank.number)
-            if here and self._stopped and self._stops.look(rank.number, rank.joiner or rank.pid):
+            if here:
+                stopped = self._stopped and self._stops.look(rank.number, rank.joiner or rank.pid)
+            else:
+                stopped = link is not None and link.has_stopped()
+            if stopped:
                 self._on_stuck(rank.number, liveness.stopped(self._seconds))
             elif link is not None and link.is_cut_off(self._seconds):
                 self._on_stuck(

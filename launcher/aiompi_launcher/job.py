@@ -79,6 +79,9 @@ class Job:
         survives: True if the job goes on when a rank fails.
         heartbeat: seconds after which a rank that is stuck counts as failed; 0 for never.
 
+    Attributes:
+        namespace: see `control.Welcome`.
+
     Events are method calls; after each, perform the actions that `actions()` returns.
     """
 
@@ -91,7 +94,7 @@ class Job:
         self.world = World(size=size)
         self._fencing = self._introduced = False
         self._survives = survives
-        self.heartbeat = heartbeat
+        self.heartbeat, self.namespace = heartbeat, ""
         self._suspicions: dict[frozenset[int], str] = {}  # pairs of ranks whose link broke, and why
         self._agreements = Agreements(size)
         self._directory = directory
@@ -324,6 +327,7 @@ class Job:
             heartbeat=self.heartbeat,
             job=self.id,
             process=rank.number,
+            namespace=self.namespace,
         )
 
     def _on_card(self, rank: Rank, event: control.Card) -> None:

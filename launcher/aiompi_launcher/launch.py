@@ -294,6 +294,7 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
         survives=(spec.on_failure or settings.on_failure) != "abort",
         heartbeat=liveness.interval(settings.heartbeat),
     )
+    job.namespace = liveness.namespace()
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
     supervisor.limit_start(spec.start_timeout)
     if await supervisor.meet(ServerInMemory(spec.size)):

@@ -84,12 +84,15 @@ class Members:
         at_least: smallest size of a world.
         at_most: largest number of members, None for no limit.
         heartbeat: seconds after which a member that is stuck is expelled, 0 for never.
+        namespace: see `control.Welcome`.
 
     Events are method calls; after each, perform the actions that `actions()` returns.
     """
 
-    def __init__(self, at_least: int = 1, at_most: int | None = None, heartbeat: float = 0.0) -> None:
-        self._at_least, self._at_most, self._heartbeat = at_least, at_most, heartbeat
+    def __init__(
+        self, at_least: int = 1, at_most: int | None = None, heartbeat: float = 0.0, namespace: str = ""
+    ) -> None:
+        self._at_least, self._at_most, self._heartbeat, self._namespace = at_least, at_most, heartbeat, namespace
         self._members: dict[int, _Member] = {}
         self._joined = self._generation = 0
         self._actions: list[MemberAction] = []
@@ -122,7 +125,8 @@ class Members:
         member = _Member(card, enter)
         self._tell_change("joined", member)
         self._members[self._joined] = member
-        self._actions.append(Send(self._joined, control.Entered(self._joined, self.cards(), self._heartbeat)))
+        entered = control.Entered(self._joined, self.cards(), self._heartbeat, self._namespace)
+        self._actions.append(Send(self._joined, entered))
         return self._joined
 
     def received(self, number: int, message: control.Message) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.settings import Settings
-from aiompi.wire import control, hello
+from aiompi.wire import control, hello, liveness
 from aiompi_launcher import jobstate
 from aiompi_launcher.control import Connection, ControlServer
 from aiompi_launcher.heartbeat import Heartbeat
@@ -154,7 +154,7 @@ class OpenJob:
         chat: Callable[[str], object] = lambda text: None,
         on_change: Callable[[control.MemberChange], object] = lambda change: None,
     ) -> None:
-        self.members = Members(at_least, at_most, heartbeat)
+        self.members = Members(at_least, at_most, heartbeat, liveness.namespace())
         self._heartbeat = heartbeat
         self._say, self._chat, self._on_change = say, chat, on_change
         self._links: dict[int, Connection] = {}

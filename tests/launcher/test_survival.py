@@ -355,12 +355,16 @@ def test_a_short_stop_is_survived(site: Site) -> None:
     assert site.run(3, STOPS.format(end=end), env={"AIOMPI_HEARTBEAT": "5"}).lines == ["in time"] * 3
 
 
-def test_a_member_that_was_stopped_is_told_when_it_comes_back(site: Site) -> None:
+@pytest.mark.parametrize(
+    "namespace", ["", "from aiompi.wire import liveness; liveness.namespace = lambda: 'elsewhere'"]
+)
+def test_a_member_that_was_stopped_is_told_when_it_comes_back(site: Site, namespace: str) -> None:
     """The launcher has not started it, so it does not kill it; it cannot speak any more."""
     job = site.launch("--serve", "3", env={"AIOMPI_KEY": KEY, "AIOMPI_HEARTBEAT": "0.5"})
     job.expect("\n")
-    program = """
+    program = f"""
 import asyncio, os, signal, sys, aiompi
+{namespace}
 
 async def main():
     try:

@@ -20,13 +20,13 @@ GOLDEN: list[tuple[Any, str]] = [
     (control.Join(1, "here", 1), "00000009 94 01 01 a468657265 01"),
     (
         control.Welcome(rank=1, size=4, directory="/d"),
-        "00000029 9c 02 01 04 a22f64 c400 a0 a0 80 c2 cb0000000000000000 c410" + "00" * 16 + "00",
+        "0000002a 9d 02 01 04 a22f64 c400 a0 a0 80 c2 cb0000000000000000 c410" + "00" * 16 + "00 a0",
     ),
     (
-        control.Welcome(1, 4, "/d", b"k", "::1", "unix:/h", {"native": True}, True, 1.0, b"j" * 16, 5),
-        "0000003c 9c 02 01 04 a22f64 c4016b a33a3a31 a7756e69783a2f68 81 a66e6174697665 c3 c3 cb3ff0000000000000 c410"
+        control.Welcome(1, 4, "/d", b"k", "::1", "unix:/h", {"native": True}, True, 1.0, b"j" * 16, 5, "ns"),
+        "0000003f 9d 02 01 04 a22f64 c4016b a33a3a31 a7756e69783a2f68 81 a66e6174697665 c3 c3 cb3ff0000000000000 c410"
         + "6a" * 16
-        + "05",
+        + "05 a26e73",
     ),
     (control.Card({"host": "h"}), "0000000a 92 03 81 a4686f7374 a168"),
     (control.Cards([{"window": 1}, {}]), "0000000d 92 04 92 81 a677696e646f77 01 80"),
@@ -43,7 +43,10 @@ GOLDEN: list[tuple[Any, str]] = [
     (control.Agreed(4, 1, 0, 6, [2], True), "00000009 97 0f 04 01 00 06 9102 c3"),
     (control.Suspect(2, "why"), "00000007 93 10 02 a3776879"),
     (control.Enter(1, "ns", "h", {"a": 1}), "0000000c 95 11 01 a26e73 a168 81 a16101"),
-    (control.Entered(2, [{"member": 2}], 1.0), "00000016 94 12 02 91 81 a66d656d626572 02 cb3ff0000000000000"),
+    (
+        control.Entered(2, [{"member": 2}], 1.0, "ns"),
+        "00000019 95 12 02 91 81 a66d656d626572 02 cb3ff0000000000000 a26e73",
+    ),
     (control.MemberChange("left", {"member": 2}, ""), "00000011 94 13 a46c656674 81 a66d656d626572 02 a0"),
     (control.Assemble(1, 2, 0.5), "0000000d 94 14 01 02 cb3fe0000000000000"),
     (control.Withdraw(3), "00000003 92 15 03"),

@@ -66,6 +66,9 @@ class RemoteConnection:
     def is_cut_off(self, seconds: float) -> bool:
         return False  # the channel to its agent notices it
 
+    def has_stopped(self) -> bool:
+        return False  # its agent notices it
+
 
 class Hosts:
     """All hosts of a job.
