@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, Final
 
@@ -66,13 +66,44 @@ class MemberChange:
     cause: str
 
 
+class _Event:
+    """An event that tasks wait for. Unlike that of asyncio it goes on in another loop when its own one is closed.
+
+    Args:
+        check: refuses a call in a wrong thread or event loop.
+    """
+
+    __slots__ = ("_check", "_waiting", "is_set")
+
+    def __init__(self, check: Callable[[], object]) -> None:
+        self.is_set = False
+        self._check = check
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def set(self) -> None:
+        self.is_set = True
+        for future in self._waiting:
+            if not (future.done() or future.get_loop().is_closed()):
+                future.set_result(None)
+
+    async def wait(self) -> None:
+        self._check()
+        if not self.is_set:
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.add(future)
+            try:
+                await future
+            finally:
+                self._waiting.discard(future)
+
+
 class _News:
     """A change and those after it, for any number of readers. The last one has no change yet."""
 
     __slots__ = ("change", "event", "next")
 
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
+    def __init__(self, check: Callable[[], object]) -> None:
+        self.event = _Event(check)
         self.change: MemberChange | None = None
         self.next: _News | None = None
 
@@ -84,10 +115,11 @@ class Job:
         address: "HOST:PORT", by which processes join it.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, driver: aio.AsyncioDriver) -> None:
         self.address = address
         self._members: dict[int, Member] = {}
-        self._news = _News()
+        self._driver = driver
+        self._news = _News(driver.check_thread)
         self._error: Exception | None = None
 
     def members(self) -> tuple[Member, ...]:
@@ -121,7 +153,7 @@ class Job:
             self._members[member.id] = member
         else:
             self._members.pop(member.id, None)
-        news, self._news = self._news, _News()
+        news, self._news = self._news, _News(self._driver.check_thread)
         news.change, news.next = MemberChange(change.kind, member, change.cause), self._news
         news.event.set()
 
@@ -138,20 +170,20 @@ class ServedJob(Job):
     """
 
     def __init__(self, address: str, key: bytes) -> None:
-        super().__init__(address)
+        super().__init__(address, aio.AsyncioDriver())
         self.key = key.hex()
 
 
 class Changed:
     """An awaitable that is complete once a world should be assembled again; its result is the reason."""
 
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
+    def __init__(self, check: Callable[[], object]) -> None:
+        self._event = _Event(check)
         self._cause = ""
 
     def is_set(self) -> bool:
         """Return True if the world should be assembled again."""
-        return self._event.is_set()
+        return self._event.is_set
 
     def _set(self, cause: str) -> None:
         self._cause = self._cause or cause
@@ -193,13 +225,14 @@ class Membership:
     def __init__(
         self, address: str, key: bytes, attributes: Mapping[str, Any], settings: Settings | None = None
     ) -> None:
-        self.job = Job(address)
+        self._driver = aio.AsyncioDriver()
+        self._driver.at_rest = self._is_at_rest
+        self.job = Job(address, self._driver)
         self.id = 0
         self.world: AssembledWorld | None = None
         self._key = key
         self._attributes = dict(attributes)
         self._settings = settings
-        self._driver = aio.AsyncioDriver()
         self._engine = Engine(0, 1, settings or settings_module.load(), self._driver)
         self._agent: Agent
         self._entered: Request[None] = Request(self._engine)
@@ -212,6 +245,10 @@ class Membership:
         self._catches_sigterm = False
 
     # The connection to the job.
+
+    def _is_at_rest(self) -> bool:
+        """Return True if no call is in progress, so that another loop may take the place of a closed one."""
+        return self._entered.done() and self._answer is None and not self._departures
 
     async def _start(self) -> Membership:
         self._driver.check_thread()
@@ -338,7 +375,7 @@ class Membership:
             runtime.close()
             raise
         world = world_of(AssembledWorld, runtime)
-        world.generation, world.members, world.changed = answer.generation, members, Changed()
+        world.generation, world.members, world.changed = answer.generation, members, Changed(self._driver.check_thread)
         runtime.end_error = RevokedError(f"this member has left world {answer.generation} of its job")
         if self._outdated[0] == answer.generation:
             world.changed._set(self._outdated[1])

@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -219,6 +219,44 @@ def test_the_end_of_the_job(run: Run) -> None:
             await member.leave()
 
     run(main())
+
+
+def test_a_member_belongs_to_its_loop_and_goes_on_in_the_next_one(site: Site) -> None:
+    """In another loop its calls are refused by name, and those that wait for an event as well."""
+    replicas = Replicas(site)
+
+    async def times_out(awaitable: Awaitable[Any]) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await awaitable
+
+    async def refused(*awaitables: Awaitable[Any]) -> None:
+        for awaitable in awaitables:
+            with pytest.raises(aiompi.LocalProtocolError, match="belongs to the event loop"):
+                await awaitable
+
+    async def begin() -> tuple[aiompi.Membership, aiompi.AssembledWorld]:
+        member = await aiompi.join(replicas.address, KEY)
+        return member, await member.assemble()
+
+    async def go_on() -> None:
+        async with aiompi.join(replicas.address, KEY) as other:
+            assert (await anext(member.job.changes())).member.id == other.id
+            assert await sums([world]) == [1]
+            asking = asyncio.ensure_future(other.assemble(at_least=2))
+            assert "asks for a new world" in await world.changed
+            assert await sums([await member.assemble(at_least=2), await asking]) == [2, 2]
+        await member.leave()
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        member, world = first.run(begin())
+        first.run(times_out(anext(member.job.changes())))
+        first.run(times_out(world.changed))
+        second.run(refused(member.assemble(), anext(member.job.changes()), world.changed, member.leave()))
+        first.close()
+        second.run(go_on())
+    replicas.launcher.signal(signal.SIGTERM)
+    replicas.launcher.finish()
 
 
 def test_joins_and_leaves_grow_nothing(run: Run) -> None:
