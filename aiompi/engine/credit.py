@@ -1,8 +1,8 @@
 """Credit: how many bytes of eager messages a rank may send before the receiver has consumed earlier ones.
 
 Each eager message spends credit (`eager_window` bytes at first). The receiver returns it when it has consumed the
-message: in any frame, or in a frame of its own as soon as a quarter of the window is owed. So the memory of eager
-messages at the receiver is bounded.
+message: in any frame, or in a frame of its own as soon as half of the window is owed. So the memory of eager messages
+at the receiver is bounded, and an answer of the program returns the credit of the longest eager message over TCP.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CreditedEndpoint(Endpoint):
         super().__init__(engine, rank)
         self.credit = credit
         self._hiwater = engine.settings.eager_window
-        self._ackmark = self._hiwater // 4
+        self._ackmark = self._hiwater // 2
         self._held = 0
         self._owed = 0
         self._links: list[Link] = []

@@ -40,6 +40,8 @@ _TURNS: Final = range(BUDGET)
 _CALL_BYTES: Final = 2**20
 #: maximum of bytes per turn and direction
 _TURN_BYTES: Final = 2**21
+#: bytes of a long payload for which the kernel wakes the receiver of a TCP connection, unless fewer are missing
+PART: Final = 2**18
 #: maximum of connections that have not proven the key yet, beyond one of each rank; a new one then replaces another
 MAX_GREETINGS: Final = 128
 #: maximum of connections that are accepted per turn
@@ -124,6 +126,7 @@ class Connection(Link):
         self._queue: deque[tuple[bytes | memoryview, BufferOwner | None]] = deque()
         self._writing = False
         self._closed = False
+        self._awaited = 1  # bytes for which the kernel wakes this rank, 0 if unknown
 
     @property
     def idle(self) -> bool:
@@ -132,7 +135,8 @@ class Connection(Link):
     def open(self, sock: socket.socket) -> None:
         self._socket = sock
         self._decrypted = getattr(sock, "pending", None)
-        self._driver.add_reader(sock.fileno(), self._readable)
+        in_parts = self.far and self._decrypted is None
+        self._driver.add_reader(sock.fileno(), self._readable_in_parts if in_parts else self._readable)
         if self._queue:
             self._writable()
 
@@ -248,6 +252,21 @@ class Connection(Link):
             queue.popleft()
             if owner is not None:
                 owner.sent()
+
+    def _readable_in_parts(self) -> None:
+        """Read, and sleep until a good part of a long payload has come: waking up takes longer than to read a packet.
+
+        What is awaited is never more than what is missing. The end of the connection wakes the rank as well.
+        """
+        try:
+            self._readable()
+        finally:
+            sock, reader = self._socket, self._reader
+            awaited = 1 if reader.landing is None else min(len(reader.get_buffer()), PART)
+            if awaited != self._awaited and sock is not None:
+                self._awaited = 0
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, awaited)
+                self._awaited = awaited
 
     def _readable(self) -> None:
         reader, left = self._reader, self._turn_bytes

@@ -220,6 +220,39 @@ def test_payload_is_received_without_copies(polled: NewPolled) -> None:
     assert peak < 256 * 2**10
 
 
+def test_receiver_over_tcp_is_woken_for_parts_of_a_long_payload(tmp_path: Path) -> None:
+    size, awaited = 600_000, []
+    with PolledWorld("tcp", 2, str(tmp_path)) as w, RawPeer(w, 0).greet() as raw:
+        receive = irecv(w.comms[0], 1, 3)
+        w.until(lambda: bool(w.transports[0].links))
+        (link,) = w.transports[0].links
+        raw.send(HEADER.pack(*Header(frame.EAGER, source=1, length=size, tag=3)))
+        for length in (100, 250_000, 1, 299_899, 49_999, 1):
+            raw.send(bytes(length))
+            w.poll()
+            if not receive.done():
+                awaited.append(link._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
+                landing = link._frames.landing
+                assert awaited[-1] <= (1 if landing is None else size - landing.filled)
+        w.until(receive.done)
+        assert max(awaited) == stream.PART
+        assert link._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+def test_messages_of_whole_parts_and_of_whole_calls(run: Run, kind: str, tmp_path: Path, extra: int) -> None:
+    async def main() -> None:
+        with SocketWorld(kind, 2, str(tmp_path)) as w:
+            for size in (stream.PART + extra, 2**20 + extra, 2**20 + 69_584 + extra, 3 * 2**20 + stream.PART + extra):
+                data, memory = pattern(size), bytearray(size)
+                send = isend(w.comms[0], data, 1)
+                await irecv_into(w.comms[1], memory, 0)
+                await send
+                assert memory == data
+
+    run(main())
+
+
 def test_busy_connection_does_not_starve_the_others(polled: NewPolled) -> None:
     w = polled(3)
     w.finish(isend(w.comms[0], b"x", 2), isend(w.comms[1], b"x", 2), irecv(w.comms[2], 0), irecv(w.comms[2], 1))
