@@ -81,7 +81,7 @@ class Settings:
             directory for temporary files.
         tls: "auto" if TCP connections between hosts are encrypted, "on" if all TCP connections are, "off" for none. The
             values of all hosts of a job must suit each other.
-        tls_cert: file with a certificate, and its chain, in place of the one that is derived from the key of the job.
+        tls_cert: file with a certificate, and its chain, in place of the one that each process makes.
         tls_key: file with the private key of tls_cert; empty if it is in the same file.
         tls_ca: file with the authorities that sign the certificates of the other hosts; empty for tls_cert itself.
         engine: name of the process manager that has started this process, such as "pmi", or "none" if it is to run

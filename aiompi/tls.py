@@ -1,11 +1,12 @@
-"""TLS 1.3 between hosts: `secure` wraps a socket after the hello, when both ends have proven the key of the job.
+"""TLS 1.3 between hosts: `secure` wraps a socket, and `binding` tells its channel from all others.
 
-Both ends derive the same Ed25519 key and self-signed certificate from the key of the job. Each presents it, and accepts
-no other. So only a process that has the key can be the other end, and nothing has to be distributed. The
-certificate of `tls_cert` takes its place if it is set; then each end accepts what the authority of `tls_ca` has signed.
+The TLS handshake alone proves nothing: the accepting end presents a certificate of its own making, and any is accepted.
+Both ends then prove over the channel that they know their common key, with a MAC over the `binding` (see
+`aiompi.wire.hello` and `aiompi.impi.auth`). Something in between has two channels, which differ. With `tls_cert`, each
+end has to have a certificate that the authority of `tls_ca` has signed as well.
 
-OpenSSL does the cryptography, but for the public key and the self-signature of the derived certificate (RFC 8032),
-which the `ssl` module cannot make. OpenSSL refuses a public key that does not belong to the private key.
+OpenSSL does the cryptography, but for the public key and the self-signature of the certificate (RFC 8032), which the
+`ssl` module cannot make. OpenSSL refuses a public key that does not belong to the private key.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import base64
 import errno
 import functools
 import hashlib
-import hmac
 import os
 import socket
 import ssl
@@ -28,25 +28,36 @@ from aiompi.settings import Settings
 RECORD: Final = 2**14
 
 
-def secure(sock: socket.socket, key: bytes, server: bool, settings: Settings) -> SecureSocket:
+def secure(sock: socket.socket, server: bool, settings: Settings) -> SecureSocket:
     """Return a socket in place of a connected one. Its TLS handshake has not begun.
 
     Args:
-        key: key that both ends have proven.
         server: True for the end that has accepted the connection.
         settings: name the files of another certificate.
 
     Raises:
         InvalidArgumentError: a file of a certificate cannot be used.
     """
-    secured = context(key, server, settings).wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
+    secured = context(server, settings).wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
     assert isinstance(secured, SecureSocket)
     return secured
 
 
-def context(key: bytes, server: bool, settings: Settings) -> ssl.SSLContext:
+def context(server: bool, settings: Settings) -> ssl.SSLContext:
     """Return the context of `secure`, which has the same arguments and errors."""
-    return _context(key, server, settings.tls_cert, settings.tls_key, settings.tls_ca)
+    return _context(server, settings.tls_cert, settings.tls_key, settings.tls_ca)
+
+
+def binding(channel: ssl.SSLSocket | ssl.SSLObject) -> bytes:
+    """Return bytes that both ends of a TLS channel know after the handshake, and that no other channel has.
+
+    They are the Finished message of the client, a MAC over the whole handshake under a key that follows from its key
+    exchange (RFC 8446, section 4.4.4). No session is resumed, so that each channel has an exchange of its own.
+    """
+    finished = channel.get_channel_binding("tls-unique")
+    if not finished:
+        raise OSError(errno.EPROTO, "the ssl module does not tell its TLS channels apart")
+    return finished
 
 
 def check(settings: Settings) -> None:
@@ -55,7 +66,7 @@ def check(settings: Settings) -> None:
     Raises:
         InvalidArgumentError: one cannot be used.
     """
-    context(b"", True, settings)
+    context(True, settings)
 
 
 def explain(error: OSError) -> str:
@@ -157,12 +168,12 @@ def _records(buffers: Iterable[Any]) -> Iterator[bytearray | memoryview]:
         yield joined
 
 
-@functools.lru_cache(maxsize=16)
-def _context(key: bytes, server: bool, cert: str, private: str, authority: str) -> ssl.SSLContext:
+@functools.lru_cache(maxsize=4)
+def _context(server: bool, cert: str, private: str, authority: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # addresses are numbers; the certificate is what counts
-    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_mode = ssl.CERT_REQUIRED if cert else ssl.CERT_NONE
     context.sslsocket_class = SecureSocket
     if server:
         context.num_tickets = 0  # no connection is resumed
@@ -170,13 +181,11 @@ def _context(key: bytes, server: bool, cert: str, private: str, authority: str) 
         if cert:
             context.load_cert_chain(cert, private or None)
             context.load_verify_locations(cafile=authority or cert)
-        else:
-            seed = hmac.digest(key, b"aiompi TLS", hashlib.sha256)
-            der = certificate(seed)
-            context.load_verify_locations(cadata=der)
-            _load(context, _pem("CERTIFICATE", der) + _pem("PRIVATE KEY", _PKCS8 + seed))
+        elif server:
+            seed = os.urandom(32)
+            _load(context, _pem("CERTIFICATE", certificate(seed)) + _pem("PRIVATE KEY", _PKCS8 + seed))
     except OSError as error:
-        files = ", ".join(filter(None, (cert, private, authority))) or "derived from the key of the job"
+        files = ", ".join(filter(None, (cert, private, authority))) or "made by this process"
         raise InvalidArgumentError(f"the certificate for TLS ({files}) cannot be used: {error}") from None
     return context
 

@@ -1,22 +1,22 @@
-"""TLS: the derived certificate, streams of records, and jobs whose connections are encrypted."""
+"""TLS: channels that are told apart, streams of records, and jobs whose connections are encrypted."""
 
 from __future__ import annotations
 
 import random
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jobs import Site
+from middle import HELLO, Middle, as_environ, certificates
+from worlds import PolledWorld, isend
 
 from aiompi import network, tls
 from aiompi.errors import InvalidArgumentError
 from aiompi.settings import Settings
 
-KEY = b"k" * 32
 #: everything that the two ranks of a job exchange: short and long, both ways at once, in memory and as objects
 PROGRAM = """
 import numpy as np
@@ -48,14 +48,14 @@ def handshake(*pair: tls.SecureSocket) -> None:
                 pass
 
 
-def wrap(client: bytes, server: bytes, **settings: str) -> tuple[tls.SecureSocket, tls.SecureSocket]:
+def wrap(**settings: str) -> tuple[tls.SecureSocket, tls.SecureSocket]:
     one, other = socket.socketpair()
-    return tls.secure(one, client, False, Settings(**settings)), tls.secure(other, server, True, Settings(**settings))
+    return tls.secure(one, False, Settings(**settings)), tls.secure(other, True, Settings(**settings))
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[tls.SecureSocket, tls.SecureSocket]]:
-    made = wrap(KEY, KEY)
+    made = wrap()
     handshake(*made)
     yield made
     for sock in made:
@@ -99,18 +99,9 @@ def test_a_stream_arrives_whatever_the_sizes_of_its_pieces(pair: tuple[tls.Secur
     assert (one.recv(10), other.recv(10)) == (b"after", b""), "the end of one direction leaves the other"
 
 
-def test_an_end_with_another_key_is_refused() -> None:
-    made = wrap(KEY, b"another" * 5)
-    with pytest.raises(OSError, match=r"self.signed certificate|certificate verify failed") as caught:
-        handshake(*made)
-    assert "AIOMPI_TLS" in tls.explain(caught.value)
-    for sock in made:
-        sock.close()
-
-
 def test_an_end_without_tls_is_refused() -> None:
     one, other = socket.socketpair()
-    secured = tls.secure(one, KEY, True, Settings())
+    secured = tls.secure(one, True, Settings())
     with secured, other:
         other.send(b"a frame that is not encrypted")
         with pytest.raises(OSError) as caught:
@@ -147,20 +138,11 @@ def test_which_connections_are_encrypted(setting: str, addresses: tuple[str, str
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    """A certificate of an authority, as a site has them."""
-
-    def run(*words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=tmp_path, check=True, capture_output=True)
-
-    run("req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem")
-    run("req", "-newkey", "ed25519", "-nodes", "-subj", "/CN=host", "-keyout", "host.key", "-out", "host.csr")
-    run("x509", "-req", "-in", "host.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "host.pem")
-    names = {"tls_cert": "host.pem", "tls_key": "host.key", "tls_ca": "ca.pem"}
-    return {setting: str(tmp_path / name) for setting, name in names.items()}
+    return certificates(tmp_path)
 
 
 def test_a_certificate_of_the_site(files: dict[str, str]) -> None:
-    made = wrap(KEY, KEY, **files)
+    made = wrap(**files)
     handshake(*made)
     assert made[0].send(b"x") == 1
     assert made[1].recv(1) == b"x"
@@ -170,10 +152,32 @@ def test_a_certificate_of_the_site(files: dict[str, str]) -> None:
         tls.check(Settings(tls_cert="/nosuch.pem"))
 
 
+def test_both_ends_tell_a_channel_from_others(pair: tuple[tls.SecureSocket, tls.SecureSocket]) -> None:
+    assert tls.binding(pair[0]) == tls.binding(pair[1])
+    others = wrap()
+    with pytest.raises(OSError, match="does not tell its TLS channels apart"):
+        tls.binding(others[0])
+    handshake(*others)
+    assert tls.binding(others[0]) != tls.binding(pair[0])
+    for sock in others:
+        sock.close()
+
+
+@pytest.mark.parametrize("site_has", ["no certificates", "certificates"])
+def test_nothing_that_passes_on_the_hello_is_in_between_ranks(files: dict[str, str], site_has: str) -> None:
+    settings = files if site_has == "certificates" else {}
+    with PolledWorld("tcp", 2, "", tls="on", **settings) as w, Middle(w.addresses[0], HELLO, settings) as middle:
+        w.addresses[0] = middle.address
+        isend(w.comms[1], b"what only rank 0 may read", 0)
+        w.until(lambda: middle.over.is_set() or b"what only" in middle.seen)
+        assert middle.secured.is_set()
+        assert b"what only" not in middle.seen
+
+
 def test_a_job_over_tls(site: Site, files: dict[str, str]) -> None:
     env = {"AIOMPI_TRANSPORTS": "tcp,loopback", "AIOMPI_TLS": "on"}
     assert site.ok(2, PROGRAM, env=env).lines == ["2", "2"]
-    own = {f"AIOMPI_{name.upper()}": value for name, value in files.items()}
+    own = as_environ(files)
     assert site.ok(2, PROGRAM, env=env | own).lines == ["2", "2"]
     result = site.run(2, PROGRAM, env=env | own | {"AIOMPI_TLS_KEY": "/nosuch.key"})
     assert result.code == 1

@@ -225,8 +225,9 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
                 continue
             try:
                 silence = round(liveness.interval(settings.heartbeat)) or liveness.LONG_SILENCE
-                _shake_hands(sock, Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT), silence)
-                return _encrypted(sock, key, settings)
+                handshake = Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT)
+                _shake_hands(sock, handshake, silence)
+                return _encrypted(sock, handshake, settings)
             except (OSError, RemoteProtocolError, AuthenticationError) as error:
                 sock.close()
                 raise JobAbortedError(
@@ -239,18 +240,22 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
         pause = min(2 * pause, _PAUSE[1])
 
 
-def _encrypted(sock: socket.socket, key: bytes, settings: Settings) -> socket.socket:
+def _encrypted(sock: socket.socket, handshake: Connector, settings: Settings) -> socket.socket:
     """Return a connection over TLS in place of one that is to be encrypted, and any other connection as it is."""
     if not network.uses_tls(sock, settings):
         return sock
     from aiompi import tls
 
-    secured = tls.secure(sock, key, False, settings)
+    secured = tls.secure(sock, False, settings)
     try:
         secured.do_handshake()
-    except OSError as error:
+        handshake.bind(tls.binding(secured))
+        _converse(secured, handshake)
+    except BaseException as error:
         secured.close()
-        raise RemoteProtocolError(tls.explain(error)) from None
+        if isinstance(error, OSError):
+            raise RemoteProtocolError(tls.explain(error)) from None
+        raise
     return secured
 
 
@@ -258,6 +263,10 @@ def _shake_hands(sock: socket.socket, handshake: Connector, silence: int) -> Non
     sock.settimeout(None)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     liveness.end_if_silent(sock, silence)
+    _converse(sock, handshake)
+
+
+def _converse(sock: socket.socket, handshake: Connector) -> None:
     sock.sendall(handshake.data_to_send())
     while not handshake.done:
         data = sock.recv(handshake.needed)

@@ -4,11 +4,14 @@
     AUTH  mask of the methods it has available  -->
                                                 <--   Server_auth {which, len}, without a command header
     for KEY: Auth_key {Uint8 key}, likewise     -->   closes the connection if the key differs
-    for TLS: a TLS handshake, in which the client begins, and then as for KEY
+    for TLS: a TLS handshake, in which the client begins, and over that channel
+             HMAC(secret, "client" binding)     -->   closes the connection if the key differs
+                                                <--   HMAC(secret, "server" binding)
 
 A method is available if the user enabled it through its environment variable, at each side separately. With KEY the
 key travels in clear, as the specification demands: it keeps strangers and stray jobs out, but not an eavesdropper.
-TLS is a method of aiompi. Other implementations ignore that it is offered, and do not offer it.
+TLS is a method of aiompi, in which the key itself is not sent: both ends prove it, with a secret that follows from it,
+for this channel (`aiompi.tls.binding`). Other implementations ignore that it is offered, and do not offer it.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ METHODS: Final[dict[int, str]] = {TLS: "AIOMPI_TLS", KEY: "IMPI_AUTH_KEY", NONE:
 
 SERVER_AUTH_BYTES: Final = 8
 KEY_BYTES: Final = 8
+PROOF_BYTES: Final = 32
 
 _MASK_BITS: Final = 32
 _METHOD_LIMIT: Final = 8 * (LENGTHS[Code.AUTH].most or 0)
@@ -89,9 +93,23 @@ class Credentials:
         return tuple(method for method in METHODS if available[method])
 
     @property
-    def secret(self) -> bytes:
-        """What certificates for TLS are derived from; empty without TLS."""
-        return _stretch(self.key) if TLS in self.methods and self.key is not None else b""
+    def encrypts(self) -> bool:
+        """True if TLS is available."""
+        return TLS in self.methods
+
+    def proof(self, side: bytes, binding: bytes) -> bytes:
+        """Return the proof of the key for one TLS channel; there must be a key.
+
+        Args:
+            side: end of the channel that proves it.
+            binding: what tells the channel from all others.
+        """
+        assert self.key is not None
+        return hmac.digest(_stretch(self.key), side + b" " + binding, hashlib.sha256)
+
+    def is_proof(self, received: bytes, side: bytes, binding: bytes) -> bool:
+        """Return True if this is the `proof` of an end that has our key."""
+        return hmac.compare_digest(received, self.proof(side, binding))
 
     def require(self, preference: Collection[int] = tuple(METHODS)) -> None:
         """Check that a method is available.

@@ -3,7 +3,8 @@
     state      meaning                                           expects            sends on entering
     CHOOSING   the server has not chosen a method yet            Server_auth        AUTH
     SECURING   the method is TLS; a TLS handshake is due         nothing
-    JOINING    the server has not answered with the job's size   IMPI               Auth_key for KEY and TLS, IMPI
+    PROVING    the server has not proven the key                 its proof          the own proof
+    JOINING    the server has not answered with the job's size   IMPI               Auth_key for KEY, IMPI
     LABELS     we have not sent DONE yet                         COLL               the fourteen labels
     WAITING    other clients may still submit labels             COLL, DONE         DONE
     RUNNING    the programs run
@@ -63,6 +64,7 @@ class ClientState(enum.Enum):
 
     CHOOSING = enum.auto()
     SECURING = enum.auto()
+    PROVING = enum.auto()
     JOINING = enum.auto()
     LABELS = enum.auto()
     WAITING = enum.auto()
@@ -71,10 +73,11 @@ class ClientState(enum.Enum):
     BROKEN = enum.auto()
 
 
-#: state -> command of the server -> next state. Server_auth, the only message in CHOOSING, is not a command.
+#: state -> command of the server -> next state. Server_auth and the proof of the server are no commands.
 TRANSITIONS: Final[dict[ClientState, dict[Code, ClientState]]] = {
     ClientState.CHOOSING: {},
     ClientState.SECURING: {},
+    ClientState.PROVING: {},
     ClientState.JOINING: {Code.IMPI: ClientState.LABELS},
     ClientState.LABELS: {Code.COLL: ClientState.LABELS},
     ClientState.WAITING: {Code.COLL: ClientState.WAITING, Code.DONE: ClientState.RUNNING},
@@ -148,6 +151,7 @@ class Client:
         self._credentials = credentials
         self._part = part
         self._method = auth.NONE
+        self._binding = b""
         self._reader = CommandReader(MAX_BROADCAST_BYTES)
         self._arrays: dict[int, Broadcast] = {}
         self._last_private = FIRST_PRIVATE - 1
@@ -191,8 +195,11 @@ class Client:
         events, self._events = self._events, []
         return events
 
-    def secured(self) -> None:
+    def secured(self, binding: bytes) -> None:
         """Go on after the TLS handshake: all that follows is encrypted.
+
+        Args:
+            binding: what tells this channel from all others (`aiompi.tls.binding`).
 
         Raises:
             LocalProtocolError: the state is not SECURING.
@@ -203,7 +210,9 @@ class Client:
         if self._reader.next_bytes(1) is not None:
             self.state = ClientState.BROKEN
             raise RemoteProtocolError("the server chose TLS and went on in clear")
-        self._authenticate()
+        self._binding = binding
+        self._out.append(self._credentials.proof(b"client", binding))
+        self.state = ClientState.PROVING
 
     def receive_eof(self) -> None:
         """Handle the end of the connection, which is in order only after FINI.
@@ -221,7 +230,7 @@ class Client:
             self._refused_methods()
         if state is ClientState.SECURING:
             raise AuthenticationError("the IMPI server closed the connection during the TLS handshake")
-        if state is ClientState.JOINING:
+        if state in {ClientState.PROVING, ClientState.JOINING}:
             self._refused_rank()
         raise ProcessFailedError(
             f"the IMPI server closed the connection of client {self.rank} before the end of the job:"
@@ -281,6 +290,11 @@ class Client:
             if data is not None:
                 self._chosen(data)
             return data is not None
+        if self.state is ClientState.PROVING:
+            data = self._reader.next_bytes(auth.PROOF_BYTES)
+            if data is not None:
+                self._check_proof(data)
+            return data is not None
         transitions = TRANSITIONS[self.state]
         command = self._reader.next_command(transitions)
         if command is None:
@@ -297,8 +311,13 @@ class Client:
         else:
             self._authenticate()
 
+    def _check_proof(self, proof: bytes) -> None:
+        if not self._credentials.is_proof(proof, b"server", self._binding):
+            raise AuthenticationError("the IMPI server could not prove that it has IMPI_AUTH_KEY")
+        self._authenticate()
+
     def _authenticate(self) -> None:
-        if self._method != auth.NONE:
+        if self._method == auth.KEY:
             self._out.append(self._credentials.encode_key())
         self._out.append(encode_impi(self.rank))
         self.state = ClientState.JOINING

@@ -5,6 +5,7 @@
     state      meaning                                        expects       answers
     AUTH       nothing has arrived yet                        AUTH          Server_auth
     SECURING   the method is TLS; a TLS handshake is due      nothing
+    PROOF      the client has not proven the key              its proof     the own proof; a wrong one closes
     KEY        the key has not arrived yet                    Auth_key      nothing; a wrong key closes
     RANK       authenticated                                  IMPI          IMPI, when all clients have joined
     LABELS     the client submits labels                      COLL, DONE    COLL for each complete label
@@ -51,6 +52,7 @@ class ConnectionState(enum.Enum):
 
     AUTH = enum.auto()
     SECURING = enum.auto()
+    PROOF = enum.auto()
     KEY = enum.auto()
     RANK = enum.auto()
     LABELS = enum.auto()
@@ -60,10 +62,11 @@ class ConnectionState(enum.Enum):
     CLOSED = enum.auto()
 
 
-#: state -> legal commands. Auth_key, the only message in KEY, is not a command.
+#: state -> legal commands. Auth_key and the proof, the only messages in KEY and PROOF, are no commands.
 ALLOWED: Final[dict[ConnectionState, tuple[Code, ...]]] = {
     ConnectionState.AUTH: (Code.AUTH,),
     ConnectionState.SECURING: (),
+    ConnectionState.PROOF: (),
     ConnectionState.KEY: (),
     ConnectionState.RANK: (Code.IMPI,),
     ConnectionState.LABELS: (Code.COLL, Code.DONE),
@@ -156,6 +159,7 @@ class ServerConnection:
         self._server = server
         self._reader = CommandReader(server.max_label_bytes)
         self._method = auth.NONE
+        self._binding = b""
         self._out: list[bytes] = []
 
     @property
@@ -183,14 +187,23 @@ class ServerConnection:
     def secured(self) -> None:
         """Take what `receive_data` gets from now on for decrypted.
 
-        The caller performs a TLS handshake in the state SECURING, and calls this method when it begins.
+        The caller performs a TLS handshake in the state SECURING, calls this method when it begins, and then `bind`.
         """
         if self.state is not ConnectionState.SECURING:
             return
         if self._reader.next_bytes(1) is not None:
             self._server._drop(self, "it offered TLS and went on in clear")
             return
-        self.state = ConnectionState.KEY
+        self.state = ConnectionState.PROOF
+
+    def bind(self, binding: bytes) -> None:
+        """Go on after the TLS handshake.
+
+        Args:
+            binding: what tells this channel from all others (`aiompi.tls.binding`).
+        """
+        self._binding = binding
+        self.receive_data(b"")  # what has arrived before this call
 
     def receive_eof(self) -> None:
         """Handle the end of the connection, which is in order only after FINI."""
@@ -203,8 +216,13 @@ class ServerConnection:
             self._server._drop(self, reason)
 
     def _step(self) -> bool:
-        if self.state is ConnectionState.SECURING:
+        if self.state is ConnectionState.SECURING or (self.state is ConnectionState.PROOF and not self._binding):
             return False
+        if self.state is ConnectionState.PROOF:
+            proof = self._reader.next_bytes(auth.PROOF_BYTES)
+            if proof is not None:
+                self._check_proof(proof)
+            return proof is not None
         if self.state is ConnectionState.KEY:
             key = self._reader.next_bytes(auth.KEY_BYTES)
             if key is not None:
@@ -235,9 +253,16 @@ class ServerConnection:
         else:
             self.state = ConnectionState.SECURING if method == auth.TLS else ConnectionState.KEY
 
+    def _check_proof(self, proof: bytes) -> None:
+        credentials = self._server.credentials
+        if not credentials.is_proof(proof, b"client", self._binding):
+            raise AuthenticationError(_WRONG_KEY)
+        self._send(credentials.proof(b"server", self._binding))
+        self._authenticated()
+
     def _check_key(self, key: bytes) -> None:
         if not self._server.credentials.matches(key):
-            raise AuthenticationError("wrong key: IMPI_AUTH_KEY of the client is not the one of the server")
+            raise AuthenticationError(_WRONG_KEY)
         self._authenticated()
 
     def _authenticated(self) -> None:
@@ -253,6 +278,7 @@ class ServerConnection:
         self._server._client_finished(self)
 
 
+_WRONG_KEY: Final = "wrong key: IMPI_AUTH_KEY of the client is not the one of the server"
 _LEFT_EARLY: Final = "the connection ended before it became a client"
 
 _HANDLERS: Final[dict[Code, Callable[[ServerConnection, bytes], None]]] = {

@@ -43,6 +43,8 @@ _UNREACHABLE: Final = frozenset(
 class Greeting:
     """A connection on which the hello is being exchanged, and then a TLS handshake if the settings ask for it.
 
+    After a TLS handshake both sides prove the key once more, over the encrypted channel.
+
     Args:
         settings: say whether and how connections are encrypted.
         timeout: maximum of seconds between bytes from the other side, until this side has answered a hello; None for no
@@ -68,6 +70,7 @@ class Greeting:
         self._ended = False
         self._settings = settings
         self._secure: SecureSocket | None = None  # set when the TLS handshake begins
+        self._secured = False  # True after the TLS handshake
         self._timeout = timeout
         self._heard = driver.now()
         self._driver = driver
@@ -83,7 +86,7 @@ class Greeting:
 
     def read(self) -> None:
         """Read and handle what the other side has sent, if anything."""
-        if self._secure is not None:
+        if self._secure is not None and not self._secured:
             self._shake_hands(self._secure)
             return
         try:
@@ -91,7 +94,7 @@ class Greeting:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._end(describe(error))
+            self._failed(error)
             return
         if not data:
             self._end("it closed the connection during the hello: is the key of the job the right one?")
@@ -107,33 +110,44 @@ class Greeting:
             self._begin_tls()
 
     def _begin_tls(self) -> None:
-        """Begin the TLS handshake, if there is to be one. Only a peer that has proven the key gets so far."""
+        """Begin the TLS handshake, if one is due. Only a peer that has proven the key gets so far."""
         try:
-            if not network.uses_tls(self.socket, self._settings):
+            if self._secured or not network.uses_tls(self.socket, self._settings):
                 self._end(None)
                 return
             from aiompi import tls  # most ranks do not need it
 
             server = isinstance(self.handshake, Acceptor)
-            self.socket = self._secure = tls.secure(self.socket, self.handshake.key, server, self._settings)
+            self.socket = self._secure = tls.secure(self.socket, server, self._settings)
         except InvalidArgumentError as error:
             self._end(str(error))
         except OSError as error:
-            self._end(describe(error))
+            self._failed(error)
         else:
             self._shake_hands(self._secure)
+
+    def _failed(self, error: OSError) -> None:
+        if self._secure is None:
+            self._end(describe(error))
+            return
+        from aiompi import tls
+
+        self._end(tls.explain(error))
 
     def _shake_hands(self, sock: SecureSocket) -> None:
         from aiompi import tls
 
         try:
             sock.do_handshake()
+            self.handshake.bind(tls.binding(sock))
         except BlockingIOError:
             return
         except OSError as error:
-            self._end(tls.explain(error))
+            self._failed(error)
         else:
-            self._end(None)
+            self._secured = True
+            if self._flush():
+                self.read()  # what it has sent since may have been read along with its handshake
 
     def _flush(self) -> bool:
         data = self.handshake.data_to_send()
@@ -354,7 +368,7 @@ class Dialling:
         """Give up without a call of `done`."""
         self._unwatch()
         if self._greeting is not None:
-            self._greeting.detach()
+            self._greeting.close()  # whose socket takes the place of this one
         self.socket.close()
 
 

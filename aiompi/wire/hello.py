@@ -5,11 +5,17 @@
                                           <--   Reply  magic nonce HMAC(key, "acceptor" Hello magic nonce)
     Proof  HMAC(key, "connector" Hello Reply)  -->
 
+If the connection is to be encrypted, a TLS handshake follows, and both ends prove the key once more over the channel,
+so that nothing in between can have passed on the first proofs and be the end of two channels (`aiompi.tls.binding`):
+
+    Proof  HMAC(key, "bound connector" binding Hello Reply)  -->
+                                          <--   Proof  HMAC(key, "bound acceptor" binding Hello Reply)
+
 Between ranks, the namespace says which key, and what the numbers of both ranks mean: that of their job, or one that two
 jobs have made when they met. A connector believes its acceptor, and the reverse, only for the numbers of the hello.
 
-The key itself is never sent. All three messages have fixed lengths, so neither side reads a byte beyond them, and
-neither side interprets anything else before the proof. The connector may send frames directly after its proof.
+The key itself is never sent. All messages have fixed lengths, so neither side reads a byte beyond them, and neither
+side interprets anything else before the last proof. Then either side may send.
 """
 
 from __future__ import annotations
@@ -105,7 +111,7 @@ class Handshake:
     Attributes:
         key: key that both sides prove; of an acceptor, valid once `answered`.
         needed: bytes still to read before the next step.
-        done: True if the peer has proven the key.
+        done: True if the peer has proven the key; after `bind`, if it has done so over the channel.
         answered: True once this side has answered a hello of the peer.
         peer_rank: rank that the peer claims, valid once `done`.
     """
@@ -118,6 +124,21 @@ class Handshake:
         self.done = False
         self.answered = False
         self.peer_rank = peer_rank
+        self._transcript = b""  # Hello and Reply
+        self._binding = b""
+
+    def bind(self, binding: bytes) -> None:
+        """Begin the proofs over an encrypted channel, after those in clear.
+
+        Args:
+            binding: what tells this channel from all others.
+        """
+        self.done = False
+        self.needed = PROOF_BYTES
+        self._binding = binding
+
+    def _bound_proof(self, side: bytes) -> bytes:
+        return _proof(self.key, b"bound " + side, self._binding, self._transcript)
 
     def data_to_send(self) -> bytes:
         out, self._out = self._out, b""
@@ -162,13 +183,21 @@ class Connector(Handshake):
 
     def __init__(self, key: bytes, *, role: int, rank: int, target: int, namespace: bytes = NO_NAMESPACE) -> None:
         super().__init__(key, peer_rank=target, needed=_REPLY.size)
-        self._hello = _HELLO.pack(MAGIC, role, namespace, rank, target, os.urandom(NONCE_BYTES))
-        self._out = self._hello
+        self._out = self._transcript = _HELLO.pack(MAGIC, role, namespace, rank, target, os.urandom(NONCE_BYTES))
+
+    def bind(self, binding: bytes) -> None:
+        super().bind(binding)
+        self._out = self._bound_proof(b"connector")
 
     def _step(self, message: bytes) -> None:
-        _, _, proof = _REPLY.unpack(message)
-        self._check(proof, _proof(self.key, b"acceptor", self._hello, message[:-PROOF_BYTES]))
-        self._out = _proof(self.key, b"connector", self._hello, message)
+        if self._binding:
+            self._check(message, self._bound_proof(b"acceptor"))
+        else:
+            _, _, proof = _REPLY.unpack(message)
+            self._check(proof, _proof(self.key, b"acceptor", self._transcript, message[:-PROOF_BYTES]))
+            self._transcript += message
+            self._out = _proof(self.key, b"connector", self._transcript)
+            self._starts_with_magic = False
         self.done = True
 
 
@@ -188,7 +217,6 @@ class Acceptor(Handshake):
         self.namespace: Namespace
         self._namespaces = namespaces
         self._role = role
-        self._transcript = b""
 
     @classmethod
     def alone(cls, key: bytes, *, role: int, rank: int) -> Acceptor:
@@ -198,9 +226,13 @@ class Acceptor(Handshake):
     def _step(self, message: bytes) -> None:
         if not self._transcript:
             self._answer(message)
+            return
+        if self._binding:
+            self._check(message, self._bound_proof(b"connector"))
+            self._out = self._bound_proof(b"acceptor")
         else:
             self._check(message, _proof(self.key, b"connector", self._transcript))
-            self.done = True
+        self.done = True
 
     def _answer(self, hello: bytes) -> None:
         _, role, id, rank, target, _ = _HELLO.unpack(hello)

@@ -85,6 +85,7 @@ class Link:
         self._handshake = hello.Acceptor.alone(server.key, role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
         self._decoder = control.Decoder()
         self._secure: SecureSocket | None = None  # while the TLS handshake lasts
+        self._encrypted = False
         self._joined = False
         self._closing = False
         self._out = bytearray()
@@ -184,14 +185,15 @@ class Link:
     def _greet(self, data: bytes) -> None:
         self._handshake.receive_data(data)
         self.send(self._handshake.data_to_send())
-        if self._handshake.done and network.uses_tls(self._socket, self._server.settings):
+        if self._handshake.done and not self._encrypted and network.uses_tls(self._socket, self._server.settings):
             self._begin_tls()
 
     def _begin_tls(self) -> None:
         from aiompi import tls  # most launchers do not need it
 
+        self._encrypted = True
         self._loop.remove_reader(self._socket)
-        self._socket = self._secure = tls.secure(self._socket, self._handshake.key, True, self._server.settings)
+        self._socket = self._secure = tls.secure(self._socket, True, self._server.settings)
         self._loop.add_reader(self._socket, self._readable)
 
     def _shake_hands(self, sock: SecureSocket) -> None:
@@ -199,12 +201,14 @@ class Link:
 
         try:
             sock.do_handshake()
+            self._handshake.bind(tls.binding(sock))
         except BlockingIOError:
             return
         except OSError as error:
             self.drop(tls.explain(error))
             return
         self._secure = None
+        self._readable()  # what the rank has sent since may have been read along with its handshake
 
     def _dispatch(self, message: control.Message) -> None:
         if self._closing:

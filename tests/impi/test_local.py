@@ -115,8 +115,11 @@ def test_tls_is_chosen_where_both_have_it() -> None:
         assert (client.state is ClientState.SECURING) == (method == auth.TLS)
         if method == auth.TLS:
             assert client.data_to_send() == b""
-            client.secured()
+            client.secured(b"a channel")
             link.secured()
+            link.receive_data(client.data_to_send())
+            assert link.data_to_send() == b"", "the proof waits for what it is about"
+            link.bind(b"a channel")
             pump([(client, link)])
         assert client.size == 1
         assert Authenticated(link, method) in server.events()
@@ -132,4 +135,26 @@ def test_what_precedes_the_handshake_in_clear(early: bytes) -> None:
     assert "went on in clear" in str(server.events())
     client.receive_data(link.data_to_send() + early)
     with pytest.raises(RemoteProtocolError, match="went on in clear"):
-        client.secured()
+        client.secured(b"a channel")
+
+
+@pytest.mark.parametrize(
+    ("key", "binding"), [(8, b"a channel"), (7, b"another channel")], ids=["another key", "another channel"]
+)
+def test_proofs_of_the_key_over_tls(key: int, binding: bytes) -> None:
+    """A server that cannot prove the key gets nothing but a proof, and a client that cannot gets nothing."""
+    server, client = Server(1, Credentials(key=key, tls="on")), Client(0, Credentials(key=7, tls="on"), part(0))
+    link = server.add_connection("a peer", now=0.0)
+    pump([(client, link)])
+    client.secured(b"a channel")
+    link.secured()
+    link.bind(binding)
+    proof = client.data_to_send()
+    assert len(proof) == auth.PROOF_BYTES
+    assert (7).to_bytes(8) not in proof
+    link.receive_data(proof)
+    assert "wrong key" in str(server.events())
+    assert link.data_to_send() == b""
+    with pytest.raises(AuthenticationError, match="could not prove that it has IMPI_AUTH_KEY"):
+        client.receive_data(server.credentials.proof(b"server", binding))
+    assert client.data_to_send() == b""

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from middle import Middle, as_environ, certificates
 
 FULL = ["join", "card", "cards", "finalize", "finalized"]
 UP = FULL[:3]
@@ -128,7 +130,7 @@ def test_what_clients_say_to_their_server(clients: Callable[..., Clients], tls: 
     [
         ({"AIOMPI_TLS": "off"}, {"AIOMPI_TLS": "on"}, "no common authentication method"),
         ({"AIOMPI_TLS": "on"}, {"AIOMPI_TLS": "off"}, "no common authentication method"),
-        ({"AIOMPI_TLS": "on"}, {"AIOMPI_TLS": "on", "IMPI_AUTH_KEY": "5679"}, "TLS with it failed"),
+        ({"AIOMPI_TLS": "on"}, {"AIOMPI_TLS": "on", "IMPI_AUTH_KEY": "5679"}, "wrong key"),
     ],
     ids=["only the client", "only the server", "another key"],
 )
@@ -141,6 +143,23 @@ def test_a_client_that_cannot_encrypt(
     assert "IMPI server 127.0.0.1:" in err
     job.server.process.terminate()
     assert cause in job.end().stderr
+
+
+@pytest.mark.parametrize("site_has", ["no certificates", "certificates"])
+def test_nothing_without_the_key_is_in_between(clients: Callable[..., Clients], tmp_path: Path, site_has: str) -> None:
+    """A server, or what passes on the connection to it, gets no key because it has a certificate of the site."""
+    files = certificates(tmp_path) if site_has == "certificates" else {}
+    env = {"AIOMPI_TLS": "on"} | as_environ(files)
+    job = clients(1, **env)
+    host, _, port = job.address.rpartition(":")
+    with Middle((host, int(port)), (12, -8), files) as middle:
+        job.address = f"127.0.0.1:{middle.address[1]}"
+        code, _, err = outcome(job.start(0, "true", env=env))
+        assert middle.secured.is_set()
+    assert (code, "IMPI_AUTH_KEY" in err) == (1, True)
+    assert (5678).to_bytes(8) not in middle.seen
+    job.server.process.terminate()
+    assert "wrong key" in job.end().stderr
 
 
 def test_encryption_needs_a_key(launch: Any) -> None:

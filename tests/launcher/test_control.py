@@ -6,11 +6,16 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from descriptors import no_more_descriptors
+from middle import HELLO, Middle, certificates
 
+from aiompi.bootstrap import meeting
+from aiompi.errors import JobAbortedError
+from aiompi.settings import Settings
 from aiompi.wire import control, hello
 from aiompi_launcher import control as control_server
 from aiompi_launcher.control import ControlServer, Link
@@ -280,6 +285,32 @@ async def test_a_crowd_of_strangers_pushes_out_no_rank_that_has_begun(
     await until(lambda: len(observer.joined) == 2)
     for rank in late:
         rank.socket.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("site_has", ["no certificates", "certificates"])
+async def test_nothing_that_passes_on_the_hello_is_in_between(
+    observer: Observer, listener: socket.socket, tmp_path: Path, site_has: str
+):
+    files = certificates(tmp_path) if site_has == "certificates" else {}
+    settings = Settings(tls="on", **files)
+    server = ControlServer(observer, KEY, listener, hello_timeout=5.0, settings=settings)
+
+    def join(port: int) -> None:
+        with meeting.connect(["127.0.0.1"], port, KEY, 0, settings, 5.0) as sock:
+            sock.sendall(JOIN)
+
+    with contextlib.closing(server):
+        await asyncio.to_thread(join, listener.getsockname()[1])
+        await until(lambda: observer.joined)
+        with Middle(listener.getsockname(), HELLO, files) as middle:
+            with pytest.raises(JobAbortedError, match="refuses this process"):
+                await asyncio.to_thread(join, middle.address[1])
+            assert middle.secured.is_set()
+            await until(lambda: observer.strangers)
+        assert "could not prove the key" in observer.strangers[0]
+        assert len(observer.joined) == 1
+        await until(lambda: observer.closed)
 
 
 @pytest.mark.asyncio

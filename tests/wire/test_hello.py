@@ -253,6 +253,47 @@ def test_bad_key_is_refused_and_not_repeated(text: str) -> None:
     assert caught.value.__cause__ is None
 
 
+# Channels.
+
+
+def bound(
+    connector_binding: bytes = b"a channel", acceptor_binding: bytes = b"a channel"
+) -> tuple[Handshake, Handshake]:
+    """Return both sides after the proofs in clear, and after their TLS handshake."""
+    connector, acceptor = pair()
+    give(acceptor, connector.data_to_send())
+    give(connector, acceptor.data_to_send())
+    give(acceptor, connector.data_to_send())
+    connector.bind(connector_binding)
+    acceptor.bind(acceptor_binding)
+    return connector, acceptor
+
+
+@pytest.mark.parametrize("step", [2**30, 1])
+def test_both_sides_prove_the_key_over_their_channel(step: int) -> None:
+    connector, acceptor = bound()
+    assert not connector.done
+    assert not acceptor.done
+    assert acceptor.data_to_send() == b"", "the acceptor proves it to none that has not"
+    give(acceptor, connector.data_to_send(), step)
+    assert acceptor.done
+    give(connector, acceptor.data_to_send(), step)
+    assert connector.done
+    assert (connector.needed, acceptor.needed) == (0, 0)
+
+
+def test_a_proof_is_for_one_channel_and_one_side() -> None:
+    connector, acceptor = bound(b"a channel", b"another one")
+    proof = connector.data_to_send()
+    with pytest.raises(AuthenticationError):
+        give(acceptor, proof)
+    assert not acceptor.done
+    assert acceptor.data_to_send() == b""
+    with pytest.raises(AuthenticationError):
+        give(connector, proof)
+    assert not connector.done
+
+
 # Namespaces.
 
 

@@ -293,15 +293,16 @@ class RemoteServer(Rendezvous):
         """Perform the TLS handshake that the server has chosen."""
         from aiompi import tls  # most jobs do not need it
 
-        context = tls.context(self._credentials.secret, False, self._settings)
+        context = tls.context(False, self._settings)
         try:
             async with asyncio.timeout(self._timeout):
                 await self._writer.start_tls(context)
+            binding = tls.binding(self._writer.get_extra_info("ssl_object"))
         except TimeoutError:
             raise self._error(f"no answer to the TLS handshake within {self._timeout:g} s") from None
         except OSError as error:
             raise self._error(tls.explain(error)) from None
-        self._client.secured()
+        self._client.secured(binding)
 
     async def _flush(self) -> None:
         try:

@@ -13,12 +13,12 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from aiompi import network
+from aiompi.errors import AuthenticationError, RemoteProtocolError
 from aiompi.errors import Exception as MPIError
-from aiompi.errors import RemoteProtocolError
-from aiompi.impi import slots
+from aiompi.impi import auth, slots
 from aiompi.impi.auth import Credentials
 from aiompi.impi.host import ChannelState, Host
 from aiompi.impi.label import TLS_VERSION
@@ -35,6 +35,8 @@ from aiompi_launcher.rendezvous import RendezvousError
 
 if TYPE_CHECKING:
     from aiompi.tls import SecureSocket
+
+_T = TypeVar("_T")
 
 #: bytes that may wait for a channel before the host stops reading from their rank
 CONGESTION: Final = 4 * 2**20
@@ -81,14 +83,9 @@ class _Newcomer:
 
     async def receive(self, nbytes: int) -> bytes:
         """Receive up to `nbytes`; none at the end of the connection."""
-        while True:
-            try:
-                data = self.socket.recv(nbytes)
-            except BlockingIOError:
-                await readable(self.socket)
-            else:
-                self._heard = self._heard or bool(data)
-                return data
+        data = await _when_ready(self.socket, lambda: self.socket.recv(nbytes))
+        self._heard = self._heard or bool(data)
+        return data
 
     def is_silent(self) -> bool:
         return not self._heard and not has_unread(self.socket)
@@ -229,17 +226,22 @@ class HostAgent:
         return able and network.uses_tls(sock, self._settings)
 
     async def _secure(self, sock: socket.socket, *, server: bool) -> SecureSocket:
-        """Return a connection over TLS in place of one of which nothing has been read."""
+        """Return a connection over TLS, on which both hosts have proven the key, in place of an unused one."""
         from aiompi import tls  # most jobs do not need it
 
-        secured = tls.secure(sock, self._credentials.secret, server, self._settings)
+        secured = tls.secure(sock, server, self._settings)
         try:
-            while True:
-                try:
-                    secured.do_handshake()
-                    return secured
-                except BlockingIOError:
-                    await readable(secured)
+            await _when_ready(secured, secured.do_handshake)
+            binding = tls.binding(secured)
+            own, other = (b"acceptor", b"connector") if server else (b"connector", b"acceptor")
+            if not server:
+                secured.send(self._credentials.proof(own, binding))
+            proof = await _when_ready(secured, lambda: secured.recv(auth.PROOF_BYTES))
+            if not self._credentials.is_proof(proof, other, binding):
+                raise AuthenticationError("it could not prove that it has IMPI_AUTH_KEY")
+            if server:
+                secured.send(self._credentials.proof(own, binding))
+            return secured
         except BaseException as error:
             secured.close()
             if isinstance(error, OSError):
@@ -250,7 +252,7 @@ class HostAgent:
         await readable(newcomer.socket)
         encrypted = newcomer.socket.recv(1, socket.MSG_PEEK) == _HANDSHAKE
         if encrypted:
-            if not self._credentials.secret:
+            if not self._credentials.encrypts:
                 raise RemoteProtocolError("it began a TLS handshake: AIOMPI_TLS must suit on all hosts")
             newcomer.socket = await self._secure(newcomer.socket, server=True)
         data = b""
@@ -484,6 +486,15 @@ class HostAgent:
             accept_loop.close()
         self._listener.close()
         self._strangers.close()
+
+
+async def _when_ready(sock: socket.socket, call: Callable[[], _T]) -> _T:
+    """Return what a call on a socket returns once it does not have to wait."""
+    while True:
+        try:
+            return call()
+        except BlockingIOError:
+            await readable(sock)
 
 
 async def readable(sock: socket.socket) -> None:

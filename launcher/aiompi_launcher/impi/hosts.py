@@ -87,8 +87,8 @@ class Hosts:
             host, _, port = address_of(self._listeners[-1]).rpartition(":")
             ports.append((host_identifier(host.strip("[]")), int(port)))
         leaves = not all(network.is_loopback(host_address(identifier)) for identifier, _ in ports)
-        secret = self._context.credentials.secret if leaves or self._settings.tls == "on" else b""
-        return describe(ports, self._sizes, self._settings, tls=bool(secret))
+        encrypts = self._context.credentials.encrypts and (leaves or self._settings.tls == "on")
+        return describe(ports, self._sizes, self._settings, tls=encrypts)
 
     def warnings(self, universe: Universe, client: int) -> list[str]:
         """Return warnings about the addresses of the hosts (section 1.2.3)."""

@@ -116,17 +116,19 @@ class ClientTransport(asyncio.Protocol):
 
     async def secure(self, context: ssl.SSLContext) -> None:
         """Perform a TLS handshake, once everything is sent in clear."""
+        from aiompi import tls
+
         try:
             transport = await asyncio.get_running_loop().start_tls(self.transport, self, context, server_side=True)
+            assert transport is not None
+            binding = tls.binding(transport.get_extra_info("ssl_object"))
         except OSError as error:
-            from aiompi import tls
-
             self._driver.forget(self)
             self.core.drop(tls.explain(error))
         else:
-            assert transport is not None
             self.transport = transport
             self.securing = False
+            self.core.bind(binding)
         self._driver.work()
 
     def data_received(self, data: bytes) -> None:
@@ -185,7 +187,7 @@ class ServerDriver:
         connection.securing = True
         connection.transport.pause_reading()
         connection.core.secured()
-        self._run(connection.secure(tls.context(self._core.credentials.secret, True, self._settings)))
+        self._run(connection.secure(tls.context(True, self._settings)))
 
     def admit(self, connection: ClientTransport, peer: str) -> ServerConnection:
         """Add an accepted connection."""

@@ -10,12 +10,14 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from descriptors import no_more_descriptors
+from middle import certificates
 
-from aiompi import network
+from aiompi import network, tls
 from aiompi.impi import slots
 from aiompi.impi.auth import Credentials
 from aiompi.impi.label import VERSION_0_0
@@ -94,7 +96,9 @@ def handing_over(*descriptors: int, said: bytes = slots.SHARED) -> Callable[[Cha
 class Place:
     """A host with rank `rank` of four, each of a client of its own with one rank, and all that is around it."""
 
-    def __init__(self, home: Path, rank: int, *, any_source: bool = False) -> None:
+    def __init__(
+        self, home: Path, rank: int, *, settings: Settings | None = None, credentials: Credentials | None = None
+    ) -> None:
         self.rank = rank
         self.said: list[str] = []
         self.failures: list[str] = []
@@ -110,9 +114,13 @@ class Place:
             version=VERSION_0_0, native=False, datalen=DATALEN, tagub=32767, xsize=1024, maxlinear=4,
             ackmark=2, hiwater=HIWATER,
         )  # fmt: skip
-        settings = Settings(impi_any_source=any_source)
         self.agent = HostAgent(
-            self.universe, rank, self.listeners[rank], self, settings=settings, credentials=Credentials()
+            self.universe,
+            rank,
+            self.listeners[rank],
+            self,
+            settings=settings or Settings(),
+            credentials=credentials or Credentials(),
         )
         self.path = str(home / "host")
         self.agent.serve(network.listen_unix(self.path), KEY)
@@ -187,7 +195,7 @@ async def place(home: Path) -> AsyncIterator[Callable[..., Place]]:
     """Makes a host: `place(rank)`."""
     made: list[Place] = []
 
-    def make(rank: int, **options: bool) -> Place:
+    def make(rank: int, **options: Any) -> Place:
         made.append(Place(home, rank, **options))
         return made[-1]
 
@@ -250,6 +258,24 @@ async def test_strangers_are_dropped(
         await here.dial(rank)
     await connecting
     assert here.failures == []
+
+
+@pytest.mark.parametrize("site_has", ["no certificates", "certificates"])
+async def test_a_host_that_has_no_key_has_no_channel_over_tls(
+    place: Callable[..., Place], tmp_path: Path, site_has: str
+) -> None:
+    files = certificates(tmp_path) if site_has == "certificates" else {}
+    settings = Settings(tls="on", **files)
+    here = place(0, settings=settings, credentials=Credentials(key=5, tls="on"))
+    connecting = here.connecting()
+    stranger = await here.dial(1, greeting=b"")
+    await stranger.writer.start_tls(tls.context(False, settings))
+    binding = tls.binding(stranger.writer.get_extra_info("ssl_object"))
+    await stranger.send(Credentials(key=6, tls="on").proof(b"connector", binding))
+    with contextlib.suppress(ConnectionError):
+        assert await stranger.reader.read() == b""
+    connecting.cancel()
+    assert "could not prove that it has IMPI_AUTH_KEY" in here.said[0]
 
 
 @pytest.mark.spec("I2.3.8-6")
@@ -378,7 +404,7 @@ async def test_a_host_that_comes_twice(place: Callable[..., Place]) -> None:
 
 
 async def test_a_setting_lets_hosts_come_from_anywhere(place: Callable[..., Place]) -> None:
-    here = place(0, any_source=True)
+    here = place(0, settings=Settings(impi_any_source=True))
     connecting = here.connecting()
     for rank in (1, 2, 3):
         await here.dial(rank, "127.0.0.9")
