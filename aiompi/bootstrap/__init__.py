@@ -4,7 +4,7 @@
 agent of the job, a process of `aiompi_launcher`, and then all ranks join as if a launcher had started them.
 
     manager   variables                              store of values   module
-    pmi       PMI_FD                                 PMI-1             pmi
+    pmi       PMI_FD or PMI_PORT                     PMI-1             pmi
     pmix      PMIX_NAMESPACE                         PMIx              pmix
     slurm     SLURM_STEP_ID, SLURM_PROCID            none              fixed
     indexed   JOB_COMPLETION_INDEX or RANK,          none              fixed
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: process manager -> variables that are all set in its processes. An sbatch script has SLURM_PROCID too, but no step.
 SIGNS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
-    "pmi": (("PMI_FD", "PMI_RANK", "PMI_SIZE"),),
+    "pmi": (("PMI_FD", "PMI_RANK", "PMI_SIZE"), ("PMI_PORT", "PMI_ID")),
     "pmix": (("PMIX_NAMESPACE", "PMIX_RANK"),),
     "slurm": (("SLURM_STEP_ID", "SLURM_PROCID"),),
     "indexed": (("JOB_COMPLETION_INDEX",), ("RANK", "WORLD_SIZE", "MASTER_ADDR")),
@@ -38,10 +38,11 @@ GROUP: Final = "aiompi.engines"
 
 def find(environ: Mapping[str, str]) -> str:
     """Return the name of the process manager that has started this process, empty if there is none."""
-    for name, alternatives in SIGNS.items():
-        if any(all(variable in environ for variable in variables) for variables in alternatives):
-            return name
-    return ""
+    return next((name for name in SIGNS if _shows(name, environ)), "")
+
+
+def _shows(name: str, environ: Mapping[str, str]) -> bool:
+    return any(all(variable in environ for variable in variables) for variables in SIGNS[name])
 
 
 def join(name: str, environ: Mapping[str, str], settings: Settings) -> Place | None:
@@ -49,7 +50,7 @@ def join(name: str, environ: Mapping[str, str], settings: Settings) -> Place | N
 
     Raises:
         JobAbortedError: the process manager cannot be used, or the others cannot be reached.
-        InvalidArgumentError: there is no process manager of this name.
+        InvalidArgumentError: there is no process manager of this name, or it has not started this process.
     """
     manager = _manager(name, environ, settings)
     if manager.size == 1:
@@ -59,6 +60,11 @@ def join(name: str, environ: Mapping[str, str], settings: Settings) -> Place | N
 
 
 def _manager(name: str, environ: Mapping[str, str], settings: Settings) -> ProcessManager:
+    if name in SIGNS and name != "indexed" and not _shows(name, environ):
+        variables = " or ".join(map(", ".join, SIGNS[name]))
+        raise InvalidArgumentError(
+            f"AIOMPI_ENGINE={name}: this engine has not started this process, because it sets {variables}"
+        )
     if name == "pmi":
         from aiompi.bootstrap.pmi import PMI
 

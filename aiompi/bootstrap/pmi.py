@@ -1,7 +1,8 @@
 """The text protocol PMI-1, which MPICH's Hydra speaks, and Slurm with `srun --mpi=pmi2`.
 
 Each command is a line of the form `cmd=put kvsname=K key=NAME value=TEXT`, and so is each answer. They pass through a
-socket that this process has inherited; PMI_FD is its number.
+socket that this process has inherited, whose number is PMI_FD, or through a connection to PMI_PORT, by which
+`mpiexec -pmi-port` replaces it. There PMI_ID introduces this process.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from aiompi.bootstrap.meeting import Store
 from aiompi.errors import JobAbortedError
 
 _VERSION: Final = (1, 1)
+_DIAL: Final = 30.0  # seconds
 #: seconds in which Hydra reads what processes have printed, before it kills them
 _FLUSH: Final = 0.1
 _MOST: Final = 2**16  # bytes of an answer
@@ -34,24 +36,41 @@ class PMI(Store):
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.name = "srun" if "SLURM_STEP_ID" in environ and "PMI_JOBID" in environ else "mpiexec"
-        self.rank, self.size = int(environ["PMI_RANK"]), int(environ["PMI_SIZE"])
         self._buffer = b""
-        try:
-            self._socket = socket.socket(fileno=os.dup(int(environ["PMI_FD"])))
-        except (OSError, ValueError):
-            self._socket = socket.socket()
-            raise self._failure("PMI_FD is no open socket") from None
-        self._socket.setblocking(True)
+        self._socket: socket.socket | None = None
+        self.rank, self.size = (int(environ.get(name) or 0) for name in ("PMI_RANK", "PMI_SIZE"))
+        if "PMI_FD" in environ:
+            try:
+                self._socket = socket.socket(fileno=os.dup(int(environ["PMI_FD"])))
+            except (OSError, ValueError):
+                raise self._failure("PMI_FD is no open socket") from None
+            self._socket.setblocking(True)
+        else:
+            self._introduce(environ["PMI_PORT"], environ["PMI_ID"])
         version, subversion = _VERSION
         self._ask(f"cmd=init pmi_version={version} pmi_subversion={subversion}")
         self._space = self._ask("cmd=get_my_kvsname")["kvsname"]
 
     def _failure(self, cause: str) -> JobAbortedError:
-        self._socket.close()
+        if self._socket is not None:
+            self._socket.close()
         return JobAbortedError(
-            f"{self.name} started {self.size} processes, but this one cannot talk to it: {cause}. A process that a "
-            "rank starts is no rank itself: set AIOMPI_ENGINE=none for it"
+            f"{self.name} started {self.size or 'several'} processes, but this one cannot talk to it: {cause}. A "
+            "process that a rank starts is no rank itself: set AIOMPI_ENGINE=none for it"
         )
+
+    def _introduce(self, port: str, number: str) -> None:
+        """Connect to a port, and learn the rank of this process and their number."""
+        host, _, service = port.rpartition(":")
+        try:
+            self._socket = socket.create_connection((host, service), _DIAL)
+        except OSError as error:
+            raise self._failure(f"PMI_PORT={port}: {error}") from None
+        self._socket.settimeout(None)
+        answer = self._ask(f"cmd=initack pmiid={number}")
+        for _ in ("size", "rank", "debug"):
+            answer |= self._answer("initack")
+        self.rank, self.size = int(answer["rank"]), int(answer["size"])
 
     def put(self, key: str, value: str) -> None:
         self._ask(f"cmd=put kvsname={self._space} key={key} value={value}")
@@ -68,10 +87,15 @@ class PMI(Store):
 
     def finalize(self) -> None:
         self._ask("cmd=finalize")
-        self._socket.close()
+        if self._socket is not None:
+            self._socket.close()
 
     def _ask(self, command: str) -> dict[str, str]:
         self._send(command)
+        return self._answer(command.split()[0])
+
+    def _answer(self, command: str) -> dict[str, str]:
+        assert self._socket is not None
         while b"\n" not in self._buffer:
             data = b""
             with contextlib.suppress(OSError):
@@ -85,9 +109,10 @@ class PMI(Store):
         text = line.decode(errors="replace")
         answer = dict(word.partition("=")[::2] for word in text.split())
         if answer.get("rc", "0") != "0":
-            raise self._failure(f"{command.split()[0]} failed: {answer.get('msg', text)}")
+            raise self._failure(f"{command} failed: {answer.get('msg', text)}")
         return answer
 
     def _send(self, command: str) -> None:
+        assert self._socket is not None
         with contextlib.suppress(OSError):  # the next answer is the end of the connection
             self._socket.sendall(command.encode() + b"\n")

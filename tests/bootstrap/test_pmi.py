@@ -92,6 +92,40 @@ def test_a_descriptor_that_is_closed_is_an_error_and_no_job_of_one_rank() -> Non
 def test_which_engine_is_found() -> None:
     assert bootstrap.find({}) == bootstrap.find({"PMI_RANK": "1"}) == ""
     assert bootstrap.find({"PMI_FD": "5", "PMI_RANK": "1", "PMI_SIZE": "2"}) == "pmi"
+    assert bootstrap.find({"PMI_PORT": "node1:1", "PMI_ID": "0"}) == "pmi"
+
+
+def test_a_port_in_place_of_a_socket() -> None:
+    answers = ("cmd=initack rc=0", "cmd=set size=3", "cmd=set rank=1", "cmd=set debug=0", *INIT)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        environ = {"PMI_PORT": f"127.0.0.1:{listener.getsockname()[1]}", "PMI_ID": "7"}
+
+        def answer() -> list[str]:
+            sock, _ = listener.accept()
+            with sock, sock.makefile("rb") as file:
+                lines = [file.readline().decode()]
+                sock.sendall("\n".join(answers[:4]).encode() + b"\n")
+                for text in INIT:
+                    lines.append(file.readline().decode())
+                    sock.sendall(text.encode() + b"\n")
+            return lines
+
+        with ThreadPoolExecutor(1) as thread:
+            said = thread.submit(answer)
+            client = PMI(environ)
+            assert (client.rank, client.size, said.result(10)[0]) == (1, 3, "cmd=initack pmiid=7\n")
+            assert client._socket is not None
+            client._socket.close()
+    with pytest.raises(
+        JobAbortedError, match=r"mpiexec started several processes, .* PMI_PORT=127.0.0.1:\d+: .*refused"
+    ):
+        PMI(environ)
+
+
+@pytest.mark.parametrize("name", ["pmi", "pmix", "slurm"])
+def test_an_engine_that_is_named_but_has_not_started_this_process(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"AIOMPI_ENGINE={name}: this engine has not started this process"):
+        bootstrap.join(name, {"RANK": "0"}, Settings())
 
 
 def test_an_engine_that_does_not_exist() -> None:

@@ -189,6 +189,17 @@ def test_a_program_of_mpi4py(engine: Engine, tmp_path: Path) -> None:
     assert shared == [names.count(name) for name in names]
 
 
+def test_hydra_with_a_port_in_place_of_a_socket(
+    request: pytest.FixtureRequest, machines: Machines, tmp_path: Path
+) -> None:
+    program = tmp_path / "app.py"
+    program.write_text(HELLO)
+    engine = hydra(request, machines, NODES)
+    engine.command.append("-pmi-port")
+    done = engine.run("-m", "aiompi.compat", program)
+    assert (done.returncode, done.stderr, done.stdout[:3]) == (0, "", "4 6"), done
+
+
 @pytest.mark.parametrize("name", ["ring_async.py", "ring_blocking.py"])
 def test_the_programs_of_the_readme(engine: Engine, tmp_path: Path, name: str) -> None:
     program = tmp_path / name
