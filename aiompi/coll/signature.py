@@ -31,7 +31,7 @@ NAMES: Final = (
 CONSTRUCTORS: Final = (
     "Comm_dup", "Comm_create", "Comm_split", "Comm_split_type", "Intercomm_create", "Intercomm_merge", "Cart_create",
     "Graph_create", "Dist_graph_create", "Dist_graph_create_adjacent", "Comm_create_from_group",
-    "Intercomm_create_from_groups", "Comm_accept", "Comm_connect", "Comm_spawn",
+    "Intercomm_create_from_groups", "Comm_accept", "Comm_connect", "Comm_spawn", "Cart_sub",
 )  # fmt: skip
 OPERATIONS: Final = tuple(PREDEFINED)
 #: stands for the name of an operation of a user; its number is `_USER`

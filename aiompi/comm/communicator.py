@@ -126,7 +126,7 @@ class Communicator:
         self.matcher = self._open_contexts()
         self.agreeing = engine.open_agreements(AGREEMENTS | context_id, self.everybody()) if self._met else None
         self.hosts = engine.hosts(self.targets) if remote is None and self.native else []
-        self.shares_memory = remote is None and engine.share_memory(self.targets)
+        self.shares_memory = len(self.hosts) == 1 and engine.share_memory(self.targets[:1])
         self.spans_hosts = 1 < len(self.hosts) < self.size
         self.room = room(context_id)
         self.freed = self.is_revoked = False
@@ -582,14 +582,14 @@ class Communicator:
             return
         for context_id in (self.context_id, self.context_id + 1, AGREEMENTS | self.context_id):
             matcher = self.engine.contexts.get(context_id)
-            if matcher is not None and next(matcher.unexpected(), None) is None:
+            if matcher is not None and not matcher.arrivals:
                 del self.engine.contexts[context_id]
         self.engine.processes.release(self._met)
 
     def pending(self) -> Iterator[Request[Any]]:
         """Yield the operations that still need the queues of the contexts."""
         yield from (schedule for schedule in self.engine.schedules if schedule.owner is self)
-        for matcher in (self.matcher, self.engine.matcher(self.context_id + 1)):
+        for matcher in (self.matcher, self.route.matcher):
             yield from matcher.posted()
             yield from matcher.probes
 

@@ -103,12 +103,13 @@ class Group(Reference[_Members]):
     @property
     def size(self) -> int:
         """Number of members."""
-        return len(self.members)
+        return len(self._valid.ranks)
 
     @property
     def rank(self) -> int:
         """Rank of this process, UNDEFINED if it is no member."""
-        return UNDEFINED if not self.members else self.index.get(self.own, UNDEFINED)
+        valid = self._valid
+        return valid.index.get(valid.own, UNDEFINED)
 
     @classmethod
     def Create_from_session_pset(cls, session: Any, pset_name: str) -> Self:

@@ -7,9 +7,7 @@ import struct
 from abc import ABC, abstractmethod
 from typing import Final, TypeAlias
 
-from aiompi.coll.accumulator import ObjectAccumulator
 from aiompi.coll.allgather.ring import ring
-from aiompi.coll.allreduce.recursive_doubling import recursive_doubling
 from aiompi.coll.bcast.binomial import binomial
 from aiompi.coll.block import Block
 from aiompi.comm import Channel
@@ -149,9 +147,17 @@ def unpack(data: bytes | memoryview) -> Numbers:
 
 
 async def _maximum(channel: Channel, numbers: Numbers) -> Numbers:
-    accumulator = ObjectAccumulator(numbers, larger, NUMBERS)
-    await recursive_doubling(channel, accumulator)
-    return tuple(accumulator.value)
+    """Return the maximum by dissemination: a message covers all ranks heard of so far, and some of them twice."""
+    rank, size, distance = channel.rank, channel.size, 1
+    while distance < size:
+        data, answer = pack(numbers), Block()
+        arrival = answer.irecv(channel, (rank - distance) % size)
+        sent = channel.isend((data,), len(data), (rank + distance) % size)
+        await arrival
+        await sent
+        numbers = larger(numbers, unpack(answer.data))
+        distance *= 2
+    return numbers
 
 
 def larger(one: Numbers, other: Numbers) -> Numbers:

@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeAlias, TypeVar
 from aiompi import errors
 from aiompi.coll.alltoall.linear import linear
 from aiompi.coll.block import Block
-from aiompi.comm import Channel, Communicator, derive
+from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.comm.topology import Cartesian, DistributedGraph, Edges, Graph, split_edges
 from aiompi.create.agreement import Agreement, construct, participants_of
 from aiompi.create.participants import pack, unpack
@@ -134,16 +134,20 @@ def cart_sub(comm: Communicator, remain_dims: Sequence[bool]) -> Request[Communi
     operation, grid = "Cart_sub", comm.topology
     if not isinstance(grid, Cartesian):
         raise InvalidTopologyError(f"{comm.where(operation)}: there is no Cartesian topology")
-    kept, number, rank = _checked(comm, operation, grid.sub, comm.rank, remain_dims)
-    parts = split(comm, number, rank)
+    kept, ranks = _checked(comm, operation, grid.sub, comm.rank, remain_dims)
+    members = [comm.group.members[rank] for rank in ranks]
+    parts = None if comm.native else split(comm, ranks[0], ranks.index(comm.rank))
 
-    async def run() -> Communicator:
+    async def run(channel: Channel, agreement: Agreement) -> Communicator:
+        pair = await agreement.reach(participants_of(channel))
+        return _arranged(derive(comm, Group.of(members, comm.group.own), pair), kept)
+
+    async def arrange(parts: Request[Communicator | None]) -> Communicator:
         part = await parts
         assert part is not None
-        part.topology = kept
-        return part
+        return _arranged(part, kept)
 
-    return comm.run(run())
+    return construct(comm, run, operation) if parts is None else comm.run(arrange(parts))
 
 
 def _arrange(comm: Communicator, topology: Cartesian | Graph, operation: str) -> Request[Communicator | None]:
@@ -160,6 +164,11 @@ def _arrange(comm: Communicator, topology: Cartesian | Graph, operation: str) ->
         return made
 
     return construct(comm, run, operation)
+
+
+def _arranged(comm: Communicator, topology: Cartesian | Graph) -> Communicator:
+    comm.topology = topology
+    return comm
 
 
 def _checked(comm: Communicator, operation: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

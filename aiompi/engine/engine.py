@@ -221,7 +221,7 @@ class Engine(Progress):
         """
         matcher = self.matcher(context)
         matcher.open(sources, *more)
-        for message in matcher.unexpected():
+        for message in matcher.unexpected() if matcher.arrivals else ():
             peer = message.peer
             if isinstance(peer, Peer) and not matcher.admits(peer.rank, message.source):
                 peer.refuse(message)

@@ -116,10 +116,9 @@ class FailureHandler:
     def watch(self, community: Community) -> None:
         """Tell a new communicator of the failures of its members and of its revocation, also those before now."""
         self._communities[community.context_id] = community
-        dead = (peer for peer in self._dead if community.has(peer.rank) and self._survives(peer))
-        error = next((peer.error for peer in dead), None)
-        if error is not None:
-            community.member_failed(error)
+        for peer in self._dead:
+            if peer.error is not None and community.has(peer.rank) and self._survives(peer):
+                community.member_failed(peer.error)  # the first error is the one that counts
         for rank, contexts in self._revocations.items():
             if community.context_id in contexts:
                 contexts.remove(community.context_id)

@@ -172,6 +172,8 @@ class Matcher:
         """Iterate over all posted receives; the caller may withdraw them meanwhile."""
         if self._only is not None:
             return iter([self._only])
+        if not self._posted:
+            return iter(())
         found = self._posted.values()
         return iter([r for each in found for r in (each.values() if isinstance(each, OrderedDict) else (each,))])
 

@@ -135,11 +135,11 @@ def test_collectives_are_matched_by_the_order_of_their_calls() -> None:
 def test_numbering_of_collectives_starts_again_at_its_end() -> None:
     w = LocalWorld(2)
     for comm in w.comms:
-        comm._collectives = TAG_UB - 1
+        comm.collectives = TAG_UB - 1
     for i in range(3):
         schedules = [comm.start(lambda ch, i=i: swap(ch, b"%d" % i, []), "swap") for comm in w.comms]
         assert [schedule.result() for schedule in schedules] == [b"%d" % i] * 2
-    assert w.comms[0]._collectives == 2
+    assert w.comms[0].collectives == 2
 
 
 def test_collectives_of_two_communicators_are_apart() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import compress
 from typing import ClassVar
 
 from aiompi.arguments import integer, integers, several
@@ -139,14 +140,14 @@ class Cartesian:
             return PROC_NULL
         return self.rank(there)
 
-    def sub(self, rank: int, remain_dims: Sequence[bool]) -> tuple[Cartesian, int, int]:
+    def sub(self, rank: int, remain_dims: Sequence[bool]) -> tuple[Cartesian, list[int]]:
         """Return the subgrid of a process when some dimensions are dropped (MPI_Cart_sub, section 6.5.6).
 
         Args:
             remain_dims: for each dimension, True if it is kept.
 
         Returns:
-            The subgrid; its number, which is the same for all of its processes; the rank of the process in it.
+            The subgrid, and the ranks of its processes in this grid, in the order of their ranks in the subgrid.
 
         Raises:
             InvalidArgumentError: the number of items is not the number of dimensions.
@@ -157,17 +158,10 @@ class Cartesian:
             raise InvalidArgumentError(
                 f"remain_dims has {len(remain)} items for {self.ndims} dimensions: give one for each"
             )
-        coords = self.coords(rank)
-        kept, cut = self._some(remain), self._some([not keep for keep in remain])
-        return (
-            kept,
-            cut.rank([coord for coord, keep in zip(coords, remain, strict=True) if not keep]),
-            kept.rank([coord for coord, keep in zip(coords, remain, strict=True) if keep]),
-        )
-
-    def _some(self, chosen: Iterable[object]) -> Cartesian:
-        directions = [direction for direction, choose in enumerate(chosen) if choose]
-        return Cartesian(tuple(self.dims[d] for d in directions), tuple(self.periods[d] for d in directions))
+        ranks = [0]
+        for coord, dim, keep in zip(self.coords(rank), self.dims, remain, strict=True):
+            ranks = [rank * dim + place for rank in ranks for place in (range(dim) if keep else (coord,))]
+        return Cartesian(tuple(compress(self.dims, remain)), tuple(compress(self.periods, remain))), ranks
 
     def neighbors(self, rank: int) -> tuple[list[int], list[int]]:
         """Return the sources and destinations of neighbourhood collectives (section 7.6 of MPI-3.1).

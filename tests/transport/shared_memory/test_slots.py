@@ -295,7 +295,7 @@ def test_rank_that_is_a_call_ahead_is_told(together):
     call, _ = allreduce([np.ones(1)] * 3)
     calls = [call(comm) for comm in w.comms]
     w.until(lambda: all(made.done() for made in calls))
-    number = w.comms[0]._collectives - 1
+    number = w.comms[0].collectives - 1
     text = f"rank 2 this is collective {number + 1} on the communicator, for this rank {number}; call the same"
     for made in calls[:2]:
         with pytest.raises(errors.OtherError, match=text):
