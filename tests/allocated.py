@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import os
 import platform
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import aiompi
+from aiompi.bootstrap.meeting import connect
+from aiompi.settings import load
 
 
 async def hello(world: aiompi.World) -> str:
@@ -18,6 +23,34 @@ async def hello(world: aiompi.World) -> str:
 
 def hello_blocking(comm: Any) -> str:
     return f"{comm.rank} of {comm.size} on {platform.node()}: {comm.allreduce(comm.rank)}"
+
+
+async def program(world: aiompi.World, text: str) -> list[str]:
+    """Run the program of the README for asyncio; return what it prints."""
+    printed: list[str] = []
+    names: dict[str, Any] = {"print": printed.append}
+    exec(text.replace("aiompi.run(main)", ""), names)
+    await names["main"](world)
+    return printed
+
+
+def program_blocking(comm: Any, text: str) -> list[str]:
+    """Run a program as it is; return what it prints."""
+    printed: list[str] = []
+    exec(text.replace("from aiompi import", "from mpi4py import"), {"print": printed.append})
+    return printed
+
+
+async def intrude(world: aiompi.World) -> str:
+    """A process with another key dials the agent while the job runs; return what it is told."""
+    told = ""
+    if world.rank == 0:
+        host, port = world._runtime._agent._socket.getpeername()[:2]  # type: ignore[union-attr]
+        try:
+            await asyncio.to_thread(connect, [host], port, bytes(32), 3, load(), 5.0)
+        except aiompi.Exception as error:
+            told = str(error)
+    return await world.bcast(told)
 
 
 async def add(world: aiompi.World, start: Any) -> tuple[int, int, Any]:
@@ -64,6 +97,18 @@ async def wait(world: aiompi.World, path: str = "") -> None:
 def wait_blocking(comm: Any, path: str = "") -> None:
     if path:
         Path(f"{path}-{comm.rank}").write_text(str(os.getpid()))
+    comm.recv()
+
+
+def wait_or_hold(comm: Any, path: str) -> None:
+    """On each host but node1 one rank holds the GIL for long. All others wait."""
+    shared = comm.Split_type(aiompi.COMM_TYPE_SHARED)
+    holds = shared.rank == 0 and platform.node() != "node1"
+    if holds:
+        time.sleep(3)  # a process watches it by then
+    Path(f"{path}-{comm.rank}").touch()
+    if holds:
+        ctypes.PyDLL(None).sleep(100)
     comm.recv()
 
 

@@ -206,13 +206,16 @@ class Allocation(ABC):
         settings = self._settings or load_settings()
         survives = settings.on_failure == "continue"
         calls = [asyncio.ensure_future(call) for call in self._start(settings, main, args, kwargs)]
+        ended: dict[asyncio.Future[Any], None] = {}
         try:
-            await _ended(calls, survives)
+            await _wait_for_end(calls, survives, ended)
         finally:
             for call in calls:
                 call.cancel()
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        by_call: dict[asyncio.Future[Any], Any] = dict(zip(calls, outcomes, strict=True))
+        in_order = [by_call[call] for call in ended | by_call]
+        failures = [outcome for outcome in in_order if isinstance(outcome, BaseException)]
         if failures and not (survives and len(failures) < len(outcomes)):
             raise min(failures, key=_remoteness)
         return cast(list[T], outcomes)
@@ -229,11 +232,17 @@ class Allocation(ABC):
         """Start a job. Cancelling an awaitable ends its rank."""
 
 
-async def _ended(calls: Sequence[asyncio.Future[Any]], survives: bool) -> None:
-    """Wait until a job has ended: all ranks, or, if it does not survive failures, the one that has caused its end."""
+async def _wait_for_end(
+    calls: Sequence[asyncio.Future[Any]], survives: bool, ended: dict[asyncio.Future[Any], None]
+) -> None:
+    """Wait until a job has ended: all ranks, or, if it does not survive failures, the one that has caused its end.
+
+    `ended` gets the calls in the order in which they end.
+    """
     running, limit = set(calls), None
     while running:
         done, running = await asyncio.wait(running, timeout=limit, return_when=asyncio.FIRST_EXCEPTION)
+        ended |= dict.fromkeys(done)
         failures = [error for call in done if (error := call.exception()) is not None]
         if not survives and (not done or not all(map(_remoteness, failures))):
             break

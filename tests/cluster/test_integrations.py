@@ -11,76 +11,90 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import allocated
 import pytest
 from jobs import KEY, LIMIT, ROOTS
 from machines import Machine, Machines, end, until
+from pages import ROOT, programs
 
 PROGRAM = """
 import asyncio
+import sys
 import time
 import aiompi
-from allocated import compute, hello, hello_blocking, survive
+import allocated
+from allocated import compute, fail, hello, hello_blocking, survive, wait_or_hold
+from aiompi.integrations import RankLostError
 from aiompi.integrations.{framework} import ranks
 
-async def main({client}):
+def say(error):
+    kinds = (ValueError, RankLostError, aiompi.JobAbortedError)
+    names = [kind.__name__ for kind in kinds if isinstance(error, kind)]
+    print(*names, *str(error).split(), flush=True)  # Ray adds lines
+
+async def jobs({client}):
+    native, blocking = sys.argv[2:]
+    settings = aiompi.Settings(bind="127.0.0.1", connect_timeout=1)
+    async with ranks(4, {options}, settings=settings) as allocation:
+        try:
+            await allocation.run(hello)
+        except aiompi.ProcessFailedError as error:
+            say(error)
     async with ranks(4, {options}) as allocation:
         print(*allocation.hosts)
         print(*await allocation.run(hello), sep=", ")
-        print(*await allocation.run(hello_blocking), sep=", ", flush=True)
-        began = time.monotonic()
-        try:
-            await allocation.run(compute, 3)
-        except aiompi.ProcessFailedError as error:
-            print(type(error).__name__, str(error).partition("\\n")[0])
-            print(time.monotonic() - began < 20, flush=True)
-
-async def go_on({client}):
+        print(*await allocation.run(hello_blocking), sep=", ")
+        print(*await allocation.run(allocated.program, native))
+        print(*await allocation.run(allocated.program_blocking, blocking))
+        print(*set(await allocation.run(allocated.intrude)), flush=True)
+        for function, args in (fail, ()), (compute, (3,)):
+            began = time.monotonic()
+            try:
+                await allocation.run(function, *args)
+            except Exception as error:
+                say(error)
+                print(time.monotonic() - began < 20, flush=True)
     settings = aiompi.Settings(on_failure="continue")
     async with ranks(2, {options}, settings=settings) as allocation:
         first, lost = await allocation.run(survive, 1)
         print(first, type(lost).__name__)
+
+async def losses({client}):
+    for size in 3, 4:  # of three hosts, of two
+        sys.stdin.readline()
+        async with ranks(size, {options}) as allocation:
+            try:
+                await allocation.run(wait_or_hold, f"{{sys.argv[2]}}/{{size}}")
+            except aiompi.ProcessFailedError as error:
+                say(error)
 """
 ON_DASK = """
 from distributed import Client
 
-async def all_of_it():
+async def main():
     async with Client("tcp://10.99.0.1:8786", asynchronous=True, timeout=60) as client:
         await client.wait_for_workers(3, timeout=60)
-        await main(client)
-        await go_on(client)
+        await globals()[sys.argv[1]](client)
 
-asyncio.run(all_of_it())
-"""
-CUT_OFF = """
-import sys
-import time
-from allocated import wait_blocking
-from distributed import Client
-from aiompi.integrations.dask import run
-with Client("tcp://10.99.0.1:8786", timeout=60) as client:
-    client.wait_for_workers(3, timeout=60)
-    try:
-        run(3, wait_blocking, sys.argv[1])
-    except Exception as error:
-        print(type(error).__name__, error)
+asyncio.run(main())
 """
 ON_RAY = """
 import ray
 ray.init(address="10.99.0.1:6379", logging_level="ERROR", log_to_driver=False)
 while ray.cluster_resources().get("CPU") != 6:
     time.sleep(0.1)
-asyncio.run(main())
-asyncio.run(go_on())
+asyncio.run(globals()[sys.argv[1]]())
 ray.shutdown()
 """
+README = programs(ROOT / "README.md")
 
 
 #: succeeds when the head of Ray is there
 ANSWERS = "import socket; socket.create_connection(('10.99.0.1', 6379), 5)"
 #: in the command lines of agents and of ranks of the blocking face
-OF_JOBS = re.compile(r"aiompi_launcher|aiompi\.integrations")
+OF_JOBS = re.compile(r"aiompi_launcher|aiompi\.integrations|aiompi/bootstrap/watcher")
 
 
 class Framework:
@@ -106,7 +120,7 @@ class Framework:
 
     def wait_for_end_of_jobs(self) -> None:
         """Wait until no agent and no process of a rank is left."""
-        for machine in self.machines:
+        for machine in filter(lambda machine: machine.alive, self.machines):
             until(lambda machine=machine: not any(OF_JOBS.search(line) for line in machine.processes().values()))
 
     def close(self, *places: str) -> None:
@@ -116,7 +130,8 @@ class Framework:
             process.wait(LIMIT)
         for machine in self.machines:
             machine.clean()
-            machine.run("sh", "-c", f"rm -rf {' '.join(places)}")
+            if machine.alive:
+                machine.run("sh", "-c", f"rm -rf {' '.join(places)}")
 
 
 def on_dask(machines: Machines, place: Path) -> Iterator[Framework]:
@@ -152,45 +167,69 @@ def on_ray(machines: Machines, place: Path) -> Iterator[Framework]:
 
 
 @pytest.fixture(params=[on_dask, on_ray])
-def framework(request: pytest.FixtureRequest, machines: Machines, tmp_path: Path) -> Iterator[Framework]:
-    start: Callable[[Machines, Path], Iterator[Framework]] = request.param
+def start(request: pytest.FixtureRequest) -> Callable[[Machines, Path], Iterator[Framework]]:
+    found: Callable[[Machines, Path], Iterator[Framework]] = request.param
+    return found
+
+
+@pytest.fixture
+def framework(start: Any, machines: Machines, tmp_path: Path) -> Iterator[Framework]:
     yield from start(machines, tmp_path)
 
 
 @pytest.fixture
-def dask(machines: Machines, tmp_path: Path) -> Iterator[Framework]:
-    yield from on_dask(machines, tmp_path)
+def doomed_framework(doomed: Machines, tmp_path: Path) -> Iterator[Framework]:
+    yield from on_dask(doomed, tmp_path)
 
 
 @pytest.mark.timeout(240)
 def test_jobs(framework: Framework) -> None:
-    """On each host; the process of a rank is killed while others compute; others go on; and nothing is left."""
-    done = framework.machines[0].python(str(framework.program), env=framework.environ, limit=180.0)
+    """On each host; a rank fails; one is killed while others compute; others go on; and nothing is left."""
+    texts = [README[name] for name in ("ring_async.py", "ring_blocking.py")]
+    program = str(framework.program)
+    done = framework.machines[0].python(program, "jobs", *texts, env=framework.environ, limit=180.0)
     assert done.returncode == 0, done
     lines = [line for line in done.stdout.splitlines() if "(raylet)" not in line]  # of Ray
-    assert len(lines) == 6, lines
-    hosts, native, blocking, lost, soon, others = lines
+    assert len(lines) == 12, done
+    unreachable, hosts, *lines = lines
+    assert re.match(r"JobAbortedError .*127\.0\.0\.1.*Connection refused", unreachable)
     assert len(hosts.split()) == 4
-    for line in (native, blocking):
+    for line in lines[0:2]:
         parts = [part.split() for part in line.split(", ")]
         assert [(int(rank), size, total) for rank, _, size, _, _, total in parts] == [(n, "4", "6") for n in range(4)]
         assert {node for *_, node, _ in parts} == {"node1:", "node2:", "node3:"}
-    assert lost.startswith("RankLostError rank 3: its ")
-    assert soon == "True"
-    assert others == "1 go on RankLostError"
+    for line in lines[2:4]:
+        assert line == " ".join(f"['rank {rank} got {(rank - 1) % 4}, the sum is 6']" for rank in range(4))
+    assert "refuses this process" in lines[4]
+    assert re.fullmatch("ValueError .*no luck", lines[5])
+    assert lines[6] == "True"
+    assert lines[7].startswith("RankLostError rank 3: its ")
+    assert lines[8:10] == ["True", "1 go on RankLostError"]
     framework.wait_for_end_of_jobs()
 
 
-@pytest.mark.timeout(120)
-def test_a_cable_is_pulled_out(dask: Framework, tmp_path: Path) -> None:
-    """Dask does not notice for minutes. The job ends on both sides."""
-    (tmp_path / "there").mkdir()
-    dask.program.write_text(CUT_OFF)
-    program = dask.machines[0].popen(sys.executable, str(dask.program), str(tmp_path / "there/rank"), env=dask.environ)
-    until(lambda: len([*(tmp_path / "there").iterdir()]) == 3, 60.0)
-    began = time.monotonic()
-    dask.machines[2].cut()
-    out, err = program.communicate(timeout=60)
-    assert out.startswith("JobAbortedError rank 2 "), err
-    dask.wait_for_end_of_jobs()
-    assert time.monotonic() - began < 30
+@pytest.mark.timeout(240)
+def test_hosts_that_are_lost(doomed_framework: Framework, tmp_path: Path) -> None:
+    """One is killed, then another one is cut off. The client reports it, and end on all hosts, also ranks that compute."""
+    framework, place = doomed_framework, tmp_path / "there"
+    place.mkdir()
+    one, two, three = framework.machines
+    program = one.popen(
+        sys.executable, str(framework.program), "losses", str(place), env=framework.environ, stdin=subprocess.PIPE
+    )
+    assert program.stdin is not None
+    assert program.stdout is not None
+    try:
+        for size, lose, reported, ended in ((3, three.kill, 3.0, 6.0), (4, two.cut, 20.0, 20.0)):
+            program.stdin.write("\n")
+            program.stdin.flush()
+            until(lambda: len([*place.glob(f"{size}-*")]) == size, 60.0)
+            lost = time.monotonic()
+            lose()
+            assert re.match("(JobAborted|RankLost)Error ", program.stdout.readline())
+            assert time.monotonic() - lost < reported
+            framework.wait_for_end_of_jobs()
+            assert time.monotonic() - lost < ended
+    finally:
+        end(program)
+        program.communicate(timeout=LIMIT)
