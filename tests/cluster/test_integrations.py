@@ -210,7 +210,7 @@ def test_jobs(framework: Framework) -> None:
 
 @pytest.mark.timeout(240)
 def test_hosts_that_are_lost(doomed_framework: Framework, tmp_path: Path) -> None:
-    """One is killed, then another one is cut off. The client reports it, and end on all hosts, also ranks that compute."""
+    """One is killed, then another one is cut off. The client reports it, and all ranks end, also those that compute."""
     framework, place = doomed_framework, tmp_path / "there"
     place.mkdir()
     one, two, three = framework.machines
