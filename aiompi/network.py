@@ -49,13 +49,21 @@ def own_addresses() -> list[tuple[str, str]]:
     return found
 
 
+def encoded(host: str) -> Any:
+    """Return a host for the functions of `socket` that look it up.
+
+    ASCII becomes bytes, because the codec of other names takes longer to import than the rest of a connection.
+    """
+    return host.encode() if host.isascii() else host
+
+
 def own_address_towards(host: str, port: int) -> str:
     """Return the numeric address of this host in connections to another one; empty if the other cannot be resolved.
 
     The call resolves names, which takes time. It sends nothing.
     """
     with contextlib.suppress(OSError):
-        for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM):
+        for family, kind, _, _, address in socket.getaddrinfo(encoded(host), port, type=socket.SOCK_DGRAM):
             with socket.socket(family, kind) as sock, contextlib.suppress(OSError):
                 sock.connect(address)
                 return str(sock.getsockname()[0])

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from aiompi import network
 from aiompi.bootstrap import meeting, munge
 from aiompi.bootstrap.manager import Place, ProcessManager
 from aiompi.bootstrap.nodelist import expand
@@ -159,7 +160,7 @@ class Slurm(Fixed):
 
 def _read_all(host: str, port: int) -> bytes:
     data = bytearray()
-    with socket.create_connection((host, port), _DIAL) as sock:
+    with socket.create_connection((network.encoded(host), port), _DIAL) as sock:
         while len(data) < _CREDENTIAL and (piece := sock.recv(_CREDENTIAL)):
             data += piece
     return bytes(data)

@@ -28,7 +28,7 @@ from typing import Final
 from aiompi import network
 from aiompi.bootstrap.manager import Place, ProcessManager
 from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError, RemoteProtocolError
-from aiompi.impi.native import KeyExchange
+from aiompi.impi.key_exchange import KeyExchange
 from aiompi.settings import Settings
 from aiompi.wire import liveness
 from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Connector, new_key
@@ -122,7 +122,7 @@ def listen(settings: Settings, ports: Sequence[int]) -> socket.socket:
     ):
         bind = "::"  # takes connections of IPv4 as well
     try:
-        family, _, _, _, address = socket.getaddrinfo(bind, 0, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, address = socket.getaddrinfo(network.encoded(bind), 0, type=socket.SOCK_STREAM)[0]
         return network.listen(family, address, ports)
     except OSError as error:
         raise InvalidArgumentError(f"rank 0 cannot listen at {bind!r}: {error.strerror}") from None
@@ -219,7 +219,7 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
     while True:
         for host in hosts:
             try:
-                sock = socket.create_connection((host, port), _DIAL)
+                sock = socket.create_connection((network.encoded(host), port), _DIAL)
             except OSError as error:
                 causes[host] = f"{host}: {error.strerror or error}"
                 continue

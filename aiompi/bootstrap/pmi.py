@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from aiompi import network
 from aiompi.bootstrap.meeting import Store
 from aiompi.errors import JobAbortedError
 
@@ -63,7 +64,7 @@ class PMI(Store):
         """Connect to a port, and learn the rank of this process and their number."""
         host, _, service = port.rpartition(":")
         try:
-            self._socket = socket.create_connection((host, service), _DIAL)
+            self._socket = socket.create_connection((network.encoded(host), service), _DIAL)
         except OSError as error:
             raise self._failure(f"PMI_PORT={port}: {error}") from None
         self._socket.settimeout(None)

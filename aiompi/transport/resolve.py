@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from aiompi.engine import Driver
+from aiompi.network import encoded
 
 #: family of a socket, and what the socket connects or binds to
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
@@ -27,9 +28,9 @@ def numeric(host: str, port: int) -> Address:
 
 
 def _look_up(host: str, port: int, flags: int = 0) -> list[Address]:
-    if not 0 <= port < 2**16:
-        raise ValueError(f"{port} is no port")
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    if not isinstance(host, str) or not 0 <= port < 2**16:
+        raise ValueError(f"{host!r} is no host, or {port} no port")
+    found = socket.getaddrinfo(encoded(host), port, type=socket.SOCK_STREAM, flags=flags)
     return [(family, target) for family, _, _, _, target in found]
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi import native
+from aiompi.impi.key_exchange import KEY_BYTES, PRIME, KeyExchange
 from aiompi.impi.label import FIRST_PRIVATE, LAST_PRIVATE
-from aiompi.impi.native import KEY_BYTES, PRIME, KeyExchange
 
 SECRET = bytes(range(KEY_BYTES))
 

@@ -15,6 +15,7 @@ from aiompi.errors import Exception as MPIError
 from aiompi.impi import native
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState, Described, Event, PrivateLabel, Started
+from aiompi.impi.key_exchange import KEY_BYTES, KeyExchange
 from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
 from aiompi.wire import liveness
@@ -132,7 +133,7 @@ class RemoteServer(Rendezvous):
 
         If one client has given up waiting, all use IMPI: its part of KEY is missing, which every client sees.
         """
-        exchange = native.KeyExchange(self._client.rank)
+        exchange = KeyExchange(self._client.rank)
         try:
             async with asyncio.timeout(min(self._timeout, _PRIVATE)):
                 publics = await self._share(native.EXCHANGE, exchange.public)
@@ -140,7 +141,7 @@ class RemoteServer(Rendezvous):
             return await self._give_up("the IMPI server keeps private labels to itself, or a client does not answer")
         if absent := _absent(publics, count):
             return await self._give_up(f"client {absent[0]} has given up waiting for an answer")
-        key = b"" if self._client.rank else os.urandom(native.KEY_BYTES)
+        key = b"" if self._client.rank else os.urandom(KEY_BYTES)
         try:
             sealed = await self._soon(self._share(native.KEY, exchange.seal(key, publics) if key else b""))
             if absent := _absent(sealed, count):

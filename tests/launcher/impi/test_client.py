@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from aiompi.impi import native
 from aiompi.impi.auth import Credentials
+from aiompi.impi.key_exchange import KEY_BYTES
 from aiompi.impi.label import FIRST_PRIVATE
 from aiompi.impi.server import Server, ServerConnection
 from aiompi.impi.universe import Universe
@@ -118,7 +119,7 @@ async def test_clients_that_are_all_aiompi(clients: Callable[..., object]) -> No
     both: Clients = await clients(Server)  # type: ignore[misc]
     one, other = await both.meet()
     assert one.key == other.key
-    assert len(one.key) == native.KEY_BYTES
+    assert len(one.key) == KEY_BYTES
     assert [(world.first, world.size, world.hosts, world.address) for world in (one, other)] == [
         (0, 2, (), "127.0.0.1"),
         (1, 2, (), "127.0.0.1"),
