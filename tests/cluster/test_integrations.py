@@ -178,8 +178,8 @@ def framework(start: Any, machines: Machines, tmp_path: Path) -> Iterator[Framew
 
 
 @pytest.fixture
-def doomed_framework(doomed: Machines, tmp_path: Path) -> Iterator[Framework]:
-    yield from on_dask(doomed, tmp_path)
+def doomed_framework(start: Any, doomed: Machines, tmp_path: Path) -> Iterator[Framework]:
+    yield from start(doomed, tmp_path)
 
 
 @pytest.mark.timeout(240)
@@ -226,7 +226,7 @@ def test_hosts_that_are_lost(doomed_framework: Framework, tmp_path: Path) -> Non
             until(lambda: len([*place.glob(f"{size}-*")]) == size, 60.0)
             lost = time.monotonic()
             lose()
-            assert re.match("(JobAborted|RankLost)Error ", program.stdout.readline())
+            assert any(re.match("(JobAborted|RankLost)Error ", line) for line in program.stdout)  # Ray prints others
             assert time.monotonic() - lost < reported
             framework.wait_for_end_of_jobs()
             assert time.monotonic() - lost < ended
