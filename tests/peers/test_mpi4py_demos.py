@@ -1,4 +1,4 @@
-"""The demonstration programs of mpi4py that need no spawned processes, files or windows, as they are."""
+"""The demonstration programs of mpi4py that need no files or windows, as they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from jobs import Site
+from jobs import LAUNCHER, Site
 from peers.distribution import unpacked
 
 #: folder, programs, ranks
@@ -101,6 +101,20 @@ def test_program(site: Site, demos: Path, folder: str, program: str, ranks: int)
     place = demos / folder
     job = site.launch("--mpi4py", "-n", str(ranks), "--wdir", str(place), str(place / program)).finish()
     assert job.code == 0, job.err
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_programs_that_spawn(site: Site, demos: Path, ranks: int) -> None:
+    worker = Path(site.program(f"#!{sys.executable}\n" + (demos / "spawning" / "cpi-worker.py").read_text(), "worker"))
+    worker.chmod(0o755)
+    launch = ("--mpi4py", "-n", str(ranks))
+    job = site.launch(*launch, str(demos / "spawning" / "cpi-master.py"), str(worker)).finish()
+    assert (job.code, job.out.count("pi: 3.1416")) == (0, ranks), job.err
+    job = site.launch(*launch, "--wdir", str(demos / "nxtval"), "nxtval-dynproc.py").finish()
+    assert job.code == 0, job.err
+    count = (str(demos / "compute-pi" / "cpi-dpm.py"), str(ranks))
+    job = site.start("sh", "-c", 'echo 100 | "$@"', "sh", *LAUNCHER, "--mpi4py", "-n", "1", *count).finish()
+    assert (job.code, f"computing units: {ranks} processes" in job.out) == (0, True), job.err
 
 
 def test_reference(site: Site, demos: Path) -> None:
