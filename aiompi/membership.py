@@ -23,7 +23,7 @@ from aiompi import settings as settings_module
 from aiompi.driver import aio
 from aiompi.engine import Engine, Request
 from aiompi.errors import Exception as MPIError
-from aiompi.errors import InvalidArgumentError, JobAbortedError, LocalProtocolError, RevokedError
+from aiompi.errors import InvalidArgumentError, JobAbortedError, LocalProtocolError, RemoteProtocolError, RevokedError
 from aiompi.face.native.job import World, begin, key_of, rank_for, world_of
 from aiompi.runtime import Runtime
 from aiompi.settings import Settings
@@ -32,6 +32,8 @@ from aiompi.wire import control, hello, liveness
 
 #: most seconds that a member spends on leaving a world: on delivering what it has sent there
 _LEAVE_LIMIT: Final = 5.0
+#: most bytes of the attributes of a member
+_LONGEST_ATTRIBUTES: Final = 2**16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -231,7 +233,8 @@ class Membership:
         self.id = 0
         self.world: AssembledWorld | None = None
         self._key = key
-        self._attributes = dict(attributes)
+        self._enter = control.Enter(os.getpid(), liveness.namespace(), socket.gethostname(), _checked(attributes))
+        self._begun = False
         self._settings = settings
         self._engine = Engine(0, 1, settings or settings_module.load(), self._driver)
         self._agent: Agent
@@ -252,13 +255,18 @@ class Membership:
 
     async def _start(self) -> Membership:
         self._driver.check_thread()
+        if self._begun:  # such as by `async with await join(...)`
+            await self._entered
+            return self
+        self._begun = True
         contact = Contact(f"tcp:{self.job.address}", self._key, hello.RANK_ANY, launched=False)
         self._agent = Agent(self._engine, contact, self._on_message, self._on_lost)
         try:
             await self._agent.connected
-            self._agent.send(control.Enter(os.getpid(), liveness.namespace(), socket.gethostname(), self._attributes))
+            self._agent.send(self._enter)
             await self._entered
         except BaseException:
+            self._begun = False
             self._agent.send(control.Leave())
             self._agent.close()
             raise
@@ -328,7 +336,7 @@ class Membership:
             LocalProtocolError: this member has left the job, or another call of it waits for a world.
         """
         self._driver.check_thread()
-        if at_least < 1 or (within is not None and within < 0):
+        if at_least < 1 or (within is not None and not within >= 0):
             raise InvalidArgumentError(
                 f"assemble(at_least={at_least}, within={within}): expected at least 1 member, and no negative time"
             )
@@ -465,6 +473,28 @@ async def _leave(runtime: Runtime) -> None:
     runtime.give_up(runtime.end_error or LocalProtocolError("this member has left the world"))
 
 
+def _checked(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a member as others will see them.
+
+    Raises:
+        InvalidArgumentError: they are too long, or no dict of what msgpack can express.
+    """
+    try:
+        data = control.encode(control.Enter(0, "", "", dict(attributes)))
+        (entered,) = control.Decoder().receive_data(data)
+    except (TypeError, ValueError, OverflowError, RemoteProtocolError) as error:
+        raise InvalidArgumentError(
+            f"the attributes of a member must be a dict of what msgpack can express, with words as keys: {error}"
+        ) from None
+    if len(data) > _LONGEST_ATTRIBUTES:
+        raise InvalidArgumentError(
+            f"the attributes of a member are {len(data)} bytes long, and all members get them; at most "
+            f"{_LONGEST_ATTRIBUTES} are allowed"
+        )
+    checked: dict[str, Any] = entered.attributes
+    return checked
+
+
 def _unknown(number: int) -> Member:
     """Return a member that has gone between the decision of the agent and its arrival."""
     return Member(number, "", 0.0, {})
@@ -490,11 +520,12 @@ def join(
         address: "HOST:PORT", as the launcher printed it, or with a name. The loop goes on while the name is resolved;
             each of its addresses is tried, and all of that takes at most `connect_timeout`.
         key: of the job, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
-        attributes: what other members learn of this one: a dict of what msgpack can express.
+        attributes: what other members learn of this one: a dict of what msgpack can express, at most 64 KiB.
         settings: instead of those of the environment and `rc`.
 
     Raises:
         AuthenticationError: there is no key, or it is too short.
+        InvalidArgumentError: the attributes cannot be sent.
         JobAbortedError: the job cannot be joined.
     """
     return Membership(address, key_of(key), attributes or {}, settings)
@@ -528,12 +559,15 @@ async def serve(
 
     Raises:
         AuthenticationError: the key is too short.
+        InvalidArgumentError: a number of members is less than 1, or `at_most` less than `at_least`.
         OSError: the port is taken or not permitted, or the address does not belong to this machine.
     """
     from aiompi_launcher.jobspec import ServeSpec
     from aiompi_launcher.listen import address_of, listen_for
     from aiompi_launcher.openjob import OpenJob
 
+    if not 1 <= at_least <= (at_least if at_most is None else at_most):
+        raise InvalidArgumentError(f"serve(at_least={at_least}, at_most={at_most}): expected 1 <= at_least <= at_most")
     secret = hello.new_key() if key is None else key_of(key)
     values = settings or settings_module.load()
     spec = ServeSpec(size=None, bind=host, port=port)

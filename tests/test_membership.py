@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import math
 import os
 import re
 import signal
@@ -19,7 +20,7 @@ from jobs import KEY, Running, Site
 from worlds import open_descriptors
 
 import aiompi
-from aiompi import JobAbortedError, Settings
+from aiompi import InvalidArgumentError, JobAbortedError, Settings
 from aiompi_launcher.openjob import OpenJob
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -148,6 +149,29 @@ def test_a_call_of_assemble_that_is_cancelled(run: Run) -> None:
                 worlds = await others
                 assert worlds[0].size in (2, 3)
             assert await sums(await assemble(joined, at_least=3)) == [3, 3, 3]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"x": object()}, {1: 2}, {"x": {2: 3}}, {"x": 2**70}, "abc", {"x": "x" * 2**16}]
+)
+def test_attributes_that_others_cannot_get(attributes: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="the attributes of a member"):
+        aiompi.join("127.0.0.1:1", KEY, attributes=attributes)
+
+
+def test_a_member_that_begins_twice_joins_once(run: Run) -> None:
+    async def main() -> None:
+        async with aiompi.serve() as job, await aiompi.join(job.address, job.key, attributes={"t": (1, 2)}) as member:
+            assert await member is member
+            assert [(other.id, other.attributes) for other in job.members()] == [(1, {"t": [1, 2]})]
+            with pytest.raises(InvalidArgumentError, match="no negative time"):
+                await member.assemble(within=math.nan)
+        for limits in ({"at_least": 3, "at_most": 2}, {"at_least": 0}):
+            with pytest.raises(InvalidArgumentError, match="expected 1 <= at_least <= at_most"):
+                async with aiompi.serve(**limits):
+                    pass
 
     run(main())
 
