@@ -139,11 +139,14 @@ def is_loopback(address: str) -> bool:
 
 def uses_tls(sock: socket.socket, settings: Settings) -> bool:
     """Return True if a connection is to be encrypted. Both ends come to the same result, unless addresses are changed
-    between them.
+    between them. The result for a connection that has ended is False, since nothing passes through it.
     """
     if sock.family == socket.AF_UNIX or settings.tls != "auto":
         return sock.family != socket.AF_UNIX and settings.tls == "on"
-    own, other = (plain(address[0]) for address in (sock.getsockname(), sock.getpeername()))
+    try:
+        own, other = (plain(address[0]) for address in (sock.getsockname(), sock.getpeername()))
+    except OSError:
+        return False
     return own != other and not (is_loopback(own) and is_loopback(other))
 
 
@@ -190,6 +193,8 @@ def listen(family: int, address: Any, ports: Sequence[int] = (0,)) -> socket.soc
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:  # "::" takes connections of IPv4 as well, whatever net.ipv6.bindv6only says
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             listener.bind((address[0], port, *address[2:]))
             listener.listen(BACKLOG)
             return listener

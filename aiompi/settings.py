@@ -224,6 +224,10 @@ class Settings:
             value = getattr(self, name)
             if value and value not in values:
                 raise InvalidArgumentError(f"{name} cannot be {value!r}: it is {' or '.join(values)}")
+        if (self.tls_key or self.tls_ca) and not self.tls_cert:
+            raise InvalidArgumentError(
+                "tls_key and tls_ca (--key, --ca) are for a tls_cert (--cert), and there is none"
+            )
         if self.port_range and not self.ports:
             raise InvalidArgumentError(f"port_range cannot be {self.port_range!r}: expected two ports, as 20000-20999")
 

@@ -179,7 +179,7 @@ def _context(server: bool, cert: str, private: str, authority: str) -> ssl.SSLCo
         context.num_tickets = 0  # no connection is resumed
     try:
         if cert:
-            context.load_cert_chain(cert, private or None)
+            context.load_cert_chain(cert, private or None, _no_passphrase)
             context.load_verify_locations(cafile=authority or cert)
         elif server:
             seed = os.urandom(32)
@@ -188,6 +188,10 @@ def _context(server: bool, cert: str, private: str, authority: str) -> ssl.SSLCo
         files = ", ".join(filter(None, (cert, private, authority))) or "made by this process"
         raise InvalidArgumentError(f"the certificate for TLS ({files}) cannot be used: {error}") from None
     return context
+
+
+def _no_passphrase() -> str:
+    raise OSError(errno.EACCES, "its private key needs a passphrase, which no process of a job can be asked for")
 
 
 def _load(context: ssl.SSLContext, pem: bytes) -> None:

@@ -279,6 +279,12 @@ def test_spin_is_a_time(spin: float) -> None:
         Settings(spin=spin)
 
 
+@pytest.mark.parametrize("name", ["tls_key", "tls_ca"])
+def test_a_key_or_an_authority_without_a_certificate(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"are for a tls_cert"):
+        Settings(**{name: "file.pem"})
+
+
 def test_transports_have_names() -> None:
     with pytest.raises(
         InvalidArgumentError, match=r"transports .* cannot have ib, dove: there are loopback, shared_memory, unix"

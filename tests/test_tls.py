@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,14 @@ def test_nothing_that_passes_on_the_hello_is_in_between_ranks(files: dict[str, s
         w.until(lambda: middle.over.is_set() or b"what only" in middle.seen)
         assert middle.secured.is_set()
         assert b"what only" not in middle.seen
+
+
+def test_a_key_that_needs_a_passphrase(files: dict[str, str]) -> None:
+    encrypted = files["tls_key"] + ".encrypted"
+    words = ["openssl", "pkey", "-in", files["tls_key"], "-aes256", "-passout", "pass:secret", "-out", encrypted]
+    subprocess.run(words, check=True, capture_output=True)
+    with pytest.raises(InvalidArgumentError, match=r"encrypted.*needs a passphrase"):
+        tls.check(Settings(**files | {"tls_key": encrypted}))
 
 
 def test_a_job_over_tls(site: Site, files: dict[str, str]) -> None:

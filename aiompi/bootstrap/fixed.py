@@ -74,6 +74,10 @@ class Indexed(Fixed):
             self.host = environ["MASTER_ADDR"]
             # Programs of PyTorch use MASTER_PORT itself.
             self.ports = [int(environ.get("MASTER_PORT") or _MASTER_PORT) + 1]
+            if not 0 <= self.rank < self.size:
+                raise ValueError(f"there is no rank {self.rank} among {self.size} processes")
+            if not 1 < self.ports[0] < 2**16:
+                raise ValueError(f"the port that follows MASTER_PORT, {self.ports[0]}, is impossible")
         except (KeyError, ValueError) as error:
             raise JobAbortedError(
                 "this process is one of an indexed job. Set WORLD_SIZE to the number of its processes, and MASTER_ADDR "

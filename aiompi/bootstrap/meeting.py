@@ -223,13 +223,17 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
             except OSError as error:
                 causes[host] = f"{host}: {error.strerror or error}"
                 continue
+            handshake = Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT)
+            unheard = handshake.needed
             try:
                 silence = round(liveness.interval(settings.heartbeat)) or liveness.LONG_SILENCE
-                handshake = Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT)
-                _shake_hands(sock, handshake, silence)
+                _shake_hands(sock, handshake, silence, settings.start_timeout)
                 return _encrypted(sock, handshake, settings)
             except (OSError, RemoteProtocolError, AuthenticationError) as error:
                 sock.close()
+                if handshake.needed == unheard:  # a proxy in front of an agent that is not there yet, for example
+                    causes[host] = f"{host}: {error}"
+                    continue
                 raise JobAbortedError(
                     f"rank {rank}: the agent of rank 0 at {where} refuses this process: {error}"
                 ) from None
@@ -242,25 +246,25 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
 
 def _encrypted(sock: socket.socket, handshake: Connector, settings: Settings) -> socket.socket:
     """Return a connection over TLS in place of one that is to be encrypted, and any other connection as it is."""
-    if not network.uses_tls(sock, settings):
-        return sock
-    from aiompi import tls
+    if network.uses_tls(sock, settings):
+        from aiompi import tls
 
-    secured = tls.secure(sock, False, settings)
-    try:
-        secured.do_handshake()
-        handshake.bind(tls.binding(secured))
-        _converse(secured, handshake)
-    except BaseException as error:
-        secured.close()
-        if isinstance(error, OSError):
-            raise RemoteProtocolError(tls.explain(error)) from None
-        raise
-    return secured
-
-
-def _shake_hands(sock: socket.socket, handshake: Connector, silence: int) -> None:
+        sock = secured = tls.secure(sock, False, settings)
+        try:
+            secured.do_handshake()
+            handshake.bind(tls.binding(secured))
+            _converse(secured, handshake)
+        except BaseException as error:
+            secured.close()
+            if isinstance(error, OSError):
+                raise RemoteProtocolError(tls.explain(error)) from None
+            raise
     sock.settimeout(None)
+    return sock
+
+
+def _shake_hands(sock: socket.socket, handshake: Connector, silence: int, timeout: float) -> None:
+    sock.settimeout(timeout)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     liveness.end_if_silent(sock, silence)
     _converse(sock, handshake)

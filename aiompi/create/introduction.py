@@ -16,7 +16,7 @@ from aiompi.create.participants import TwoGroups
 from aiompi.engine import Peer
 from aiompi.engine.processes import FIRST_MET, Name
 from aiompi.errors import InvalidCommError, OtherError, RemoteProtocolError
-from aiompi.wire.control import BusinessCard
+from aiompi.wire.control import BusinessCard, is_card
 from aiompi.wire.hello import KEY_BYTES, NAMESPACE_BYTES, Namespace
 
 #: a name on the wire: the id of the job and the number in it
@@ -70,7 +70,9 @@ async def _exchange_cards(groups: TwoGroups, cards: list[BusinessCard]) -> tuple
     data: bytes = msgpack.packb([offer, cards], unicode_errors=_SURROGATES)
     try:
         their_offer, their_cards = msgpack.unpackb(await groups.exchange(data), unicode_errors=_SURROGATES)
-        return [BusinessCard(**card) for card in their_cards], (offer, bytes(their_offer))  # type: ignore[typeddict-item]
+        if not all(map(is_card, their_cards)):
+            raise TypeError(f"{their_cards!r:.100}")
+        return their_cards, (offer, bytes(their_offer))
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise RemoteProtocolError(f"the leader of the remote group has sent no business cards: {error!r}") from None
 

@@ -52,11 +52,11 @@ class Unix(StreamTransport):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
 
     def reaches(self, peer: Peer, address: Any) -> bool:
-        name, identity = address
-        try:
-            return bool(_identity(name) == identity)
-        except OSError:
-            return False
+        match address:
+            case [str(name), str(identity)]:
+                with contextlib.suppress(OSError, ValueError):
+                    return _identity(name) == identity
+        return False
 
     def close(self) -> None:
         super().close()
@@ -126,4 +126,7 @@ class TCP(StreamTransport):
             self._watchdog.cancel()
 
     def reaches(self, peer: Peer, address: Any) -> bool:
-        return True
+        match address:
+            case [str(), *others, int()]:
+                return all(isinstance(host, str) for host in others)
+        return False

@@ -38,7 +38,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from types import GenericAlias
-from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, TypeGuard
 
 import msgpack
 
@@ -47,6 +47,7 @@ from aiompi.wire.hello import NO_NAMESPACE
 
 MAX_MESSAGE: Final = 64 * 2**20  # bytes: the cards of some 100,000 ranks
 _LENGTH: Final = struct.Struct("!I")
+_TLS_RECORD: Final = 0x160301  # the first bytes of a TLS handshake
 
 
 class BusinessCard(TypedDict, total=False):
@@ -63,6 +64,19 @@ class BusinessCard(TypedDict, total=False):
     host: str
     appnum: int
     transports: dict[str, Any]
+
+
+_CARD: Final[dict[str, type[Any]]] = {"window": int, "host": str, "appnum": int, "transports": dict}
+_MOST_WINDOW: Final = 2**63
+
+
+def is_card(value: object) -> TypeGuard[BusinessCard]:
+    """Return True for a business card. The addresses in it are for the transports to check."""
+    return (
+        isinstance(value, dict)
+        and all(type(field) is _CARD.get(name) for name, field in value.items())
+        and 0 <= value.get("window", 0) < _MOST_WINDOW
+    )
 
 
 # Variables by which the launcher tells a rank about its job.
@@ -343,7 +357,7 @@ Table: TypeAlias = Mapping[int, tuple[type[Any], tuple[Any, ...]]]
 MESSAGES: Final[Table] = {
     1: (Join, (int, str, int)),
     2: (Welcome, (int, int, str, bytes, str, str, dict, bool, float, bytes, int, str)),
-    3: (Card, (dict,)),
+    3: (Card, (BusinessCard,)),
     4: (Cards, (GenericAlias(list, dict),)),
     5: (Abort, (int, str)),
     6: (Left, (int,)),
@@ -410,6 +424,8 @@ class Decoder:
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
+        if length >> 8 == _TLS_RECORD:
+            raise RemoteProtocolError("it begins TLS, which is off here: AIOMPI_TLS must be alike on all hosts")
         if length > MAX_MESSAGE:
             raise RemoteProtocolError(f"control message of {length} bytes; at most {MAX_MESSAGE} are allowed")
         end = _LENGTH.size + length
@@ -435,6 +451,8 @@ def _decode(body: bytes, table: Table) -> object:
 
 def _fits(field: object, expected: Any) -> bool:
     """Return True if a field is exactly of its type (a bool is not an int), and its items of theirs."""
+    if expected is BusinessCard:
+        return is_card(field)
     if isinstance(expected, GenericAlias):
         (kind,) = expected.__args__
         return isinstance(field, list) and all(type(item) is kind for item in field)

@@ -464,8 +464,9 @@ def _add_network_options(group: Any) -> None:
     )  # fmt: skip
     for option, what in (("cert", "a certificate"), ("key", "its private key"), ("ca", "the authorities of others")):
         group.add_argument(
-            f"--{option}", dest=f"tls_{option}", action=_SetVariable, metavar="FILE", help=f"{what}, for TLS"
-        )
+            f"--{option}", dest=f"tls_{option}", action=_SetVariable, type=os.path.abspath, metavar="FILE",
+            help=f"{what}, for TLS",
+        )  # fmt: skip
 
 
 def _section_parser(name: str) -> argparse.ArgumentParser:

@@ -59,6 +59,7 @@ from aiompi_launcher.jobstate import (
     World,
     describe,
     exit_code,
+    quoted,
     waiting_ranks,
 )
 from aiompi_launcher.watchdog import KILL_GRACE
@@ -261,7 +262,8 @@ class Job:
     def start_timed_out(self, seconds: float) -> None:
         """All ranks should have joined by now."""
         if names := ", ".join(str(rank.number) for rank in self.ranks if rank.state is RankState.EXPECTED):
-            self.failed(f"ranks that have not joined within {seconds:g} s (--start-timeout): {names}", EXIT_TIMEOUT)
+            limit = f"{seconds:g} s (AIOMPI_START_TIMEOUT, --start-timeout)"
+            self.failed(f"ranks that have not joined within {limit}: {names}", EXIT_TIMEOUT)
 
     def expired(self, key: str) -> None:
         """A timer has run out."""
@@ -353,7 +355,7 @@ class Job:
 
     def _on_abort(self, rank: Rank, event: control.Abort) -> None:
         if self._culprit in (None, rank):
-            reason = event.reason or f"rank {rank.number} called MPI_Abort({event.code})"
+            reason = quoted(event.reason) or f"rank {rank.number} called MPI_Abort({event.code})"
             self._end(rank, reason, event.code % 256 or EXIT_FAILURE)
 
     def _on_early_leave(self, rank: Rank, event: control.Message) -> None:
@@ -364,7 +366,7 @@ class Job:
         self._suspect(rank)
 
     def _on_failed(self, rank: Rank, event: control.Failed) -> None:
-        rank.error = event.cause
+        rank.error = quoted(event.cause)
         self._suspect(rank)
         if rank.state is RankState.FAILED:
             self._tell_failed(rank)  # the cause is known
@@ -374,7 +376,7 @@ class Job:
         if len(pair) == 2 and self.world.first <= event.process < self.world.first + len(self.ranks):
             if pair not in self._suspicions:
                 self._actions.append(StartTimer(_LINK + " ".join(map(str, sorted(pair))), VERDICT_DELAY))
-            self._suspicions.setdefault(pair, event.cause)
+            self._suspicions.setdefault(pair, quoted(event.cause))
 
     def _judge(self, pair: frozenset[int]) -> None:
         """Expel one of two living ranks whose link broke: the one with more such links, or else the later one.

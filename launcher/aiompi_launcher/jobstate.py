@@ -11,6 +11,15 @@ from aiompi.wire import control
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL
 
 
+def quoted(text: str) -> str:
+    """Return a text of another process so that none of its lines looks like one of the launcher.
+
+    Control characters are escaped, and all lines but the first are indented.
+    """
+    lines = ("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in text.splitlines())
+    return "\n    ".join(lines)
+
+
 class RankState(enum.Enum):
     """State of a rank; see the top of the module."""
 

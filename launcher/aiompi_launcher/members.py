@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
 from aiompi_launcher.jobspec import EXIT_FAILURE
-from aiompi_launcher.jobstate import Hangup, Note, Rank, Refused, Send, StartTimer
+from aiompi_launcher.jobstate import Hangup, Note, Rank, Refused, Send, StartTimer, quoted
 
 #: most seconds until all members of a new world have connected to each other's addresses
 START_LIMIT: Final = 10.0
@@ -74,7 +74,7 @@ class _Member:
 
     @property
     def label(self) -> str:
-        return f"member {self.card['id']} ({self.card['host']})"
+        return f"member {self.card['id']} ({quoted(self.card['host'])})"
 
 
 class Members:
@@ -144,7 +144,7 @@ class Members:
             case control.Leave():
                 self._remove(member, "left", "")
             case control.Failed():
-                self._remove(member, "failed", message.cause)
+                self._remove(member, "failed", quoted(message.cause))
             case _:
                 raise RemoteProtocolError(f"a member has sent {type(message).__name__}, which it may not send now")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +59,12 @@ def test_a_variable_that_is_missing_is_named(missing: str) -> None:
         bootstrap.join("indexed", environ, Settings())
 
 
+@pytest.mark.parametrize("wrong", [{"RANK": "2"}, {"WORLD_SIZE": "0"}, {"RANK": "-1"}, {"MASTER_PORT": "65535"}])
+def test_numbers_that_are_impossible(wrong: dict[str, str]) -> None:
+    with pytest.raises(JobAbortedError, match=r"one of an indexed job.*(no rank|impossible)"):
+        bootstrap.join("indexed", TORCHRUN | {"AIOMPI_KEY": KEY} | wrong, Settings())
+
+
 def test_without_a_key_no_port_is_opened() -> None:
     with pytest.raises(AuthenticationError, match=r"rank 0 of 2.*AIOMPI_KEY.*Secret"):
         bootstrap.join("indexed", TORCHRUN | {"RANK": "0"}, Settings())
@@ -78,6 +86,26 @@ def test_a_rank_0_that_does_not_come_is_named() -> None:
     environ = TORCHRUN | {"MASTER_PORT": "1", "AIOMPI_KEY": KEY}
     with pytest.raises(JobAbortedError, match=r"rank 1 cannot reach rank 0 at 127\.0\.0\.1 port 2 within 0\.1 s"):
         bootstrap.join("indexed", environ, Settings(start_timeout=0.1))
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_something_else_at_the_port_of_rank_0(silent: bool) -> None:
+    """It closes each connection, as a proxy does in front of a pod that has not started, or says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server, contextlib.ExitStack() as held:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    sock, _ = server.accept()
+                    held.enter_context(sock) if silent else sock.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        environ = TORCHRUN | {"AIOMPI_KEY": KEY, "MASTER_PORT": str(server.getsockname()[1] - 1)}
+        with pytest.raises(JobAbortedError, match=r"rank 1 cannot reach rank 0 .* within 0\.5 s"):
+            bootstrap.join("indexed", environ, Settings(start_timeout=0.5))
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 def test_ranks_come_in_any_order(site: Site, port: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -183,6 +184,23 @@ async def test_garbage_instead_of_hello(observer: Observer, ranks: list[Rank], d
         await ranks[0].write(data)
     assert await ranks[0].is_dropped()
     assert len(observer.strangers) == 1
+    await ranks[1].prove(0, then=JOIN)
+    await until(lambda: observer.joined)
+
+
+@pytest.mark.asyncio
+async def test_a_connection_that_is_reset_after_its_proof(observer: Observer, ranks: list[Rank]):
+    failures: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    handshake = hello.Connector(KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT)
+    await ranks[0].write(handshake.data_to_send())
+    handshake.receive_data(await ranks[0].read(handshake.needed))
+    ranks[0].socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    ranks[0].socket.send(handshake.data_to_send())
+    ranks[0].socket.close()
+    await until(lambda: observer.strangers)
+    assert observer.strangers == ["it ended at the proof of the key of the job: is its key the right one?"]
+    assert not failures
     await ranks[1].prove(0, then=JOIN)
     await until(lambda: observer.joined)
 

@@ -192,6 +192,12 @@ def test_abort(asked: int, code: int):
     assert fixture.code == code
 
 
+def test_lines_of_a_process_do_not_look_like_those_of_the_launcher():
+    fixture = JobTable(2).run_up()
+    fixture.receive(0, control.Abort(5, "over\naiompi-launch: all is well\x1b[2J\udcff"))
+    assert fixture.verdict == "over\n    aiompi-launch: all is well\\x1b[2J\\udcff"
+
+
 def test_leaving_before_the_job_has_started_is_a_failure():
     fixture = JobTable(2)
     fixture.receive(0, control.Join(1), control.Leave(), Closed())

@@ -83,7 +83,7 @@ def test_ranks_that_do_not_join_in_time(serve, joiner):
     first = joiner(running.line())("join", "aborted", rank=1)
     result = running.end()
     assert result.returncode == 124
-    assert "ranks that have not joined within 1.5 s (--start-timeout): 0, 2" in result.stderr
+    assert "ranks that have not joined within 1.5 s (AIOMPI_START_TIMEOUT, --start-timeout): 0, 2" in result.stderr
     assert "have not joined" in first.communicate(timeout=10)[0]
     running = serve("1", "--start-timeout", "1")
     last = joiner(running.line())(*FULL[:3], "print=up", "read", *FULL[3:])

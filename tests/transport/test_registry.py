@@ -12,6 +12,8 @@ from aiompi.engine import Engine, Link, Peer
 from aiompi.errors import OtherError
 from aiompi.settings import Settings
 from aiompi.transport import registry
+from aiompi.transport.shared_memory import SharedMemory
+from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.template import Site, Transport
 
 
@@ -59,6 +61,22 @@ def test_registered_transports_are_complete_and_apart() -> None:
     for name, cls in registry.TRANSPORTS.items():
         assert cls.name == name
         assert not getattr(cls, "__abstractmethods__", None)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [7, "unix", [], [80], ["::1"], ["::1", "80"], [1, 80], [1, 2], ["\0x\0", "1:2"], ["a", ["b"]], ["a", "b", "c"]],
+)
+def test_what_is_no_address_of_a_transport_offers_nothing(address: object) -> None:
+    transports = [kind(Engine(0, 2, Settings(), NoDriver()), Site()) for kind in (SharedMemory, Unix, TCP)]
+    offered = card(**{each.name: address for each in transports})
+    hash(registry.home(offered))
+    try:
+        with pytest.raises(OtherError, match="rank 0 cannot reach rank 1"):
+            registry.connect(transports, transports[0].engine.peer(1), offered)
+    finally:
+        for each in transports:
+            each.close()
 
 
 def test_first_transport_that_reaches_the_peer_is_taken() -> None:

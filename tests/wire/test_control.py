@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
-from aiompi.wire.control import MAX_MESSAGE, MESSAGES, Decoder, encode
+from aiompi.wire.control import MAX_MESSAGE, MESSAGES, BusinessCard, Decoder, encode
 
 GOLDEN: list[tuple[Any, str]] = [
     (control.Join(pid=1234), "00000007 94 01 cd04d2 a0 00"),
@@ -80,6 +80,10 @@ FIELDS = {
     str: st.text(max_size=30),
     bytes: st.binary(max_size=8),
     dict: st.dictionaries(st.text(max_size=5), st.one_of(st.integers(0, 100), st.text(max_size=5)), max_size=3),
+    BusinessCard: st.fixed_dictionaries(
+        {},
+        optional={"window": st.integers(0, 2**63 - 1), "host": st.text(), "transports": st.just({"tcp": ["::1", 1]})},
+    ),
 }
 
 
@@ -108,6 +112,11 @@ def test_messages_survive_one_byte_at_a_time() -> None:
         for byte in encode(message):
             got += decoder.receive_data(bytes([byte]))
     assert got == [message for message, _ in GOLDEN]
+
+
+def test_tls_where_it_is_off_is_named() -> None:
+    with pytest.raises(RemoteProtocolError, match="begins TLS, which is off here"):
+        Decoder().receive_data(b"\x16\x03\x01\x02\x00\x01")
 
 
 def test_enormous_length_is_refused_at_once() -> None:
@@ -143,6 +152,15 @@ def test_longest_message_is_allowed() -> None:
         packed(2, 0, 1, b"directory", b"", "", "", {}),
         packed(2, 0, 1),
         packed(3, [1]),
+        packed(3, {"window": "64"}),
+        packed(3, {"window": -1}),
+        packed(3, {"window": 2**63}),
+        packed(3, {"window": True}),
+        packed(3, {"host": ["here"]}),
+        packed(3, {"appnum": "0"}),
+        packed(3, {"transports": 7}),
+        packed(3, {"more": 1}),
+        packed(3, {1: 1}),
         packed(4, {}),
         packed(4, [{}, 7]),
         packed(5, 1, None),
@@ -184,4 +202,6 @@ def test_fuzz_with_well_formed_msgpack(code: Any, fields: list[Any]) -> None:
         assert type(first) is int
         kind, types = MESSAGES[first]
         assert type(message) is kind
-        assert [type(field) for field in fields] == [getattr(kind, "__origin__", kind) for kind in types]
+        assert [type(field) for field in fields] == [
+            dict if kind is BusinessCard else getattr(kind, "__origin__", kind) for kind in types
+        ]

@@ -58,9 +58,11 @@ class SharedMemory(Unix):
 
     @staticmethod
     def home(address: Any) -> Hashable:
-        """Return what the addresses of all ranks that reach each other have in common."""
-        name, identity = address
-        return os.path.dirname(name), identity
+        """Return what the addresses of all ranks that reach each other have in common; None for what is no address."""
+        match address:
+            case [str(name), str(identity)]:
+                return os.path.dirname(name), identity
+        return None
 
     def link(self, peer: Peer, dialled: bool) -> RingLink:
         return RingLink(self, peer, dialled)

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 from aiompi import network
 from aiompi.errors import Exception as MPIError
+from aiompi.errors import RemoteProtocolError
 from aiompi.impi import native
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState, Described, Event, PrivateLabel, Started
@@ -19,7 +20,7 @@ from aiompi.impi.key_exchange import KEY_BYTES, KeyExchange
 from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
 from aiompi.wire import liveness
-from aiompi.wire.control import BusinessCard
+from aiompi.wire.control import BusinessCard, is_card
 from aiompi.wire.hello import NAMESPACE_BYTES
 from aiompi_launcher.impi.hosts import Hosts
 from aiompi_launcher.jobspec import Endpoint
@@ -203,6 +204,8 @@ class RemoteServer(Rendezvous):
     def _decode(self, client: int, data: bytes, waiting: bool) -> list[BusinessCard]:
         try:
             cards = native.decode_cards(data, len(self._universe.clients[client].procs))
+            if not all(map(is_card, cards)):
+                raise RemoteProtocolError("business cards have wrong fields")
         except MPIError as error:
             raise self._error(f"client {client}: {error}") from None
         if waiting and not cards:

@@ -116,12 +116,12 @@ def act(agent: Agent | None, verb: str, value: str, rank: str) -> None:
 def talk(agent: Agent, verb: str, value: str, rank: str) -> None:
     match verb:
         case "card":
-            agent.send(control.Card({"rank": rank}))
+            agent.send(control.Card({"appnum": int(rank)}))
         case "cards":
             cards = agent.expect(control.Cards)
             assert isinstance(cards, control.Cards)
             # Cards of ranks that only the IMPI host reaches are empty.
-            assert [card.get("rank", str(r)) for r, card in enumerate(cards.cards)] == list(map(str, range(agent.size)))
+            assert [card.get("appnum", r) for r, card in enumerate(cards.cards)] == list(range(agent.size))
         case "finalize":
             agent.send(control.Finalize())
         case "finalized":
