@@ -38,9 +38,9 @@ class Conversion:
         representation: representation of packing units (MPI_Pack).
     """
 
-    to_send: Callable[[object, SupportsIndex], memoryview]
+    to_send: Callable[[object, SupportsIndex], bytes | memoryview]
     to_receive: Callable[[object], Place]
-    to_exchange: Callable[[object, object, SupportsIndex], tuple[memoryview, Place]]
+    to_exchange: Callable[[object, object, SupportsIndex], tuple[bytes | memoryview, Place]]
     to_replace: Callable[[object, SupportsIndex], tuple[memoryview, Place]]
     prepare: Callable[[object, SupportsIndex], Callable[[], tuple[Payload, int]]]
     representation: Representation

@@ -31,7 +31,7 @@ class ImpiCommunicator(Communicator):
             peer = self.reached(dest)
             return isinstance(peer, ImpiPeer) and peer.external
 
-        def to_send(spec: object, dest: SupportsIndex) -> memoryview:
+        def to_send(spec: object, dest: SupportsIndex) -> bytes | memoryview:
             return resolve_send(spec, "buf").to_external32() if external(dest) else memory_to_send(spec)
 
         def to_exchange(sendspec: object, recvspec: object, dest: SupportsIndex) -> tuple[memoryview, Place]:

@@ -60,7 +60,7 @@ MAX_ANNOUNCED = 2**17
 #: kind; tag, source, credit; context, length, srqid, drqid
 HEADER: Final = struct.Struct("<Bxxx iiI QQQQ")
 HEADER_BYTES: Final = HEADER.size
-_unpack_from: Final = HEADER.unpack_from
+_unpack_from: Final[Callable[[bytearray, int], tuple[int, ...]]] = HEADER.unpack_from
 
 #: memory of a payload, as buffers of unsigned bytes
 Payload: TypeAlias = Sequence[bytes | memoryview]

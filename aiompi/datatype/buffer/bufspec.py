@@ -47,6 +47,8 @@ __all__ = [
     "shares_memory",
 ]  # fmt: skip
 
+#: bytes up to which an array is copied, which takes less time than a view of its memory as bytes
+_SHORT: Final = 1024
 #: frequent types that are not arrays of NumPy, which need not be imported for them
 _OTHERS: Final = frozenset({bytes, bytearray, memoryview, array, list, tuple, NoneType})
 
@@ -103,8 +105,8 @@ def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffe
     return buffer
 
 
-def memory_to_send(spec: object, dest: SupportsIndex = 0) -> memoryview:
-    """Return the message of `resolve_send(spec)`, a copy if it is not contiguous; enough for point-to-point sends.
+def memory_to_send(spec: object, dest: SupportsIndex = 0) -> bytes | memoryview:
+    """Return the message of `resolve_send(spec)`, a copy if it is short or not contiguous, for point-to-point sends.
 
     Args:
         spec: buffer specification.
@@ -117,6 +119,8 @@ def memory_to_send(spec: object, dest: SupportsIndex = 0) -> memoryview:
     if kind is bytes or kind is bytearray:
         return memoryview(spec)  # type: ignore[arg-type]
     if kind not in _OTHERS and kind is np.ndarray and spec.dtype in SIMPLE:  # type: ignore[attr-defined]
+        if spec.nbytes <= _SHORT:  # type: ignore[attr-defined]
+            return spec.tobytes("A")  # type: ignore[attr-defined,no-any-return]
         try:
             return spec.data.cast("B")  # type: ignore[attr-defined,no-any-return]
         except (TypeError, ValueError):  # empty, or not C-contiguous
@@ -157,7 +161,7 @@ def memory_to_replace(spec: object, dest: SupportsIndex = 0) -> tuple[memoryview
 
 def memory_to_exchange(
     sendspec: object, recvspec: object, dest: SupportsIndex = 0
-) -> tuple[memoryview, memoryview | Buffer]:
+) -> tuple[bytes | memoryview, memoryview | Buffer]:
     """Return the results of `memory_to_send` and `memory_to_receive` for two buffers of one call.
 
     Raises:

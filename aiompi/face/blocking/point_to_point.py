@@ -328,7 +328,7 @@ class PointToPoint(Handle, PersistentSends[Prequest[None]]):
 
 def _begun(
     core: Communicator,
-    memory: memoryview,
+    memory: bytes | memoryview,
     target: memoryview | Scattered,
     dest: int,
     sendtag: int,

@@ -41,7 +41,7 @@ PATIENCE: Final = range(100)
 #: process that computes keeps the core for milliseconds each time
 _YIELDING: Final = 30e-6
 
-_unpack_from: Final = HEADER.unpack_from
+_unpack_from: Final[Callable[[memoryview, int], tuple[int, ...]]] = HEADER.unpack_from
 
 
 def _never(ready: Callable[[], bool], seconds: float) -> bool:
@@ -176,7 +176,7 @@ class Inbound(Ring):
         # First: the position stays right whatever the sink or a signal handler raises.
         self._tail = after
         sink.frame(header, memory[begin:end])
-        return int(cost + after - tail + FRAME_COST)
+        return cost + after - tail + FRAME_COST
 
     def _exposed(self, sharing: Sharing, sink: Sink, header: tuple[int, ...], place: int) -> int:
         """Offer a message that is in memory of the writer's process."""

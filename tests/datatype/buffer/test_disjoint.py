@@ -165,13 +165,13 @@ def test_columns_of_one_table_can_be_exchanged() -> None:
 
 
 def test_the_memory_of_an_exchange_is_the_users_own() -> None:
-    source, target = np.arange(3.0), np.zeros(3)
-    for send, receive in ((source, target), ([source, DOUBLE], [target, 3])):
+    source, target = np.arange(300.0), np.zeros(300)
+    for send, receive in ((source, target), ([source, DOUBLE], [target, 300])):
         message, memory = memory_to_exchange(send, receive)
         assert isinstance(memory, memoryview)
         assert np.shares_memory(message, source)
         assert np.shares_memory(memory, target)
-        assert len(message) == len(memory) == 24
+        assert len(message) == len(memory) == 2400
 
 
 @pytest.mark.spec("S3.12.5-4")
