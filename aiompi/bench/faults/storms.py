@@ -24,6 +24,7 @@ class Ranks(Trial):
     """Ranks that communicate, and go on without those that have failed; in way "serve" they join the job."""
 
     _also_reported: ClassVar[frozenset[str]] = frozenset()
+    _reports: ClassVar[tuple[str, ...]] = ("aiompi-launch: rank ",)
 
     def work(self, address: str = "") -> dict[str, Any]:
         """Return the arguments of the program of a rank."""
@@ -62,7 +63,8 @@ class Ranks(Trial):
             before, after = fields["descriptors"]
             living = len(fields["members"])
             if fields["stale"] or after > before + 2 * (living - 1) - (plan.size - living):
-                wrong.append(f"rank {rank} has kept links to {fields['stale']}, descriptors {before} -> {after}")
+                kept = f"links to {fields['stale']}, descriptors {before} -> {after}: {sorted(fields['kept'])}"
+                wrong.append(f"rank {rank} has kept {kept}")
         self._check_launcher(hit)
         if [one.kind for one in plan.injections] == ["kill"] and missing and ends:
             self.outcome.recovery = max(fields["first_after"] for fields in ends.values()) - self.killed_at
@@ -76,7 +78,7 @@ class Ranks(Trial):
         named = {line.split()[2] for line in errors.splitlines() if line.startswith("aiompi-launch: rank ")}
         if not named <= {str(rank) for rank in hit} | self._also_reported and not late:
             wrong.append(f"the launcher reports ranks {sorted(named)}")
-        self.check_errors("aiompi-launch: rank ")
+        self.check_errors(*self._reports)
 
 
 class Crowd(Trial):
@@ -198,7 +200,8 @@ class Spawners(Ranks):
     """Ranks that start processes and compute with them, again and again. Half of the injections hit children."""
 
     STARTS = 2
-    _also_reported = frozenset({"0", "1"})  # the children, by their own launchers
+    _also_reported = frozenset({"0", "1"})  # the children, by their own launchers, which write to stderr of their root
+    _reports = (*Ranks._reports, "aiompi-launch: the last lines of stderr of rank ", "    aiompi-launch: rank ")
 
     def __init__(self, plan: Plan, directory: Path) -> None:
         super().__init__(plan, directory)

@@ -37,25 +37,16 @@ def _cut_link() -> None:
             storm.cut(runtime, random.choice(peers), random.random() < 0.5)
 
 
-def _open() -> dict[str, str]:
-    """Return the descriptors of this process, and what they are."""
-    found = {}
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # that of the directory itself
-            found[number] = os.readlink(f"/proc/self/fd/{number}")
-    return found
-
-
 def _say_kept(before: dict[str, str]) -> None:
     """Say which descriptors are open that were not open before."""
     _current.clear()
     gc.collect()  # what the traceback of a cancelled call has held
-    say(of=os.getpid(), kept=[what for number, what in _open().items() if number not in before])
+    say(of=os.getpid(), kept=[what for number, what in storm.descriptors().items() if number not in before])
 
 
 async def member(seed: int, address: str, calm: bool) -> None:
     """Be a member of a job until SIGINT or SIGTERM; a calm one only adds numbers."""
-    before = _open()
+    before = storm.descriptors()
     try:
         async with aiompi.join(address, attributes={"pid": os.getpid()}) as membership:
             while True:
@@ -140,7 +131,7 @@ async def master(seed: int, size: int, seconds: float, comes: bool) -> None:
     """Have the workers of a pool compute, and end when all are there after this time."""
     tasks = Tasks(seed, size, seconds)
     start: dict[str, Any] = {"start": 0} if comes else {"max_workers": size}
-    before = _open()
+    before = storm.descriptors()
     async with pool(initializer=begin_work, retries=tasks.retries, **start) as workers:
         assert workers is not None
         if comes:

@@ -60,7 +60,10 @@ async def result(value: Any) -> Any:
 
 async def messages(comm: Any, numbers: random.Random) -> None:
     """Exchange a message with each member, in an order and with sources that differ."""
-    count, anybody = numbers.choice(SIZES), numbers.random() < 0.5
+    await _exchange(comm, numbers.choice(SIZES), numbers.random() < 0.5)
+
+
+async def _exchange(comm: Any, count: int, anybody: bool) -> None:
     others = [rank for rank in range(comm.size) if rank != comm.rank]
     buffers = [array("q", bytes(8 * count)) for _ in others]
     sources = [ANY_SOURCE] * len(others) if anybody else others
@@ -145,10 +148,14 @@ async def spawning(comm: Any, numbers: random.Random) -> None:
     """Start processes, compute with them, and part."""
     seed, count = numbers.randrange(10**6), numbers.randrange(1, 3)
     words = ["-m", "aiompi.bench.measure.elastic", json.dumps({"kind": "child", "seed": seed})]
+    children = None
     try:
         children = await result(comm.Spawn(sys.executable, words, maxprocs=count))
-    except SpawnError:  # a child has failed before it was there
-        raise Disagreement from None
+    except (*LOST, SpawnError):  # a child, too, may fail before it is there
+        comm.Revoke()
+    if not await counts(comm, children is not None):
+        await _given_up(children)
+        raise Disagreement
     await with_children(children, False, seed)
 
 
@@ -158,17 +165,40 @@ async def with_children(inter: Any, high: bool, seed: int) -> None:
     try:
         check(await result(inter.allgather(high)), [not high] * inter.remote_size)
         together = await result(inter.Merge(high))
-        for number in range(2):
-            numbers = random.Random(f"{seed} {number}")
-            await numbers.choice(OPERATIONS)(together, numbers)
-        await result(together.Free())
-        await result(inter.Disconnect())
-    except (*LOST, Disagreement):
-        for comm in (together, inter):
-            if comm:
-                comm.Revoke()
-                await result(comm.Free())
-        raise
+    except LOST:
+        inter.Revoke()
+    agreed = await counts(inter, together is not None)
+    for number in range(2):
+        if agreed:
+            numbers, done = random.Random(f"{seed} {number}"), True
+            try:
+                await numbers.choice(OPERATIONS)(together, numbers)
+            except (*LOST, Disagreement):
+                done = False
+                together.Revoke()
+            agreed = await counts(together, done)
+    if agreed:
+        with contextlib.suppress(*LOST):  # the others may fail as well as succeed
+            await result(together.Free())
+            await result(inter.Disconnect())
+            return
+    await _given_up(together, inter)
+    raise Disagreement
+
+
+async def counts(comm: Any, done: bool) -> bool:
+    """Agree whether all members have succeeded. Every member that lives calls this, whatever has happened to it."""
+    try:
+        return bool(await result(comm.Agree(int(done))))
+    except ProcessFailedError:
+        return False
+
+
+async def _given_up(*comms: Any) -> None:
+    for comm in comms:
+        if comm:
+            comm.Revoke()
+            await result(comm.Free())
 
 
 async def _used(_: Any, made: Any, numbers: random.Random) -> None:
@@ -204,8 +234,11 @@ class Storm:
 
     async def run(self, ready: Callable[[], object]) -> dict[str, Any]:
         """Run to the end; return what the campaign checks."""
-        for number, operation in enumerate(self.operations):  # so that all links and all memory are there
+        # So that all links are there, and what each of them needs for messages of every size.
+        for number, operation in enumerate(self.operations):
             await operation(self.comm, random.Random(number))
+        for count in SIZES:
+            await _exchange(self.comm, count, False)
         before = descriptors()
         ready()
         deadline = time.monotonic() + self.seconds
@@ -214,19 +247,21 @@ class Storm:
         members = self.comm.group if hasattr(self.comm, "group") else self.comm.Get_group()
         everybody = self.world.group if hasattr(self.world, "group") else self.world.Get_group()
         ranks = [*members.Translate_ranks([*range(members.size)], everybody)]
-        await self._settle(before + 2 * (len(ranks) - 1) - (everybody.size - len(ranks)))
+        await self._settle(len(before) + 2 * (len(ranks) - 1) - (everybody.size - len(ranks)))
+        after = descriptors()
         return {
             "members": ranks,
             "stale": sorted({link.peer.rank for link in links(self.runtime)} - {*ranks}),
             "steps": self.steps,
             "first_after": self.first_after,
-            "descriptors": [before, descriptors()],
+            "descriptors": [len(before), len(after)],
+            "kept": [what for number, what in after.items() if number not in before],
         }
 
     async def _settle(self, most: int) -> None:
         """Communicate until nothing is left of the processes that have failed, and no more than `most` descriptors."""
         begin, known = time.monotonic(), _SETTLED if self.recovered else 0.0
-        while time.monotonic() < begin + (known if descriptors() <= most else _LONG_SETTLED):
+        while time.monotonic() < begin + (known if len(descriptors()) <= most else _LONG_SETTLED):
             with contextlib.suppress(*LOST):
                 self.comm.iprobe()
             await asyncio.sleep(0.01) if hasattr(self.comm, "_runtime") else time.sleep(0.01)
@@ -256,8 +291,13 @@ class Storm:
         return bool(agreed & 2)
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+def descriptors() -> dict[str, str]:
+    """Return the descriptors of this process, and what they are."""
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the directory itself
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+    return found
 
 
 def links(runtime: Runtime) -> list[Any]:
