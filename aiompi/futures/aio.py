@@ -94,7 +94,9 @@ async def pool(
     worker = Worker(own._core, own._codec, root)
     try:
         if comm.rank != root:
-            await serve_async(worker)
+            left = await serve_async(worker)
+            if left is not None:
+                raise left
             yield None
         else:
             workers = Workers(own._core.engine, own._codec)
@@ -140,6 +142,9 @@ async def _reachable_by(job: Job | str | None) -> Settings | None:
 async def work(place: str | Membership) -> None:
     """Be a worker of a pool until its block is left. The process must not be a rank yet.
 
+    If this is cancelled, as by SIGTERM in a member of a job, the worker leaves: it ends the tasks that it has begun,
+    and others get those that it has not. If it is cancelled again, it gives up its tasks as if it had failed.
+
     Args:
         place: name of a port, from `TaskPool.open_port`; or this process as a member of a job, in which it works for
             the first pool that is there, or comes.
@@ -151,7 +156,9 @@ async def work(place: str | Membership) -> None:
     async with init() as world:
         alone = world._runtime.self_comm
         core = await (ports.connect(alone, place, 0) if isinstance(place, str) else _find(alone, place))
-        await serve_async(Worker(core, world._codec, 0))
+        left = await serve_async(Worker(core, world._codec, 0))
+    if left is not None:
+        raise left
 
 
 async def _find(alone: Communicator, member: Membership) -> Communicator:

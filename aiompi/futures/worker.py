@@ -30,7 +30,7 @@ from aiompi.futures.task import (
     original_error,
     perform,
 )
-from aiompi.futures.workers import ANSWER, CALL, FAREWELL, split_number, with_number
+from aiompi.futures.workers import ANSWER, CALL, FAREWELL, LEAVING, split_number, with_number
 from aiompi.objects import Codec
 
 Answer: TypeAlias = Success | Failure
@@ -85,13 +85,32 @@ class Worker:
         """Start sending the last answer."""
         return self._core.send(*with_number((), 0, FAREWELL), self._master, ANSWER)
 
+    def begin_to_leave(self) -> None:
+        """Tell the master that this worker begins no call any more."""
+        self._core.send(*with_number((), 0, LEAVING), self._master, ANSWER).free()
 
-async def serve_async(worker: Worker) -> None:
-    """Serve the master in an asyncio program: await coroutine functions, and call others in a thread."""
+
+async def serve_async(worker: Worker) -> asyncio.CancelledError | None:
+    """Serve the master in an asyncio program: await coroutine functions, and call others in a thread.
+
+    If this is cancelled, the worker leaves: it ends the calls in progress, and the master gets the others back. If this
+    is cancelled again, it gives up the calls in progress.
+
+    Returns:
+        None when the master has dismissed the worker; if the worker has left, the error to raise.
+    """
     calls = Calls(worker.answer)
     try:
         while True:
-            number, call = worker.read(await worker.receive())
+            receiving = worker.receive()
+            try:
+                number, call = worker.read(await receiving)
+            except asyncio.CancelledError as error:
+                try:
+                    await _leave(worker, calls, receiving)
+                except MPIException:  # the master has failed
+                    await calls.give_up()
+                return error
             if number == FAREWELL:
                 break
             if isinstance(call, Failure):
@@ -100,9 +119,25 @@ async def serve_async(worker: Worker) -> None:
                 calls.begin(number, call)
             else:
                 calls.cancel(number)
-    except BaseException:  # the worker itself is cancelled, or the master has failed
-        await calls.end()
+    except BaseException:  # the master has failed, or the worker is cancelled again
+        await calls.give_up()
         raise
+    await worker.leave()
+    return None
+
+
+async def _leave(worker: Worker, calls: Calls, receiving: Request[memoryview]) -> None:
+    """Leave after the calls in progress. The master may cancel them; new ones are not begun."""
+    worker.begin_to_leave()
+    while calls.tasks:
+        waiting: list[Any] = [receiving, *calls.tasks.values()]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if receiving.done():
+            number, message = split_number(receiving.result())
+            if not message:
+                calls.cancel(number)
+            receiving = worker.receive()
+    receiving.cancel()
     await worker.leave()
 
 
@@ -114,33 +149,37 @@ class Calls:
 
     Args:
         answer: called with the number of a call and its answer.
+
+    Attributes:
+        tasks: those of calls in progress, by number.
     """
 
     def __init__(self, answer: Callable[[int, Answer], object]) -> None:
         self._answer = answer
         self._context = contextvars.copy_context()
-        self._tasks: dict[int, asyncio.Task[Answer]] = {}
+        self.tasks: dict[int, asyncio.Task[Answer]] = {}
 
     def begin(self, number: int, call: Call) -> None:
         """Begin a call. Call this in the event loop."""
         loop = asyncio.get_running_loop()
-        task = self._tasks[number] = loop.create_task(_perform_async(call), context=self._context)
+        task = self.tasks[number] = loop.create_task(_perform_async(call), context=self._context)
         task.add_done_callback(functools.partial(self._ended, number))
 
     def cancel(self, number: int) -> None:
         """Cancel a call, unless it has ended."""
-        if number in self._tasks:
-            self._tasks[number].cancel()
+        if number in self.tasks:
+            self.tasks[number].cancel()
 
-    async def end(self) -> None:
-        """Cancel all calls and wait for them."""
-        for task in self._tasks.values():
+    async def give_up(self) -> None:
+        """Cancel all calls and wait for them; the master gets no answer."""
+        self._answer = lambda number, answer: None
+        for task in self.tasks.values():
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks.values())
+        if self.tasks:
+            await asyncio.wait(self.tasks.values())
 
     def _ended(self, number: int, task: asyncio.Task[Answer]) -> None:
-        del self._tasks[number]
+        del self.tasks[number]
         if task.cancelled():
             self._answer(number, failure(asyncio.CancelledError()))
         elif task.exception() is None:  # otherwise a signal ends this process

@@ -31,6 +31,8 @@ CALL: Final = 1
 ANSWER: Final = 2
 #: number of the dismissal of a worker, and of its last answer
 FAREWELL: Final = 0xFFFF_FFFF
+#: number with which a worker says that it leaves: it begins no call any more, and says farewell after those in progress
+LEAVING: Final = FAREWELL - 1
 #: coroutine functions that a worker runs at once by default
 CONCURRENCY: Final = 16
 
@@ -41,6 +43,10 @@ SERVICE: Final = "mpi4py.futures"
 
 _NUMBER_BYTES: Final = 4
 _WORKER_LOST: Final = (ProcessFailedError, JobAbortedError)
+
+
+class _NotBegun(Exception):
+    """A worker has left without having begun a call."""
 
 
 def with_number(pieces: Sequence[Segment], nbytes: int, number: int) -> tuple[list[Segment], int]:
@@ -145,11 +151,12 @@ class Lane:
     Attributes:
         has_function: True while the worker has a task whose function is no coroutine function.
         coroutines: number of tasks of coroutine functions that the worker has.
+        leaving: True if the worker begins no call any more.
     """
 
     def __init__(self, core: Communicator, rank: int, codec: Codec) -> None:
         self.rank = rank
-        self.has_function = False
+        self.has_function = self.leaving = self._left = False
         self.coroutines = 0
         self._core = core
         self._codec = codec
@@ -166,8 +173,13 @@ class Lane:
             message = await self._core.irecv(None, self.rank, ANSWER, memoryview)
             number, answer = split_number(message)
             if number == FAREWELL:
+                self._left = True
+                self.fail(_NotBegun())
                 return
-            self._calls.pop(number).complete(answer)
+            if number == LEAVING:
+                self.leaving = True
+            else:
+                self._calls.pop(number).complete(answer)
 
     async def ask(self, call: Call, task: Task | None = None) -> Success | Failure:
         """Have the worker make a call, and return the answer: a failure if it or the call cannot be (un)pickled.
@@ -177,19 +189,22 @@ class Lane:
 
         Raises:
             ProcessFailedError, JobAbortedError: the worker has failed.
+            _NotBegun: it has left before.
         """
         try:
             message = self._codec.dumps(call)
         except MPIException as error:
             return Failure(original_error(error), "")
-        number = self._last = (self._last + 1) % FAREWELL
+        number = self._last = (self._last + 1) % LEAVING
         answered = self._calls[number] = Request(self._core.engine)
         if task is not None:
             task.place = (self, number)
-        await self._send(*message, number)
         try:
+            await self._send(*message, number)
             answer: Success | Failure = self._codec.loads(await answered)
         except _WORKER_LOST:
+            if self._left:
+                raise _NotBegun from None
             raise
         except MPIException as error:
             return Failure(original_error(error), "")
@@ -205,7 +220,7 @@ class Lane:
             await self._send((), 0, FAREWELL)
 
     def fail(self, error: Exception) -> None:
-        """Fail all calls of a worker that has failed."""
+        """Fail all calls of a worker that has failed or left."""
         calls, self._calls = self._calls, {}
         for call in calls.values():
             call.fail(error)
@@ -241,8 +256,8 @@ class Workers:
         self._closing: Request[None] = Request(engine)
 
     def __len__(self) -> int:
-        """Return the number of workers that have not failed."""
-        return len(self._lanes)
+        """Return the number of workers that have not failed and do not leave."""
+        return sum(not lane.leaving for lane in self._lanes)
 
     def hire(self, core: Communicator) -> None:
         """Take the remote group of a communicator as workers, or its other ranks, or this one if there is no other.
@@ -359,7 +374,21 @@ class Workers:
         except _WORKER_LOST as error:
             self._lost(lane, error)
         else:
-            self._lanes.remove(lane)
+            self._forget(lane)
+            if lane.leaving:
+                self._check_left(BrokenExecutor("there are no workers any more: the last one has left"))
+                self._assign()
+
+    def _forget(self, lane: Lane) -> None:
+        self._lanes.remove(lane)
+        for queue in self._queues:
+            queue.initializing.discard(lane)
+            queue.initialized.discard(lane)
+
+    def _check_left(self, error: BrokenExecutor) -> None:
+        """Break all executors if there are no workers, and none can come."""
+        if not self._lanes and not self.arriving and not self._doors:
+            self._give_up(error)
 
     def _lost(self, lane: Lane, error: Exception) -> None:
         """Give up a worker that has failed. Its tasks notice it themselves.
@@ -368,15 +397,11 @@ class Workers:
         """
         if lane not in self._lanes:
             return
-        self._lanes.remove(lane)
         unfit = any(lane in queue.initializing for queue in self._queues)
-        for queue in self._queues:
-            queue.initializing.discard(lane)
-            queue.initialized.discard(lane)
+        self._forget(lane)
         if not unfit and not isinstance(error, JobAbortedError):
             self.start(1)
-        if not self._lanes and not self.arriving and not self._doors:
-            self._give_up(_broken(lane, error))
+        self._check_left(_broken(lane, error))
         lane.fail(error)
 
     def _give_up(self, error: BrokenExecutor) -> None:
@@ -423,6 +448,7 @@ class Workers:
             lane
             for lane in self._lanes
             if (lane.coroutines < queue.concurrency if is_async else not lane.has_function)
+            and not lane.leaving
             and lane not in queue.initializing
         )
         return min(ready, key=lambda lane: lane.coroutines + lane.has_function, default=None)
@@ -444,6 +470,11 @@ class Workers:
         except _WORKER_LOST as error:
             self._lost(lane, error)
             self._try_again(lane, queue, task, error)
+        except _NotBegun:
+            if queue.broken is None:
+                queue.pending[task.is_async].appendleft(task)
+            else:
+                self._call_soon(task.promise.fail, queue.broken)
         finally:
             task.place = None
             queue.active[task.is_async] -= 1

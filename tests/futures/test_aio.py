@@ -294,17 +294,19 @@ def test_a_task_that_cancels_itself() -> None:
     with_pool(use)
 
 
-def test_a_worker_that_is_cancelled_cancels_its_task_and_waits_for_it() -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_a_worker_that_is_cancelled_ends_its_task_unless_it_is_cancelled_again(again: bool) -> None:
     events: list[str] = []
     begun = asyncio.Event()
 
-    async def task() -> None:
+    async def task() -> int:
         begun.set()
         try:
-            await asyncio.sleep(10)
+            await asyncio.sleep(10 if again else 0.05)
+            return 5
         finally:
             await asyncio.sleep(0)
-            events.append("task cancelled")
+            events.append("task ended")
 
     _registry["task"] = lambda _: task()
 
@@ -312,17 +314,26 @@ def test_a_worker_that_is_cancelled_cancels_its_task_and_waits_for_it() -> None:
         first, second = aiompi.local_world(2)
         workers = Workers(first._core.engine, first._codec)
         workers.hire(first._core)
-        executor = TaskPool(workers, None, limit=1)
+        executor = TaskPool(workers, None, limit=None)
         serving = asyncio.create_task(serve_async(Worker(second._core, second._codec, 0)))
-        executor.submit(_call, "task", None)
+        future = executor.submit(_call, "task", None)
         await begun.wait()
         serving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await serving
-        events.append("worker cancelled")
+        late = executor.submit(plus_one, 1)
+        if again:
+            await asyncio.sleep(0.02)
+            serving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await serving
+            assert not future.done(), "the master notices that the worker is gone, as when it dies"
+        else:
+            assert isinstance(await serving, asyncio.CancelledError)
+            assert (await future, executor.num_workers) == (5, 0)
+            with pytest.raises(BrokenExecutor, match="the last one has left"):
+                await late
+        assert events == ["task ended"]
 
     asyncio.run(main())
-    assert events == ["task cancelled", "worker cancelled"]
 
 
 class AsyncCallable:

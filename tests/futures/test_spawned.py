@@ -243,6 +243,85 @@ async def wait():
     assert lines(result) == ["True", "9 2", "[0, 1, 4]", "[-9, -15, -15, -15]"]
 
 
+def test_a_member_that_leaves_ends_its_tasks(site: Site) -> None:
+    """Without retries. Another worker gets the task that it has not begun, because it is still being initialized."""
+    body = """
+import subprocess
+import aiompi
+from aiompi.futures import work
+
+def start(job):
+    return subprocess.Popen([sys.executable, sys.argv[0], job.address, job.key])
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.005)
+
+async def note(changes):
+    async for change in changes:
+        kinds.add(change.kind)
+
+async def main():
+    async with aiompi.serve() as job:
+        noting = asyncio.ensure_future(note(job.changes()))
+        programs = [start(job)]
+        async with pool(job=job, initializer=initialize) as executor:
+            early = executor.submit(square, 2)
+            await until(lambda: os.path.exists("initializing"))
+            programs[0].terminate()
+            await until(lambda: executor.num_workers == 0)
+            open("initialized", "w").close()
+            programs.append(start(job))
+            print(await early)
+            tasks = [executor.submit(wait, "a"), executor.submit(await_file, "b")]
+            await until(lambda: os.path.exists("a begun") and os.path.exists("b begun"))
+            programs[1].terminate()
+            await until(lambda: executor.num_workers == 0)
+            programs.append(start(job))
+            print([number async for number in executor.map(square, range(3))])
+            open("go", "w").close()
+            print([*map([program.pid for program in programs].index, await asyncio.gather(*tasks))])
+        programs[2].terminate()
+        print([await asyncio.to_thread(program.wait) for program in programs])
+        print(sorted(kinds))
+
+kinds = set()
+
+async def worker(address, key):
+    async with aiompi.join(address, key) as member:
+        while True:
+            await work(member)
+
+if sys.argv[1:]:
+    asyncio.run(worker(*sys.argv[1:]))
+else:
+    asyncio.run(main())
+"""
+    functions = """
+import time
+
+def initialize():
+    open("initializing", "w").close()
+    while not os.path.exists("initialized"):
+        time.sleep(0.01)
+
+def wait(name):
+    open(name + " begun", "w").close()
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    return os.getpid()
+
+async def await_file(name):
+    open(name + " begun", "w").close()
+    while not os.path.exists("go"):
+        await asyncio.sleep(0.01)
+    return os.getpid()
+"""
+    result = alone(site, body, functions)
+    assert (result.code, result.err) == (0, ""), result
+    assert lines(result) == ["4", "[0, 1, 4]", "[1, 1]", "[-15, -15, -15]", "['joined', 'left']"]
+
+
 def test_ranks_that_serve_under_a_name(site: Site, tmp_path: Path) -> None:
     env = {"AIOMPI_NAMES": str(tmp_path)}
     server = site.launch("-n", "3", "-m", "aiompi.futures.server", "--service", "mine", env=env)
