@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import random
 import select
@@ -86,11 +87,14 @@ class Trial:
     Attributes:
         LONG: largest number of injections.
         STARTS: as many times as the start has taken are added to the limit, because it tells how busy the machine is.
+        PATIENCE: seconds that an injection waits for its victim.
+        stopped: numbers of the victims whose pause has lasted as long as a stop, because this process was late.
         outcome: what has happened so far.
     """
 
     LONG: ClassVar[int] = 5
     STARTS: ClassVar[int] = 1
+    PATIENCE: ClassVar[float] = 0.0
 
     def __init__(self, plan: Plan, directory: Path) -> None:
         self.plan = plan
@@ -108,6 +112,7 @@ class Trial:
         self.pids: dict[int, int] = {}  # number of a process -> its descriptor
         self.processes: list[subprocess.Popen[bytes]] = []
         self.killed_at = 0.0
+        self.stopped: set[int] = set()
         self._pipes: dict[int, tuple[str, bytearray]] = {}
         self._last = 0.0
         self._starting = 0.0
@@ -236,17 +241,30 @@ class Trial:
 
     def _inject(self) -> None:
         begin = time.monotonic()
-        todo: list[tuple[float, str, int]] = sorted((one.delay, one.kind, one.victim) for one in self.plan.injections)
+        todo = sorted((one.delay, one.kind, one.victim, one.delay + self.PATIENCE) for one in self.plan.injections)
+        pauses: dict[int, tuple[int, float]] = {}  # by descriptor, the number of the victim and the time
         while todo:
-            delay, kind, number = todo.pop(0)
+            delay, kind, number, latest = todo.pop(0)
             while (left := begin + delay - time.monotonic()) > 0:
                 if not self._read(begin + delay):
                     time.sleep(max(0.0, min(left, 0.01)))
-            descriptor = number if kind == "continue" else self.victim(number)
-            if descriptor is not None and self._hit(kind, descriptor) and kind in ("stop", "pause"):
+            if kind == "continue":
+                self._continue(number, pauses)
+            elif (descriptor := self.victim(number)) is None:
+                if (again := time.monotonic() - begin + 0.02) < latest:
+                    todo = sorted([*todo, (again, kind, number, latest)])
+            elif self._hit(kind, descriptor) and kind in ("stop", "pause"):
+                if kind == "pause":
+                    pauses[descriptor] = number, time.monotonic()
                 length = _PAUSE if kind == "pause" else _STOP
-                todo = sorted([*todo, (time.monotonic() - begin + length, "continue", descriptor)])
+                todo = sorted([*todo, (time.monotonic() - begin + length, "continue", descriptor, 0.0)])
         self._last = max(begin + self.plan.seconds, time.monotonic())
+
+    def _continue(self, descriptor: int, pauses: dict[int, tuple[int, float]]) -> None:
+        self._hit("continue", descriptor)
+        number, since = pauses.pop(descriptor, (0, math.inf))
+        if time.monotonic() > since + HEARTBEAT:
+            self.stopped.add(number)
 
     def _hit(self, kind: str, descriptor: int) -> bool:
         now = time.monotonic()
