@@ -148,7 +148,7 @@ async def spawning(comm: Any, numbers: random.Random) -> None:
     """Start processes, compute with them, and part."""
     seed, count = numbers.randrange(10**6), numbers.randrange(1, 3)
     words = ["-m", "aiompi.bench.measure.elastic", json.dumps({"kind": "child", "seed": seed})]
-    children = None
+    children: Any = None
     try:
         children = await result(comm.Spawn(sys.executable, words, maxprocs=count))
     except (*LOST, SpawnError):  # a child, too, may fail before it is there
@@ -161,7 +161,7 @@ async def spawning(comm: Any, numbers: random.Random) -> None:
 
 async def with_children(inter: Any, high: bool, seed: int) -> None:
     """Compute with the other side of an intercommunicator, and part."""
-    together = None
+    together: Any = None
     try:
         check(await result(inter.allgather(high)), [not high] * inter.remote_size)
         together = await result(inter.Merge(high))
