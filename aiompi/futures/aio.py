@@ -94,8 +94,7 @@ async def pool(
     worker = Worker(own._core, own._codec, root)
     try:
         if comm.rank != root:
-            left = await serve_async(worker)
-            if left is not None:
+            if (left := await serve_async(worker)) is not None:
                 raise left
             yield None
         else:
