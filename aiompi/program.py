@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
@@ -44,7 +46,7 @@ class Program(NamedTuple):
                 program, name, directory = cls(code=code), "-c", ""
             case [path, *rest] if not path.startswith("-"):
                 program, name = cls(path=os.path.join(os.getcwd(), path)), path
-                directory = os.path.dirname(os.path.realpath(path))
+                directory = program.path if _is_importable(program.path) else os.path.dirname(os.path.realpath(path))
             case _:
                 sys.exit(usage)
         sys.argv = [name, *rest]
@@ -96,19 +98,34 @@ class Program(NamedTuple):
             return compile(self.code, "<string>", "exec", dont_inherit=True), {"__loader__": loader}
         if self.module:
             return _code_of(self.module)
-        if os.path.isdir(self.path) or self.path.endswith((".zip", ".pyz")):
-            sys.path.insert(0, self.path)
-            code, attributes = _code_of("__main__")
-            return code, attributes
-        loader = importlib.machinery.SourceFileLoader("__main__", self.path)
+        if _is_importable(self.path):
+            if sys.path[:1] != [self.path]:
+                sys.path.insert(0, self.path)
+            return _code_of("__main__")
         with open(self.path, "rb") as file:
-            code = compile(file.read(), self.path, "exec", dont_inherit=True)
-        return code, {"__file__": self.path, "__spec__": None, "__loader__": loader}
+            text = file.read()
+        code, loader = None, importlib.machinery.SourceFileLoader("__main__", self.path)
+        if self.path.endswith(".pyc") or text.startswith(importlib.util.MAGIC_NUMBER):
+            loader = importlib.machinery.SourcelessFileLoader("__main__", self.path)
+            code = loader.get_code("__main__")
+        code = code or compile(text, self.path, "exec", dont_inherit=True)
+        return code, {"__file__": self.path, "__cached__": None, "__spec__": None, "__loader__": loader}
+
+
+def _is_importable(path: str) -> bool:
+    """Return True for a directory and for an archive of any name, whose `__main__` Python runs."""
+    for hook in sys.path_hooks:
+        with contextlib.suppress(ImportError):
+            hook(path)
+            return True
+    return False
 
 
 def _execute(code: CodeType, name: str, attributes: dict[str, Any]) -> ModuleType:
     module = ModuleType("__main__")
-    vars(module).update(attributes, __name__=name)
+    if sys.version_info < (3, 14):
+        vars(module)["__annotations__"] = {}
+    vars(module).update(attributes, __name__=name, __builtins__=builtins)
     sys.modules["__main__"] = sys.modules[name] = module
     exec(code, vars(module))
     return module
@@ -122,7 +139,8 @@ def _code_of(name: str) -> tuple[CodeType, dict[str, Any]]:
     code = loader.get_code(spec.name) if hasattr(loader, "get_code") and spec is not None else None
     if code is None or spec is None:
         raise ImportError(f"no module named {name!r} that can be run")
-    return code, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent, "__loader__": loader}
+    attributes = {"__file__": spec.origin, "__cached__": spec.cached, "__package__": spec.parent}
+    return code, {**attributes, "__spec__": spec, "__loader__": loader}
 
 
 def _find_spec(name: str) -> importlib.machinery.ModuleSpec | None:

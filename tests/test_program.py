@@ -119,6 +119,7 @@ def test_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["-m", "module", "-x"], Program(module="module"), ["module", "-x"], str(tmp_path)),
         (["-c", "pass", "1"], Program(code="pass"), ["-c", "1"], ""),
         (["dir/app.py", "-m"], Program(path=str(tmp_path / "dir/app.py")), ["dir/app.py", "-m"], str(tmp_path / "dir")),
+        ([".", "-m"], Program(path=os.path.join(tmp_path, ".")), [".", "-m"], os.path.join(tmp_path, ".")),
     ):
         monkeypatch.setattr(sys, "argv", ["__main__"])
         monkeypatch.setattr(sys, "path", ["before", "kept"])

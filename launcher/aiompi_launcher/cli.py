@@ -157,12 +157,12 @@ def _replace_process(spec: CommandSpec, name: str) -> int:
 
 
 def _open_standard_descriptors() -> None:
-    """Open descriptors 0 to 2 if they are closed, so that no socket gets their numbers."""
+    """Open descriptors 0 to 2 if they are closed, so that no socket gets their numbers, here and in child processes."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def parse(argv: Sequence[str], name: str) -> Spec:

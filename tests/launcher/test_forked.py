@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import py_compile
 import re
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from aiompi_launcher.spawn.python import PythonProgram
 
 WHAT = '''
 """A program."""
-import contextlib, json, os, re, signal, sys
+import contextlib, json, os, re, signal, sys, threading
 
 def annotated(argument: int): ...
 
@@ -34,12 +36,15 @@ def descriptors():
             yield int(name), re.sub("[0-9]+", "", os.readlink(f"/proc/self/fd/{name}")), os.get_inheritable(int(name))
 
 streams = [sys.stdin, sys.stdout, sys.stderr]
-own = {"__annotations__", "__cached__"}  # of which newer Pythons have less
 print(json.dumps({
     "rank": os.environ["AIOMPI_RANK"],
     "argv": [sys.argv, sys.orig_argv, sys.path, sys.flags, sys.warnoptions],
     "module": [__name__, __file__, __doc__, __package__, getattr(__spec__, "name", None), type(__loader__).__name__],
-    "globals": sorted(set(globals()) - own),
+    "globals": sorted(globals()),
+    "builtins": type(__builtins__).__name__,
+    "cached": globals().get("__cached__"),
+    "thread": threading.main_thread().native_id == os.getpid(),
+    "shown": open("/proc/self/cmdline").read().rstrip(chr(0)),
     "annotations": str(annotated.__annotations__),
     "streams": list(map(stream, streams)),
     "originals": streams == [sys.__stdin__, sys.__stdout__, sys.__stderr__],
@@ -58,7 +63,8 @@ print(json.dumps({
 #: the program above, without what the text of -c has not
 WHAT_CODE = WHAT.replace("__file__, ", "")
 APP = PythonProgram((sys.executable,), ("app.py",))
-FORKED = "'forkserver.py' in open('/proc/self/cmdline').read()"
+#: the command line of the process that forks is longer, and filled up
+FORKED = "open('/proc/self/cmdline').read().endswith(chr(0) * 2)"
 
 
 def facts(result) -> list[object]:
@@ -76,6 +82,10 @@ def directory(tmp_path: Path) -> Path:
     for name in ("what.py", "sub/what.py", "sub/__main__.py"):
         (tmp_path / name).write_text(WHAT)
     (tmp_path / "link.py").symlink_to("sub/what.py")
+    with zipfile.ZipFile(tmp_path / "archive", "w") as archive:
+        archive.writestr("__main__.py", WHAT)
+    for name in ("what.pyc", "compiled"):
+        py_compile.compile(str(tmp_path / "what.py"), str(tmp_path / name), doraise=True)
     return tmp_path
 
 
@@ -88,6 +98,10 @@ def directory(tmp_path: Path) -> Path:
         ("what.py", [], {"PYTHONDEVMODE": "1", "PYTHONIOENCODING": ":replace"}),
         ("what.py", ["--mpi4py"], {"PYTHONPATH": "sub"}),
         ("what.py", ["python"], {}),
+        ("./sub/../sub", ["python"], {}),
+        ("archive", ["python"], {}),
+        ("what.pyc", ["python"], {}),
+        ("compiled", ["python"], {}),
         ("what.py", [sys.executable, "-uB", "-W", "ignore", "-Xdev", "-bb"], {}),
         ("what", ["python", "-O", "-m"], {}),
         (WHAT_CODE, ["python", "-X", "utf8=0", "-c"], {}),
@@ -110,6 +124,9 @@ AGENTS = ("--starter", "local", "--hosts", "a,b")
     [
         (True, ["what.py"], {}),
         (True, ["python", "-m", "sub.what"], {"PYTHONUNBUFFERED": "1", "LC_ALL": "C"}),
+        (True, ["python", "sub"], {}),
+        (True, ["python", "archive"], {}),
+        (True, ["python", "compiled"], {}),
         (False, ["python", "-bb", "what.py"], {}),
         (False, ["--env", "LC_ALL=C", "what.py"], {}),
         (False, ["--no-prefork", "what.py"], {}),
@@ -119,14 +136,11 @@ def test_a_rank_of_an_agent_finds_what_it_finds_in_a_python_of_its_own(
     launch, directory: Path, forked: bool, words: list[str], env
 ):
     """An agent forks itself before it knows the program. Then ps shows the program nevertheless."""
-    shown = "print(json.dumps({'rank': '', 'shown': open('/proc/self/cmdline').read().strip(chr(0)).split(chr(0))}))"
-    for name in ("what.py", "sub/what.py"):
-        (directory / name).write_text(f"{WHAT}\n{shown}")
     (directory / "asks.py").write_text("import sys\nprint('aiompi.MPI' in sys.modules)")
     options = {"env": env, "cwd": directory, "input": "text"}
     found = facts(launch(*AGENTS, *words, "a", "b", **options))
     assert found == facts(launch(*AGENTS, "--no-prefork", *words, "a", "b", **options))
-    if "-m" not in words:
+    if "what.py" in words:
         asked = launch(*AGENTS, *(word.replace("what", "asks") for word in words), **options)
         assert asked.stdout == f"{forked}\n" * 2
 
@@ -182,6 +196,20 @@ def test_code_lies_at_the_same_addresses_and_numbers_are_random(launch, tmp_path
     assert [len(set(column)) for column in zip(*found, strict=True)] == [1, 3, 3]
 
 
+HOOK = """
+import sys
+
+def hook(kind, error, traceback):
+    lengths = (count(each) for each in (traceback, error.__traceback__, sys.last_traceback))
+    print("hook", *lengths, sys.excepthook is hook, file=sys.stderr)
+
+def count(traceback): return 0 if traceback is None else 1 + count(traceback.tb_next)
+
+sys.excepthook = hook
+raise ValueError
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "ending"),
     [
@@ -191,6 +219,7 @@ def test_code_lies_at_the_same_addresses_and_numbers_are_random(launch, tmp_path
         ("import broken", "SyntaxError: '(' was never closed"),
         ("print(", "SyntaxError: '(' was never closed"),
         ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        (HOOK, "hook 1 1 1"),
         ("import sys; sys.exit(3)", "exited with status 3"),
         ("import sys; sys.exit('told')", "told"),
         ("import os; os._exit(4)", "exited with status 4"),
@@ -263,10 +292,42 @@ def test_modules_of_a_program_with_usual_names(launch, tmp_path: Path, path: str
     (tmp_path / path).write_text(text)
     name = path.partition("/")[0].partition(".")[0]
     found = f"import {name}; print({name}.NAME == {name!r})" if text else "print(True)"
-    (tmp_path / "app.py").write_text(f"import sys\nprint('aiompi.MPI' in sys.modules)\n{found}")
-    for words in (["app.py"], ["-m", "app"], ["python", "-c", "import app"]):
+    text = f"import sys\nprint('aiompi.MPI' in sys.modules)\n{found}"
+    for each in ("app.py", "__main__.py"):
+        (tmp_path / each).write_text(text)
+    with zipfile.ZipFile(tmp_path / "archive", "w") as archive:
+        archive.write(tmp_path / path, path)
+        archive.writestr("__main__.py", text)
+    for words in (["app.py"], ["-m", "app"], ["python", "-c", "import app"], ["python", "."], ["python", "archive"]):
         result = launch("-n", "2", *words, cwd=tmp_path)
         assert (sorted(result.stdout.split()), result.stderr) == (sorted([str(forked), "True"] * 2), "")
+
+
+def test_modules_beside_a_program_that_is_a_directory_are_not_found(launch, tmp_path: Path):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__main__.py").write_text(
+        f"import importlib.util\nprint(importlib.util.find_spec('beside'), {FORKED})"
+    )
+    (tmp_path / "beside.py").touch()
+    (tmp_path / "json.py").touch()
+    result = launch("-n", "2", "python", "app", cwd=tmp_path)
+    assert (result.stdout, result.stderr) == ("None True\n" * 2, "")
+
+
+@pytest.mark.parametrize("hosts", [(), AGENTS])
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_descriptors_that_the_launcher_lacks_are_open_in_its_ranks(launch, tmp_path: Path, hosts, closed: str):
+    (tmp_path / "app.py").write_text(
+        "import os, sys\n"
+        "for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):\n"
+        "    assert stream.fileno() == number and (not number or stream.write('word'))\n"
+        f"open(os.environ['AIOMPI_RANK'], 'w').write(str({FORKED}))\n"
+    )
+    words = [sys.executable, "-m", "aiompi_launcher", *hosts, "-n", "2", "app.py"]
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(ROOTS)}
+    subprocess.run(command, cwd=tmp_path, env=env, timeout=30, capture_output=True, check=True)
+    assert [(tmp_path / name).read_text() for name in "01"] == ["True"] * 2
 
 
 def test_what_is_imported_before_the_fork_has_no_state():

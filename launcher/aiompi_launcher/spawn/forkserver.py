@@ -6,8 +6,9 @@ Each message on the socket starts a rank. It carries the three standard descript
 additional environment variables. The answer is the process id of the rank, or minus an errno.
 
 The process imports what every rank needs, once for all. These modules have no state of their own: no generator of
-random numbers, no thread and no descriptor (so NumPy is not among them). If a module beside the program has the name of
-one of them, each rank executes Python anew, so that the program finds its own module.
+random numbers, no thread and no descriptor (so NumPy is not among them). If a module beside the program, or in the
+directory or archive that is the program, has the name of one of them, each rank executes Python anew, so that the
+program finds its own module.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ import os
 import signal
 import socket
 import sys
+import threading
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
@@ -41,7 +45,6 @@ _NEEDED: Final = ("aiompi.MPI", "aiompi.face.native.job")
 _OURS: Final = frozenset(
     {__file__, programs.__file__, getattr(sys.modules["__main__"], "__file__", ""), "<frozen runpy>"}
 )
-_show_all = sys.excepthook
 
 
 def become_ranks(sock: socket.socket) -> None:
@@ -72,6 +75,7 @@ def become_ranks(sock: socket.socket) -> None:
 
 def _be_rank(variables: str, descriptors: list[int]) -> None:
     os.setpgid(0, 0)
+    threading.main_thread()._native_id = threading.get_native_id()  # type: ignore[attr-defined]  # CPython before 3.13
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -109,27 +113,48 @@ def import_what_ranks_need() -> None:
     gc.freeze()  # the garbage collector of a rank would write to these pages, and so make copies of them
 
 
-def hides_modules(directory: str) -> bool:
-    """Return True if a module in this directory has the name of one that has been imported from elsewhere."""
+def hides_modules(place: str) -> bool:
+    """Return True if a directory or archive has a module with the name of one that was imported from elsewhere."""
+    names = {name for name in sys.modules if "." not in name} - {"__main__"}
     with contextlib.suppress(OSError):
-        for name in {entry.partition(".")[0] for entry in os.listdir(directory or ".")} & sys.modules.keys():
-            here = importlib.machinery.PathFinder.find_spec(name, [directory])
+        if not os.path.isfile(place):
+            names &= {entry.partition(".")[0] for entry in os.listdir(place or ".")}
+        for name in names:
+            here = importlib.machinery.PathFinder.find_spec(name, [place])
             spec = sys.modules[name].__spec__
             if here is not None and here.loader is not None and (spec is None or spec.origin != here.origin):
                 return True
     return False
 
 
-def _show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-    """Print an exception without the frames between Python and the program."""
+def _run(program: Program) -> None:
+    try:
+        program.run()
+    except SystemExit:
+        raise
+    except BaseException:
+        sys.excepthook = partial(_show, sys.excepthook)
+        raise
+
+
+def _show(
+    hook: Callable[[type[BaseException], BaseException, TracebackType | None], object],
+    kind: type[BaseException],
+    error: BaseException,
+    traceback: TracebackType | None,
+) -> None:
+    """Call the hook for uncaught exceptions without the frames between Python and the program."""
+    sys.excepthook = hook
     while traceback is not None and traceback.tb_frame.f_code.co_filename in _OURS:
         traceback = traceback.tb_next
-    _show_all(kind, error.with_traceback(traceback), traceback)
+    sys.last_traceback = traceback
+    hook(kind, error.with_traceback(traceback), traceback)
 
 
 def main(descriptor: str, *words: str) -> None:
     """Fork ranks that run a program."""
     sys.orig_argv = [*sys.orig_argv[: -len(words) - 2], *words]
+    _rename(sys.orig_argv)
     program = Program.take_over(words, _USAGE)
     directory = sys.path.pop(0)
     import_what_ranks_need()
@@ -142,8 +167,7 @@ def _serve(sock: socket.socket, program: Program, directory: str) -> None:
     become_ranks(sock)
     if hidden:
         os.execv(sys.executable, sys.orig_argv)
-    sys.excepthook = sys.__excepthook__ = _show
-    program.run()
+    _run(program)
 
 
 def fork_early() -> tuple[int, socket.socket] | None:
