@@ -89,12 +89,13 @@ if TYPE_CHECKING:
     from aiompi.engine import PersistentRequest, Request
     from aiompi.errors import *
     from aiompi.face.native import *
-    from aiompi.face.native.job import Joining, World, init, local_world, run
+    from aiompi.face.native.job import World, local_world, run
     from aiompi.face.native.output import OutputLine, OutputLines
     from aiompi.face.native.session import Session
     from aiompi.face.native.spawn import spawn
     from aiompi.info import *
-    from aiompi.membership import AssembledWorld, Job, Member, MemberChange, Membership, ServedJob, join, serve
+    from aiompi.joining import Joining, init, join
+    from aiompi.membership import AssembledWorld, Job, Member, MemberChange, Membership, ServedJob, serve
     from aiompi.op import Op
     from aiompi.op.predefined import *
     from aiompi.settings import Settings, rc
@@ -111,13 +112,12 @@ _MODULES = {
     "aiompi.face.native": (
         "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message",
     ),
-    "aiompi.face.native.job": ("Joining", "World", "init", "local_world", "run"),
+    "aiompi.face.native.job": ("World", "local_world", "run"),
     "aiompi.face.native.output": ("OutputLine", "OutputLines"),
     "aiompi.face.native.session": ("Session",),
     "aiompi.face.native.spawn": ("spawn",),
-    "aiompi.membership": (
-        "AssembledWorld", "Job", "Member", "MemberChange", "Membership", "ServedJob", "join", "serve",
-    ),
+    "aiompi.joining": ("Joining", "init", "join"),
+    "aiompi.membership": ("AssembledWorld", "Job", "Member", "MemberChange", "Membership", "ServedJob", "serve"),
     "aiompi.op": ("Op",),
     "aiompi.settings": ("Settings", "rc"),
     "aiompi.status": ("Status",),
@@ -132,12 +132,12 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 async def load() -> None:
     """Import all that the asyncio face needs now, in a thread, so that the running event loop goes on meanwhile.
 
-    Without this the first use of a name that needs the engine, such as `init`, holds the loop for 0.1 to 0.3 s. A
-    service awaits it while it starts.
+    `init` and `join` do so too. Await it before the first use of something else that needs the engine, such as `spawn`,
+    which holds the loop for 0.1 to 0.3 s otherwise.
     """
-    import asyncio
+    from aiompi.joining import import_in_thread
 
-    await asyncio.to_thread(importlib.import_module, "aiompi.membership")
+    await import_in_thread("aiompi.membership")
 
 
 if not TYPE_CHECKING:  # type checkers would accept any name

@@ -24,7 +24,7 @@ from aiompi.driver import aio
 from aiompi.engine import Engine, Request
 from aiompi.errors import Exception as MPIError
 from aiompi.errors import InvalidArgumentError, JobAbortedError, LocalProtocolError, RemoteProtocolError, RevokedError
-from aiompi.face.native.job import World, begin, key_of, rank_for, world_of
+from aiompi.face.native.job import World, begin, rank_for, world_of
 from aiompi.runtime import Runtime
 from aiompi.settings import Settings
 from aiompi.transport.agent import Agent, Contact
@@ -224,9 +224,7 @@ class Membership:
         world: the world that it is in, None if it is in none.
     """
 
-    def __init__(
-        self, address: str, key: bytes, attributes: Mapping[str, Any], settings: Settings | None = None
-    ) -> None:
+    def __init__(self, address: str, key: bytes, attributes: Mapping[str, Any], settings: Settings | None) -> None:
         self._driver = aio.AsyncioDriver()
         self._driver.at_rest = self._is_at_rest
         self.job = Job(address, self._driver)
@@ -500,37 +498,6 @@ def _unknown(number: int) -> Member:
     return Member(number, "", 0.0, {})
 
 
-def join(
-    address: str,
-    key: str | bytes | None = None,
-    *,
-    attributes: Mapping[str, Any] | None = None,
-    settings: Settings | None = None,
-) -> Membership:
-    """Be a member of a job that is open (`aiompi-launch --serve`, `aiompi.serve`), from inside a running event loop.
-
-        async with aiompi.join("host:port") as member:
-            world = await member.assemble(at_least=2)
-
-    The end of the block leaves the job, which disturbs no other member. An exception that leaves the block is a
-    failure of this member alone. If nothing else handles SIGTERM, it cancels the block, and the process ends once the
-    member has left.
-
-    Args:
-        address: "HOST:PORT", as the launcher printed it, or with a name. The loop goes on while the name is resolved;
-            each of its addresses is tried, and all of that takes at most `connect_timeout`.
-        key: of the job, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
-        attributes: what other members learn of this one: a dict of what msgpack can express, at most 64 KiB.
-        settings: instead of those of the environment and `rc`.
-
-    Raises:
-        AuthenticationError: there is no key, or it is too short.
-        InvalidArgumentError: the attributes cannot be sent.
-        JobAbortedError: the job cannot be joined.
-    """
-    return Membership(address, key_of(key), attributes or {}, settings)
-
-
 @contextlib.asynccontextmanager
 async def serve(
     host: str = "",
@@ -568,7 +535,7 @@ async def serve(
 
     if not 1 <= at_least <= (at_least if at_most is None else at_most):
         raise InvalidArgumentError(f"serve(at_least={at_least}, at_most={at_most}): expected 1 <= at_least <= at_most")
-    secret = hello.new_key() if key is None else key_of(key)
+    secret = hello.new_key() if key is None else hello.parse_key(key)
     values = settings or settings_module.load()
     spec = ServeSpec(size=None, bind=host, port=port)
     listener = await asyncio.to_thread(listen_for, spec, values)

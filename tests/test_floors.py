@@ -57,6 +57,7 @@ FLOORS: dict[str, float] = {
     "face": 6.5,
     "MPI": 7,
     "membership": 7.2,
+    "joining": 7.3,
     "__init__": 7.5,
     "bench": 8.3,
     "compat": 8.5,

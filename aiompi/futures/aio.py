@@ -16,13 +16,13 @@ from aiompi.driver.spin import cores
 from aiompi.driver.threads import call_in_thread
 from aiompi.errors import InvalidPortError, InvalidRootError, LocalProtocolError
 from aiompi.face.native import Intracomm
-from aiompi.face.native.job import init
 from aiompi.futures.setup import Setup
 from aiompi.futures.task import Task, apply_to_all, is_async
 from aiompi.futures.worker import Worker, serve_async
 from aiompi.futures.workers import CONCURRENCY, Workers, recruiter
+from aiompi.joining import init, join
 from aiompi.lazy import is_array
-from aiompi.membership import Job, Membership, ServedJob, join
+from aiompi.membership import Job, Membership, ServedJob
 from aiompi.network import own_address_towards
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings

@@ -30,7 +30,7 @@ import cloudpickle
 
 from aiompi.bootstrap import meeting
 from aiompi.errors import InvalidArgumentError, ProcessFailedError, RevokedError
-from aiompi.face.native.job import init
+from aiompi.joining import init
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire.control import ENV_CONTROL, ENV_KEY, ENV_RANK

@@ -87,12 +87,17 @@ class Namespace:
         return self.members.get(index)
 
 
-def parse_key(text: str) -> bytes:
-    """Return the key from its hexadecimal form, as in the variable AIOMPI_KEY.
+def parse_key(text: str | bytes) -> bytes:
+    """Return the key from its hexadecimal form, as in the variable AIOMPI_KEY, or as it is given in bytes.
 
     Raises:
-        AuthenticationError: the text is not hexadecimal, or shorter than 128 bits. The message does not repeat it.
+        AuthenticationError: the text is not hexadecimal, or the key is shorter than 128 bits. The message does not
+            repeat it.
     """
+    if isinstance(text, bytes):
+        if len(text) < MIN_KEY_BYTES:
+            raise AuthenticationError(f"the key of the job must be at least {MIN_KEY_BYTES} bytes long")
+        return text
     try:
         key = bytes.fromhex(text.strip())
     except ValueError:

@@ -1,4 +1,4 @@
-"""The ways in which a program of the native face gets COMM_WORLD: `run`, `init`, `local_world`."""
+"""The ways in which a program of the native face gets COMM_WORLD: `run`, `local_world`, and `RankScope` for `init`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from aiompi.driver import aio
 from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Request
-from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError, LocalProtocolError
+from aiompi.errors import InvalidArgumentError, JobAbortedError, LocalProtocolError
 from aiompi.face.common import allocate, clear_attributes
 from aiompi.face.native.communicator import Intracomm
 from aiompi.face.native.processes import Ports
@@ -23,8 +23,7 @@ from aiompi.runtime import Runtime, local_runtimes
 from aiompi.settings import Settings, rc
 from aiompi.settings import load as load_settings
 from aiompi.transport.agent import Contact
-from aiompi.wire.control import ENV_KEY, ENV_KEY_FILE
-from aiompi.wire.hello import MIN_KEY_BYTES, RANK_ANY, parse_key
+from aiompi.wire.hello import RANK_ANY
 
 if TYPE_CHECKING:
     from aiompi.datatype.buffer.memory import buffer
@@ -160,12 +159,8 @@ def _leave() -> None:
         runtime.leave_now()
 
 
-class Joining:
-    """A rank from its start to its end: `async with` it, or `await` it and finalize the world yourself.
-
-    Leaving the block by an exception ends the job, since the other ranks would wait in vain; leaving it otherwise
-    finalizes.
-    """
+class RankScope:
+    """A rank from its start to its end, see `aiompi.Joining`."""
 
     def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
         self._runtime = rank_for(contact, settings)
@@ -233,65 +228,12 @@ def _show_now(error: Exception) -> None:
     sys.excepthook = excepthook
 
 
-def init(
-    address: str | None = None,
-    key: str | bytes | None = None,
-    *,
-    rank: int | None = None,
-    settings: Settings | None = None,
-) -> Joining:
-    """Be a rank of a job with a fixed number of ranks, from inside a running event loop.
-
-        async with aiompi.init() as world:
-            ...
-
-    Without an address the process is the rank for which the launcher has started it; without a launcher it is the only
-    rank of a job.
-
-    Args:
-        address: "HOST:PORT" of a job that waits for its ranks (`aiompi-launch --serve N`), as the launcher printed it,
-            or with a name. The loop goes on while the name is resolved; each of its addresses is tried, and all of
-            that takes at most `connect_timeout`.
-        key: of the job at the address, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that
-            AIOMPI_KEY_FILE names.
-        rank: wanted in the job at the address; by default ranks are given in the order of arrival.
-        settings: instead of those of the environment and `rc`.
-
-    Raises:
-        AuthenticationError: there is no key, or it is too short.
-        JobAbortedError: the job cannot be joined.
-    """
+def scope_for(address: str | None, key: bytes, rank: int | None, settings: Settings | None) -> RankScope:
+    """Return the rank that `aiompi.init` begins."""
     if address is None:
-        return Joining(_contact(settings or load_settings()), settings)
-    if rank is not None and rank < 0:
-        raise InvalidArgumentError(f"rank {rank} cannot be joined as: ranks count from 0")
+        return RankScope(_contact(settings or load_settings()), settings)
     wanted = RANK_ANY if rank is None else rank
-    return Joining(Contact(f"tcp:{address}", key_of(key), wanted, launched=False), settings)
-
-
-def key_of(key: str | bytes | None) -> bytes:
-    """Return the key of a job that the caller has given, or that the environment has.
-
-    Raises:
-        AuthenticationError: there is none, or it is too short.
-    """
-    if isinstance(key, bytes):
-        if len(key) < MIN_KEY_BYTES:
-            raise AuthenticationError(f"the key of the job must be at least {MIN_KEY_BYTES} bytes long")
-        return key
-    if key is None:
-        key = os.environ.get(ENV_KEY)
-    if key is None and ENV_KEY_FILE in os.environ:
-        path = os.environ[ENV_KEY_FILE]
-        try:
-            with open(path, encoding="ascii") as file:
-                key = file.read()
-        except (OSError, UnicodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise AuthenticationError(f"{ENV_KEY_FILE}={path} has no key that can be read: {reason}") from None
-    if key is None:
-        raise AuthenticationError(f"no key: pass it, or set {ENV_KEY} or {ENV_KEY_FILE}")
-    return parse_key(key)
+    return RankScope(Contact(f"tcp:{address}", key, wanted, launched=False), settings)
 
 
 def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
@@ -307,22 +249,22 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
     """
     refuse_running_loop("aiompi.run", "async with aiompi.init() as world")
     contact = _contact(load_settings())
-    joining = Joining(contact, None)
+    scope = RankScope(contact, None)
 
     async def body() -> T:
-        async with joining as world:
+        async with scope as world:
             awaitable = main(world)
             if not inspect.isawaitable(awaitable):
                 raise TypeError(f"aiompi.run: {main!r} is no async function: it returned {awaitable!r}")
             return await awaitable
 
     try:
-        return aio.run(body(), joining.cancelled_by)
+        return aio.run(body(), scope.cancelled_by)
     except JobAbortedError as error:
         if contact is None or not contact.launched:
             raise
         # The launcher reports the cause once for all ranks.
-        sys.exit(1 if joining.joined else f"aiompi.run: {error}")
+        sys.exit(1 if scope.joined else f"aiompi.run: {error}")
 
 
 def local_world(size: int, *, settings: Settings | None = None) -> list[Intracomm]:

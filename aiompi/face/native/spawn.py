@@ -16,7 +16,7 @@ from aiompi.engine.processes import Program
 from aiompi.engine.schedule import settled
 from aiompi.errors import InvalidArgumentError, ProcessFailedError
 from aiompi.face.native.communicator import Intercomm, Intracomm
-from aiompi.face.native.job import Joining
+from aiompi.face.native.job import RankScope
 from aiompi.face.native.output import Forward, Output, OutputLines
 from aiompi.face.processes import Command
 from aiompi.launching import Launch
@@ -136,7 +136,7 @@ async def spawn(
     Raises:
         SpawnError: they cannot be started, or have ended before they joined; the message says why.
     """
-    world = await Joining(None, settings)
+    world = await RankScope(None, settings)
     runtime = world._runtime
     packed = _pickled(program, args) if callable(program) else b""
     words: Sequence[str] = ("-m", "aiompi.spawned") if packed else (os.fspath(program), *map(str, args))  # type: ignore[arg-type]

@@ -724,7 +724,7 @@ def test_impatient_joiner(run: Run, site: Site) -> None:
         other = asyncio.ensure_future(_join(address, 0))
         impatient = aiompi.init(address, KEY, rank=1)
         joining = asyncio.ensure_future(impatient.__aenter__())
-        while impatient._runtime.label != "rank 1":
+        while impatient._scope._runtime.label != "rank 1":
             await asyncio.sleep(0)
         joining.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -748,7 +748,7 @@ def test_impatient_joiner_without_a_rank(run: Run, site: Site) -> None:
         impatient = aiompi.init(address, KEY)
         joining = asyncio.ensure_future(impatient.__aenter__())
         await asyncio.sleep(0)
-        assert impatient._runtime.label == "a process that was about to become a rank"
+        assert impatient._scope._runtime.label == "a process that was about to become a rank"
         joining.cancel()
         with pytest.raises(asyncio.CancelledError):
             await joining
