@@ -21,7 +21,7 @@ from aiompi_launcher.spawn.python import PythonProgram
 
 WHAT = '''
 """A program."""
-import contextlib, json, os, re, signal, sys, threading
+import contextlib, json, os, pathlib, re, signal, sys, threading
 
 def annotated(argument: int): ...
 
@@ -44,7 +44,7 @@ print(json.dumps({
     "builtins": type(__builtins__).__name__,
     "cached": globals().get("__cached__"),
     "thread": threading.main_thread().native_id == os.getpid(),
-    "shown": open("/proc/self/cmdline").read().rstrip(chr(0)),
+    "shown": pathlib.Path("/proc/self/cmdline").read_text().rstrip(chr(0)),
     "annotations": str(annotated.__annotations__),
     "streams": list(map(stream, streams)),
     "originals": streams == [sys.__stdin__, sys.__stdout__, sys.__stderr__],
