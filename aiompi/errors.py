@@ -316,7 +316,7 @@ class RemoteProtocolError(OtherError):
 
 
 class AuthenticationError(RemoteProtocolError):
-    """A peer could not prove the key of the job."""
+    """A peer could not prove the key of the job, or that of the two ranks."""
 
 
 class RevokedError(OtherError):

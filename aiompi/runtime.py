@@ -158,7 +158,7 @@ class Runtime:
         universe = _universe(welcome)
         self.engine.join_world(welcome.rank, welcome.size, universe)
         processes = self.engine.processes
-        processes.enrol(welcome.job, welcome.key or contact.key, welcome.process - welcome.rank)
+        processes.enrol(welcome.job, b"", welcome.process - welcome.rank, welcome.keys)
         self.outreach.offer()
         self.engine.survives = welcome.survives
         if welcome.heartbeat:

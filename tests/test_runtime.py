@@ -58,7 +58,7 @@ class Agent:
     async def start(self, size: int = 1, **more: Any) -> None:
         """Bring the rank, number 0, through its start; the others of the job are not there."""
         await self.hear(control.Join)
-        self.say(control.Welcome(0, size, "", **more))
+        self.say(control.Welcome(0, size, "", hello.pair_keys(b"k", 0, range(size)), **more))
         card = (await self.hear(control.Card)).card
         self.say(control.Cards([card] * size))
 
@@ -96,7 +96,7 @@ async def _join(agent: Agent) -> None:
 
 async def _card(agent: Agent) -> None:
     await _join(agent)
-    agent.say(control.Welcome(0, 2, ""))
+    agent.say(control.Welcome(0, 2, "", hello.pair_keys(b"k", 0, range(2))))
     await agent.hear(control.Card)
 
 

@@ -17,7 +17,7 @@ from aiompi.engine import Peer
 from aiompi.engine.processes import FIRST_MET, Name
 from aiompi.errors import InvalidCommError, OtherError, RemoteProtocolError
 from aiompi.wire.control import BusinessCard, is_card
-from aiompi.wire.hello import KEY_BYTES, NAMESPACE_BYTES, Namespace
+from aiompi.wire.hello import KEY_BYTES, NAMESPACE_BYTES, Namespace, pair_keys
 
 #: a name on the wire: the id of the job and the number in it
 _NAME: Final = struct.Struct(f">{NAMESPACE_BYTES}sQ")
@@ -54,33 +54,45 @@ async def introduce(groups: TwoGroups, comm: Communicator) -> Group:
     cards, offers = await _exchange_cards(groups, [processes.cards.get(number, {}) for number in group.members])
     if len(cards) != len(remote):
         raise RemoteProtocolError("the leader of the remote group has not sent the cards of all its members")
-    first = local[0] < remote[0]
-    namespace = _agreed(offers if first else offers[::-1], group.rank if first else len(remote) + group.rank)
-    at = len(local) if first else 0
-    numbers = [
-        processes.meet(name, card, namespace, at + rank)
-        for rank, (name, card) in enumerate(zip(remote, cards, strict=True))
-    ]
-    return Group.of(numbers)
+    indices = range(len(local) + len(remote))
+    split = len(local) if local[0] < remote[0] else len(remote)
+    ours, others = (indices[:split], indices[split:]) if local[0] < remote[0] else (indices[split:], indices[:split])
+    namespace = await _dealt(groups, offers, ours, others, group.rank)
+    return Group.of(
+        processes.meet(name, card, namespace, index) for name, card, index in zip(remote, cards, others, strict=True)
+    )
 
 
-async def _exchange_cards(groups: TwoGroups, cards: list[BusinessCard]) -> tuple[list[BusinessCard], tuple[bytes, ...]]:
-    """Return the cards of the remote group, and the random bytes that the two leaders offer, the local one first."""
-    offer = await groups.share(os.urandom(KEY_BYTES))
-    data: bytes = msgpack.packb([offer, cards], unicode_errors=_SURROGATES)
+async def _exchange_cards(groups: TwoGroups, cards: list[BusinessCard]) -> tuple[list[BusinessCard], list[bytes]]:
+    """Return the cards of the remote group, and at the leader the random bytes that both leaders offer, sorted."""
+    offer = os.urandom(KEY_BYTES)
+    data: bytes = msgpack.packb(cards, unicode_errors=_SURROGATES)
+    theirs = await groups.exchange(offer + data, kept=KEY_BYTES)
+    kept = KEY_BYTES if groups.leads else 0
     try:
-        their_offer, their_cards = msgpack.unpackb(await groups.exchange(data), unicode_errors=_SURROGATES)
+        their_cards = msgpack.unpackb(theirs[kept:], unicode_errors=_SURROGATES)
         if not all(map(is_card, their_cards)):
             raise TypeError(f"{their_cards!r:.100}")
-        return their_cards, (offer, bytes(their_offer))
+        return their_cards, sorted((offer, theirs[:kept]))
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise RemoteProtocolError(f"the leader of the remote group has sent no business cards: {error!r}") from None
 
 
-def _agreed(offers: tuple[bytes, ...], own: int) -> Namespace:
-    """Return the namespace that follows from what both leaders have offered."""
-    id, key = (hmac.digest(offers[0], what + offers[1], hashlib.sha256) for what in (b"id", b"key"))
-    return Namespace(id[:NAMESPACE_BYTES], key, own)
+async def _dealt(groups: TwoGroups, offers: list[bytes], ours: range, others: range, rank: int) -> Namespace:
+    """Return the namespace of two groups, in which each process gets its keys from its leader.
+
+    Args:
+        offers: at the leader, what both leaders have offered.
+        ours: numbers of the local group in the namespace.
+        others: numbers of the remote group.
+        rank: of this process in the local group.
+    """
+    parts: list[bytes] = []
+    if groups.leads:
+        id, master = (hmac.digest(offers[0], what + offers[1], hashlib.sha256) for what in (b"id", b"key"))
+        parts = [id[:NAMESPACE_BYTES] + pair_keys(master, number, others) for number in ours]
+    part = await groups.deal(parts)
+    return Namespace(part[:NAMESPACE_BYTES], b"", ours[rank], pairs=part[NAMESPACE_BYTES:], first=others.start)
 
 
 def apart(where: str, comm: Communicator, remote: Group) -> Group:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import struct
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from aiompi.coll.allgather.ring import ring
@@ -104,13 +105,31 @@ class TwoGroups(Participants):
         await binomial(self._local, block, self._leader)
         return bytes(block.data)
 
-    async def exchange(self, data: bytes) -> bytes:
+    async def exchange(self, data: bytes, kept: int = 0) -> bytes:
         """Exchange data between the leaders, and broadcast what the remote leader has sent.
 
         Args:
             data: data for the remote group; only the argument of the leader counts.
+            kept: number of bytes at the beginning that only the leader gets.
         """
-        return await self.share(await self._swap(data) if self._local.rank == self._leader else b"")
+        answer = await self._swap(data) if self._local.rank == self._leader else b""
+        return answer[:kept] + await self.share(answer[kept:])
+
+    async def deal(self, parts: Sequence[bytes]) -> bytes:
+        """Send each process of the local group its part, by rank; only the argument of the leader counts."""
+        if self._local.rank != self._leader:
+            part = Block()
+            await part.irecv(self._local, self._leader)
+            return bytes(part.data)
+        sends = [self._local.isend((part,), len(part), rank) for rank, part in enumerate(parts) if rank != self._leader]
+        for send in sends:
+            await send
+        return parts[self._leader]
+
+    @property
+    def leads(self) -> bool:
+        """True at the leader of the local group."""
+        return self._local.rank == self._leader
 
     async def _swap(self, data: bytes) -> bytes:
         """Exchange data with the remote leader."""

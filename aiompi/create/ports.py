@@ -116,17 +116,18 @@ class _Meeting(TwoGroups):
         super().__init__(channel, crossing, root)
         self._error = error
 
-    async def exchange(self, data: bytes) -> bytes:
-        outcome = b""
-        if self._local.rank == self._leader:
+    async def exchange(self, data: bytes, kept: int = 0) -> bytes:
+        outcome = answer = b""
+        if self.leads:
             try:
-                outcome = b"\0" + await self._swap(data)
+                answer = await self._swap(data)
+                outcome = b"\0" + answer[kept:]
             except MPIError as error:
                 outcome = b"\1" + str(error).encode()
         outcome = await self.share(outcome)
         if outcome[:1] == b"\1":
             raise self._error(f"{self._local.where}: the other group is gone: {outcome[1:].decode()}")
-        return outcome[1:]
+        return answer[:kept] + outcome[1:]
 
 
 # The calls.

@@ -5,8 +5,8 @@ as a spawned process. Numbers of processes that are met are never used twice, an
 processes understand is the `Name` of a process: its job, and its number there.
 
 Processes are met by an introduction. It gives each process the name and the business card of the others, and a
-`Namespace` by which they prove to each other that they are the ones that were introduced. Processes of one job have the
-key of the job for this.
+`Namespace` by which they prove to each other that they are the ones that were introduced. The agent of a job gives its
+processes the keys of another one for this.
 """
 
 from __future__ import annotations
@@ -104,16 +104,17 @@ class Processes:
             "aiompi connects no ranks of a local_world, and none of jobs with several IMPI clients"
         )
 
-    def enrol(self, job: bytes, key: bytes, first: int) -> None:
+    def enrol(self, job: bytes, key: bytes, first: int, pairs: bytes = b"") -> None:
         """Note the job of this rank, before any communication.
 
         Args:
             job: its id.
-            key: its key.
+            key: the key of all its ranks; empty if each two have one of their own.
             first: number in the job of rank 0 of the world.
+            pairs: keys that this rank shares with each rank of the world.
         """
         self.job, self.first = job, first
-        self.namespaces[job] = Namespace(job, key, first + self._engine.rank)
+        self.namespaces[job] = Namespace(job, key, first + self._engine.rank, pairs=pairs, first=first)
 
     @property
     def own(self) -> Name:
@@ -173,7 +174,7 @@ class Processes:
         """Return the number of a process that has connected, None if it is unknown or this rank itself.
 
         Args:
-            namespace: id of the namespace of which it has proven the key.
+            namespace: id of the namespace in which it has proven a key.
             index: its index there.
         """
         if namespace == self.job:

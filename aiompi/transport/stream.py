@@ -411,9 +411,10 @@ class StreamTransport(Transport):
         targets = self.targets(address)
         # Looked up before the first attempt, since the peer may be forgotten before a later one.
         namespace, target = self.engine.processes.way(peer.rank)
+        key = namespace.key_for(target)
 
         def handshake() -> Connector:
-            return Connector(namespace.key, role=ROLE_PEER, rank=namespace.own, target=target, namespace=namespace.id)
+            return Connector(key, role=ROLE_PEER, rank=namespace.own, target=target, namespace=namespace.id)
 
         def dialled(dialling: Dialling, cause: str | None) -> None:
             self._diallings.discard(dialling)

@@ -1,6 +1,6 @@
 """Formats of what aiompi processes exchange, without sockets.
 
-hello        proves the key of the job on every new connection
+hello        proves the key of the job, or of two ranks, on every new connection
 frame        frames between ranks
 control      messages between a rank and the launcher's agent
 wait_report  what a rank waits for, for the launcher

@@ -112,7 +112,7 @@ class Welcome(NamedTuple):
         rank: in the world.
         size: of the world.
         directory: for sockets; empty if there is none that all ranks share.
-        key: for connections between ranks; empty if it is the key that the rank knows already.
+        keys: for connections with each rank of the world, in rank order (`aiompi.wire.hello.pair_keys`).
         address: of this machine, for ranks of other clients; empty if there are no other clients.
         host: address of the rank's IMPI host, "unix:PATH"; empty in a job without an IMPI server.
         universe: an `aiompi.impi.universe.Universe`, packed; empty in a job without an IMPI server.
@@ -128,7 +128,7 @@ class Welcome(NamedTuple):
     rank: int
     size: int
     directory: str
-    key: bytes = b""
+    keys: bytes = b""
     address: str = ""
     host: str = ""
     universe: dict[str, Any] = {}
@@ -138,7 +138,7 @@ class Welcome(NamedTuple):
     process: int = 0
     namespace: str = ""
 
-    def __repr__(self) -> str:  # without the key
+    def __repr__(self) -> str:  # without the keys
         return f"Welcome(rank={self.rank}, size={self.size})"
 
 

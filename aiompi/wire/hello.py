@@ -1,4 +1,4 @@
-"""The first bytes of every connection: both ends prove that they know the key of the job.
+"""The first bytes of every connection: both ends prove that they know a key.
 
     connector                                   acceptor
     Hello  magic role namespace rank target nonce  -->
@@ -11,8 +11,9 @@ so that nothing in between can have passed on the first proofs and be the end of
     Proof  HMAC(key, "bound connector" binding Hello Reply)  -->
                                           <--   Proof  HMAC(key, "bound acceptor" binding Hello Reply)
 
-Between ranks, the namespace says which key, and what the numbers of both ranks mean: that of their job, or one that two
-jobs have made when they met. A connector believes its acceptor, and the reverse, only for the numbers of the hello.
+Between ranks, the namespace says what the numbers of both ranks mean: that of their job, or one that two jobs have made
+when they met. Each two ranks of it have a key of their own (`pair_keys`), so that no rank can speak for another one. A
+connector believes its acceptor, and the reverse, only for the numbers of the hello.
 
 The key itself is never sent. All messages have fixed lengths, so neither side reads a byte beyond them, and neither
 side interprets anything else before the last proof. Then either side may send.
@@ -35,6 +36,7 @@ NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 KEY_BYTES: Final = 32
 MIN_KEY_BYTES: Final = 16
+PAIR_KEY_BYTES: Final = 16
 NAMESPACE_BYTES: Final = 16
 #: the namespace of connections that are not between ranks
 NO_NAMESPACE: Final = bytes(NAMESPACE_BYTES)
@@ -47,6 +49,7 @@ RANK_AGENT: Final = -1
 RANK_ANY: Final = -2
 
 _HELLO: Final = struct.Struct(f"!8si{NAMESPACE_BYTES}sii{NONCE_BYTES}s")
+_PAIR: Final = struct.Struct("!QQ")
 _REPLY: Final = struct.Struct(f"!8s{NONCE_BYTES}s{PROOF_BYTES}s")
 
 
@@ -59,16 +62,33 @@ def new_key() -> bytes:
     return os.urandom(KEY_BYTES)
 
 
+def pair_keys(master: bytes, own: int, others: range) -> bytes:
+    """Return the keys that one process shares with each of some others, PAIR_KEY_BYTES each.
+
+    Args:
+        master: key that only the authority knows which gives each process its own keys: the agent of a job, or the
+            leaders of two groups that meet.
+        own: number of the process.
+        others: numbers of the others. The number of the process itself may be among them.
+    """
+    return b"".join(
+        hashlib.blake2b(_PAIR.pack(min(own, other), max(own, other)), key=master, digest_size=PAIR_KEY_BYTES).digest()
+        for other in others
+    )
+
+
 @dataclasses.dataclass(slots=True)
 class Namespace:
-    """Processes that know one key and number each other.
+    """Processes that have keys for each other, and number each other.
 
     Attributes:
         id: 16 bytes.
-        key: the key.
+        key: the key of all of them; empty if each two have one of their own.
         own: number of this process.
         members: by their numbers, what this process calls the others.
         open: True if others are yet to come.
+        pairs: keys that this process shares with the others, as `pair_keys` returns them.
+        first: number of the process to which the first of `pairs` belongs.
     """
 
     id: bytes
@@ -76,11 +96,25 @@ class Namespace:
     own: int
     members: dict[int, int] = dataclasses.field(default_factory=dict)
     open: bool = False
+    pairs: bytes = dataclasses.field(default=b"", repr=False)
+    first: int = 0
 
     @classmethod
     def new(cls, own: int) -> Namespace:
         """Return a namespace with a new id and a new key."""
         return cls(os.urandom(NAMESPACE_BYTES), new_key(), own)
+
+    def key_for(self, index: int) -> bytes:
+        """Return the key that this process shares with the process of a number.
+
+        Raises:
+            RemoteProtocolError: there is no such process.
+        """
+        start = (index - self.first) * PAIR_KEY_BYTES
+        key = self.key or (self.pairs[start : start + PAIR_KEY_BYTES] if start >= 0 else b"")
+        if not key:
+            raise RemoteProtocolError(f"there is no process {index} in this namespace")
+        return key
 
     def number(self, index: int) -> int | None:
         """Return what this process calls a process with this number, None if it knows none."""
@@ -179,7 +213,7 @@ class Connector(Handshake):
     """The side that connects.
 
     Args:
-        key: of the job, bytes.
+        key: of the job, or that which both ranks share.
         role: ROLE_PEER, ROLE_CONTROL or ROLE_HOST.
         rank: own rank, RANK_ANY if it has not been assigned yet.
         target: rank that should answer, RANK_AGENT for the agent and for an IMPI host.
@@ -247,7 +281,7 @@ class Acceptor(Handshake):
             raise RemoteProtocolError(
                 f"connection for role {role} and rank {target} reached role {self._role} and {known}"
             )
-        self.namespace, self.key = namespace, namespace.key
+        self.namespace, self.key = namespace, namespace.key_for(rank)
         head = MAGIC + os.urandom(NONCE_BYTES)
         self._out = head + _proof(self.key, b"acceptor", hello, head)
         self._transcript = hello + self._out

@@ -321,7 +321,7 @@ class Job:
             rank.number,
             world.size,
             rank.place.directory or self._directory,
-            key=world.key,
+            keys=hello.pair_keys(world.key, rank.number, range(world.size)),
             address=rank.place.address or world.address,
             host=world.hosts[rank.number - world.first] if world.hosts else "",
             universe=world.universe,

@@ -8,6 +8,7 @@ import signal
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiompi.wire import control
+from aiompi.wire.hello import new_key
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL
 
 
@@ -41,14 +42,15 @@ class World:
     Attributes:
         first: world rank of the first rank of the job.
         size: of the world.
-        key, address, universe: as in control.Welcome.
+        key: from which the keys of the ranks for each other follow; no rank knows it.
+        address, universe: as in control.Welcome.
         hosts: address of the IMPI host of each rank of the job; empty if ranks need none.
         job: id of the job; empty if the launcher chooses one.
     """
 
     first: int = 0
     size: int
-    key: bytes = dataclasses.field(default=b"", repr=False)
+    key: bytes = dataclasses.field(default_factory=new_key, repr=False)
     address: str = ""
     universe: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     hosts: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.settings import Settings
-from aiompi.wire import control, hello, liveness
+from aiompi.wire import control, liveness
 from aiompi_launcher import jobstate
 from aiompi_launcher.control import Connection, ControlServer
 from aiompi_launcher.heartbeat import Heartbeat
@@ -58,7 +58,7 @@ class _World:
         self._links: dict[int, Connection] = {}
         self._started = False
         self._job = Job(len(members), directory="", spawned=False, survives=True, heartbeat=heartbeat)
-        self._job.enrol(jobstate.World(size=len(members), key=hello.new_key()))
+        self._job.enrol(jobstate.World(size=len(members)))
 
     def join(self, link: Connection, wanted: int, join: control.Join) -> None:
         """Let a connection be a rank.

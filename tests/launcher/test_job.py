@@ -29,7 +29,9 @@ from aiompi_launcher.jobstate import (
 
 def test_life_of_a_job():
     fixture = JobTable(2)
-    assert fixture.receive(0, control.Join(100)) == [Send(0, control.Welcome(0, 2, "/run/test", job=fixture.job.id))]
+    keys = hello.pair_keys(fixture.job.world.key, 0, range(2))
+    welcome = control.Welcome(0, 2, "/run/test", keys, job=fixture.job.id)
+    assert fixture.receive(0, control.Join(100)) == [Send(0, welcome)]
     assert fixture.receive(0, control.Card({"at": 0})) == []
     fixture.receive(1, control.Join(101))
     cards = control.Cards([{"at": 0}, {"at": 1}])
@@ -437,7 +439,8 @@ def part() -> JobTable:
 
 def test_ranks_have_their_numbers_in_the_world(part: JobTable):
     universe = {"native": False}
-    welcome = control.Welcome(4, 6, "/run/test", b"k", "192.0.2.1", "unix:/run/b", universe, job=part.job.id, process=4)
+    keys = hello.pair_keys(b"k", 4, range(6))
+    welcome = control.Welcome(4, 6, "/run/test", keys, "192.0.2.1", "unix:/run/b", universe, job=part.job.id, process=4)
     assert part.receive(4, control.Join(104)) == [Send(4, welcome)]
     assert part.job.place(3, 1) == 3
     for absent in (0, 2, 5, 6):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import struct
@@ -16,6 +17,7 @@ from aiompi.wire.hello import (
     KEY_BYTES,
     MAGIC,
     NONCE_BYTES,
+    PAIR_KEY_BYTES,
     RANK_AGENT,
     RANK_ANY,
     ROLE_CONTROL,
@@ -25,6 +27,7 @@ from aiompi.wire.hello import (
     Handshake,
     Namespace,
     new_key,
+    pair_keys,
     parse_key,
 )
 
@@ -295,6 +298,39 @@ def test_a_proof_is_for_one_channel_and_one_side() -> None:
 
 
 # Namespaces.
+
+
+def a_job(size: int, rank: int, master: bytes = KEY) -> Namespace:
+    return Namespace(b"j" * 16, b"", rank, pairs=pair_keys(master, rank, range(size)))
+
+
+def test_each_two_ranks_have_a_key_of_their_own() -> None:
+    spaces = [a_job(4, rank) for rank in range(4)]
+    keys = {frozenset((own, other)): spaces[own].key_for(other) for own in range(4) for other in range(4)}
+    assert all(spaces[own].key_for(other) == spaces[other].key_for(own) for own in range(4) for other in range(4))
+    assert len(set(keys.values())) == len(keys) == 10
+    assert {len(key) for key in keys.values()} == {PAIR_KEY_BYTES}
+    assert a_job(4, 0, OTHER).key_for(1) != spaces[0].key_for(1)
+    part = Namespace(b"m" * 16, b"", 1, pairs=pair_keys(KEY, 1, range(2, 4)), first=2)
+    assert [part.key_for(2), part.key_for(3)] == [spaces[1].key_for(2), spaces[1].key_for(3)]
+    for absent in (-1, 0, 1, 4, 2**31 - 1):
+        with pytest.raises(RemoteProtocolError, match=f"no process {absent}"):
+            part.key_for(absent)
+
+
+@pytest.mark.parametrize("claimed", [0, 2, 3, -1, 4])
+def test_a_rank_is_believed_only_for_its_own_number(claimed: int) -> None:
+    """Rank 2 connects to rank 1 with each key that it has."""
+    liar, honest = a_job(4, 2), a_job(4, 1)
+    for other in range(4):
+        acceptor = Acceptor({honest.id: honest}, role=ROLE_PEER)
+        connector = Connector(liar.key_for(other), role=ROLE_PEER, rank=claimed, target=1, namespace=liar.id)
+        right = (claimed, other) == (2, 1)
+        with contextlib.nullcontext() if right else pytest.raises(RemoteProtocolError):
+            give(acceptor, connector.data_to_send())
+            give(connector, acceptor.data_to_send())
+            give(acceptor, connector.data_to_send())
+        assert acceptor.done == right
 
 
 def test_acceptor_answers_with_the_key_of_the_namespace_that_the_connector_names() -> None:

@@ -21,7 +21,7 @@ from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
 from aiompi.wire import liveness
 from aiompi.wire.control import BusinessCard, is_card
-from aiompi.wire.hello import NAMESPACE_BYTES
+from aiompi.wire.hello import NAMESPACE_BYTES, new_key
 from aiompi_launcher.impi.hosts import Hosts
 from aiompi_launcher.jobspec import Endpoint
 from aiompi_launcher.jobstate import World
@@ -119,7 +119,7 @@ class RemoteServer(Rendezvous):
         world = World(
             first=universe.clients[rank].procs.start,
             size=universe.size,
-            key=key,
+            key=key or new_key(),
             address=own if key else "",
             universe=universe.pack(),
             hosts=self._hosts.open(universe, rank),
