@@ -49,6 +49,7 @@ RANK_AGENT: Final = -1
 RANK_ANY: Final = -2
 
 _HELLO: Final = struct.Struct(f"!8si{NAMESPACE_BYTES}sii{NONCE_BYTES}s")
+_RANK: Final = struct.Struct("!i")
 _PAIR: Final = struct.Struct("!QQ")
 _REPLY: Final = struct.Struct(f"!8s{NONCE_BYTES}s{PROOF_BYTES}s")
 
@@ -60,6 +61,11 @@ def _proof(key: bytes, side: bytes, *transcript: bytes) -> bytes:
 def new_key() -> bytes:
     """Return a new random key of 256 bits."""
     return os.urandom(KEY_BYTES)
+
+
+def rank_key(key: bytes, rank: int) -> bytes:
+    """Return the key by which a rank that was started for a job proves to the job that it is this rank."""
+    return hmac.digest(key, b"rank" + _RANK.pack(rank), hashlib.sha256)
 
 
 def pair_keys(master: bytes, own: int, others: range) -> bytes:
@@ -89,6 +95,7 @@ class Namespace:
         open: True if others are yet to come.
         pairs: keys that this process shares with the others, as `pair_keys` returns them.
         first: number of the process to which the first of `pairs` belongs.
+        launched: True if others have a `rank_key` each in place of the key.
     """
 
     id: bytes
@@ -98,6 +105,7 @@ class Namespace:
     open: bool = False
     pairs: bytes = dataclasses.field(default=b"", repr=False)
     first: int = 0
+    launched: bool = False
 
     @classmethod
     def new(cls, own: int) -> Namespace:
@@ -110,6 +118,8 @@ class Namespace:
         Raises:
             RemoteProtocolError: there is no such process.
         """
+        if self.launched:
+            return rank_key(self.key, index)
         start = (index - self.first) * PAIR_KEY_BYTES
         key = self.key or (self.pairs[start : start + PAIR_KEY_BYTES] if start >= 0 else b"")
         if not key:
@@ -258,9 +268,13 @@ class Acceptor(Handshake):
         self._role = role
 
     @classmethod
-    def alone(cls, key: bytes, *, role: int, rank: int) -> Acceptor:
-        """Return the acceptor of a process that has one key: an agent or an IMPI host."""
-        return cls({NO_NAMESPACE: Namespace(NO_NAMESPACE, key, rank)}, role=role)
+    def alone(cls, key: bytes, *, role: int, rank: int, launched: bool = False) -> Acceptor:
+        """Return the acceptor of a process that has one key: an agent or an IMPI host.
+
+        Args:
+            launched: True if only ranks connect that were started with a `rank_key` each.
+        """
+        return cls({NO_NAMESPACE: Namespace(NO_NAMESPACE, key, rank, launched=launched)}, role=role)
 
     def _step(self, message: bytes) -> None:
         if not self._transcript:

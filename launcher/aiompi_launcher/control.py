@@ -82,7 +82,9 @@ class Link:
         self._server = server
         self._socket = sock
         self._address = address
-        self._handshake = hello.Acceptor.alone(server.key, role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
+        self._handshake = hello.Acceptor.alone(
+            server.key, role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT, launched=server.hello_timeout is None
+        )
         self._decoder = control.Decoder()
         self._secure: SecureSocket | None = None  # while the TLS handshake lasts
         self._encrypted = False
@@ -248,7 +250,8 @@ class ControlServer:
         key: key of the job.
         listener: a listening socket; `close` closes it.
         hello_timeout: seconds that a connection has to prove the key and to join; at most MAX_STRANGERS have not (see
-            `AcceptLoop`). None if only processes of the job can connect: then no connection is closed.
+            `AcceptLoop`). None if only ranks that the launcher has started can connect: then no connection is closed,
+            and each rank proves its `hello.rank_key`.
         heartbeat: seconds after which a machine counts as cut off; 0 for never.
         settings: say whether and how connections are encrypted.
     """

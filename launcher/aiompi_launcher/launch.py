@@ -101,7 +101,7 @@ class _Launch:
         if options:
             os.environ[control.ENV_SPAWN_OPTIONS] = shlex.join(options)
         self._lifeline = None if lifeline is None else socket.socket(fileno=int(lifeline))
-        self._variables = {control.ENV_CONTROL: contact(directory), control.ENV_KEY: self._key.hex()}
+        self._variables = {control.ENV_CONTROL: contact(directory)}
 
     _job: Job
 
@@ -118,7 +118,7 @@ class _Launch:
 
             return asyncio.run(self._supervise_hosts(plan, started, path))
         self._listener = network.listen_unix(self._directory.join(CONTROL))
-        with Starting(self._spec, self._variables) as starting:
+        with Starting(self._spec, self._variables, self._key) as starting:
             import asyncio  # meanwhile
 
             return asyncio.run(self._supervise(starting))

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 from jobs import Site
 
-#: Rank 2 of three connects to rank 1 as rank 0, with all that it knows; the proof of rank 1 is taken for right.
+#: Rank 2 of three connects to rank 1 and to the agent as rank 0, with all the keys that it has, and takes any proof.
 RANKS = """
 import os, socket
 from aiompi import MPI
 from aiompi.errors import AuthenticationError
 from aiompi.wire import hello
 
-def impersonate(path, keys, claimed, target, namespace):
+def impersonate(path, keys, claimed, target, namespace, role=hello.ROLE_PEER):
     ends = set()
     for key in filter(None, keys):
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(path)
             sock.settimeout(5)
-            connector = hello.Connector(key, role=hello.ROLE_PEER, rank=claimed, target=target, namespace=namespace)
+            connector = hello.Connector(key, role=role, rank=claimed, target=target, namespace=namespace)
             connector._check = lambda *_: None
             sock.sendall(connector.data_to_send())
             connector.receive_data(sock.recv(connector.needed, socket.MSG_WAITALL))
@@ -46,6 +46,8 @@ if world.rank == 2:
     path = processes.cards[1]["transports"]["unix"][0]
     keys = [bytes.fromhex(os.environ["AIOMPI_KEY"]), *known(processes.namespaces[processes.job])]
     impersonate(path, keys, 0, 1, processes.job)
+    agent = os.environ["AIOMPI_CONTROL"].removeprefix("unix:")
+    impersonate(agent, keys, 0, hello.RANK_AGENT, hello.NO_NAMESPACE, hello.ROLE_CONTROL)
     world.send("from 2", 1)
 elif world.rank == 1:
     assert world.recv(source=2) == "from 2"

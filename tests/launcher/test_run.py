@@ -38,7 +38,8 @@ def test_what_a_rank_finds_in_its_environment(launch, home: Path):
     assert set(first) == {"AIOMPI_APPNUM", "AIOMPI_CONTROL", "AIOMPI_KEY", "AIOMPI_RANK", "AIOMPI_SIZE"}
     assert first["AIOMPI_CONTROL"] == second["AIOMPI_CONTROL"]
     assert first["AIOMPI_CONTROL"].startswith(f"unix:{home}/aiompi-")
-    assert len(bytes.fromhex(first["AIOMPI_KEY"])) == 32
+    assert [len(bytes.fromhex(found["AIOMPI_KEY"])) for found in (first, second)] == [32, 32]
+    assert first["AIOMPI_KEY"] != second["AIOMPI_KEY"]
     assert (first["AIOMPI_SIZE"], second["AIOMPI_RANK"]) == ("2", "1")
 
 

@@ -143,10 +143,7 @@ class Agent:
     def starting(self, server: EarlyForkServer | None) -> Starting:
         """Return the start of the ranks; see `Starting` for the argument."""
         stdin = self._part.ranks.index(self._plan.stdin) if self._plan.stdin in self._part.ranks else None
-        variables = {
-            control.ENV_CONTROL: contact(self._directory),
-            control.ENV_KEY: self._plan.key.hex(),
-        }
+        variables = {control.ENV_CONTROL: contact(self._directory)}
         if stdin is not None:  # the rank gets it as its own
             read_end, self._stdin = os.pipe()
             os.dup2(read_end, 0)
@@ -157,7 +154,7 @@ class Agent:
             prefork=self._plan.prefork,
             bind_to=self._plan.bind_to,
         )
-        return Starting(self._spec, variables, server)
+        return Starting(self._spec, variables, self._plan.key, server)
 
     def _programs(self) -> Iterable[Program]:
         directory = self._plan.directory

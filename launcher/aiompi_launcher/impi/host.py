@@ -155,7 +155,7 @@ class HostAgent:
 
         Args:
             listener: Unix socket to which they connect.
-            key: key that they have to prove.
+            key: of the job; they have to prove the `hello.rank_key` that follows from it.
         """
         self._enter(listener, self._new_ranks, lambda newcomer: self._greet_rank(newcomer, key))
 
@@ -330,7 +330,7 @@ class HostAgent:
 
     async def _greet_rank(self, newcomer: _Newcomer, key: bytes) -> None:
         sock = newcomer.socket
-        handshake = hello.Acceptor.alone(key, role=hello.ROLE_HOST, rank=hello.RANK_AGENT)
+        handshake = hello.Acceptor.alone(key, role=hello.ROLE_HOST, rank=hello.RANK_AGENT, launched=True)
         while not handshake.done:
             data = await newcomer.receive(handshake.needed)
             if not data:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, Self, TypeAlias
 
 from aiompi.wire import control
+from aiompi.wire.hello import rank_key
 from aiompi_launcher.jobspec import EXIT_NOT_FOUND, Program, RunSpec
 from aiompi_launcher.spawn.binding import bind
 from aiompi_launcher.spawn.forked import EarlyForkServer, ForkServer, adopting
@@ -73,11 +74,15 @@ class Starting:
     Args:
         spec: the job.
         variables: environment variables of all ranks.
+        key: of the job; each rank gets the key that follows from it.
         early: a process that can fork ranks; closed if they are not forked.
     """
 
-    def __init__(self, spec: RunSpec, variables: Mapping[str, str], early: EarlyForkServer | None = None) -> None:
+    def __init__(
+        self, spec: RunSpec, variables: Mapping[str, str], key: bytes, early: EarlyForkServer | None = None
+    ) -> None:
         self._spec = spec
+        self._key = key
         self._variables = variables
         self._early = early
         self._servers: dict[int, ForkServer] = {}
@@ -157,6 +162,7 @@ class Starting:
                     start = self._starter(number, program)
                     common = {**sizes, control.ENV_APPNUM: str(number)}
                     for _ in range(program.size):
+                        common[control.ENV_KEY] = rank_key(self._key, numbers[local]).hex()
                         process = _start(spec, numbers[local], local, common, start)
                         on_start(process.process.pid)
                         yield process

@@ -168,7 +168,7 @@ class Place:
         rank = self.rank if rank is None else rank
         link = Channel(*await asyncio.open_unix_connection(self.path))
         self.channels.append(link)
-        handshake = hello.Connector(key, role=hello.ROLE_HOST, rank=rank, target=hello.RANK_AGENT)
+        handshake = hello.Connector(hello.rank_key(key, rank), role=hello.ROLE_HOST, rank=rank, target=hello.RANK_AGENT)
         await link.send(handshake.data_to_send())
         handshake.receive_data(await link.reader.readexactly(handshake.needed))
         await link.send(handshake.data_to_send())
