@@ -167,7 +167,9 @@ class Runtime:
         if contact.local and not welcome.address and not self.settings.transports:
             kinds.remove(TCP)
         bind = await self._address_to_bind() if TCP in kinds else ""
-        hosts = self._hosts(agent.local_host or welcome.address, bind) if TCP in kinds else ()
+        local = agent.local_host  # loopback, perhaps, in a job that ranks of other machines join
+        seen = welcome.address if welcome.address and (not local or network.is_loopback(local)) else local
+        hosts = self._hosts(seen, bind) if TCP in kinds else ()
         may_return = bool(welcome.heartbeat) and not contact.launched
         self._wire(Site(welcome.directory, bind, hosts, welcome.heartbeat, may_return), kinds)
         alone = universe is None or len(universe.clients) < 2

@@ -113,7 +113,7 @@ class Welcome(NamedTuple):
         size: of the world.
         directory: for sockets; empty if there is none that all ranks share.
         keys: for connections with each rank of the world, in rank order (`aiompi.wire.hello.pair_keys`).
-        address: of this machine, for ranks of other clients; empty if there are no other clients.
+        address: of this machine, for ranks on other machines; empty if there are none.
         host: address of the rank's IMPI host, "unix:PATH"; empty in a job without an IMPI server.
         universe: an `aiompi.impi.universe.Universe`, packed; empty in a job without an IMPI server.
         survives: True if the job goes on when a rank fails.

@@ -21,7 +21,7 @@ from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import control, hello, liveness
 from aiompi_launcher.jobspec import EXIT_SIGNAL, EXIT_TIMEOUT, RunSpec, ServeSpec
-from aiompi_launcher.listen import address_of, announce, listen_for
+from aiompi_launcher.listen import address_of, announce, host_of_all, listen_for
 from aiompi_launcher.rundir import RunDirectory
 from aiompi_launcher.spawn.ranks import RankProcess, Starting
 from aiompi_launcher.watchdog import CONTROL, Watchdog, contact, job_directory
@@ -297,7 +297,7 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
     job.namespace = liveness.namespace()
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
     supervisor.limit_start(spec.start_timeout)
-    if await supervisor.meet(ServerInMemory(spec.size)):
+    if await supervisor.meet(ServerInMemory(spec.size, host_of_all(listener))):
         return await _host(
             supervisor, key, listener, settings.connect_timeout, heartbeat=job.heartbeat, settings=settings
         )

@@ -264,9 +264,13 @@ async def connect_tcp(host: str, port: int) -> tuple[asyncio.StreamReader, async
 def address_of(listener: socket.socket) -> str:
     """Return the numeric `HOST:PORT` by which others reach a listening socket."""
     host, port = listener.getsockname()[:2]
-    if host in network.LOOPBACK:
-        host = network.published(host)[0]
-    return network.join_address(host, port)
+    return network.join_address(host_of_all(listener) or host, port)
+
+
+def host_of_all(listener: socket.socket) -> str:
+    """Return the address of this machine by which others reach a socket that listens on all addresses, else ""."""
+    host: str = listener.getsockname()[0]
+    return network.published(host)[0] if host in network.LOOPBACK else ""
 
 
 def announce(address: str) -> None:

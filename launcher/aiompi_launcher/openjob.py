@@ -20,7 +20,7 @@ from aiompi_launcher.control import Connection, ControlServer
 from aiompi_launcher.heartbeat import Heartbeat
 from aiompi_launcher.job import Job
 from aiompi_launcher.jobspec import EXIT_FAILURE
-from aiompi_launcher.listen import StrangerReports
+from aiompi_launcher.listen import StrangerReports, host_of_all
 from aiompi_launcher.members import Form, Lose, Members
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class _World:
         on_gone: called with a member that is not in the world any more, the generation, and why it has left or failed.
         on_end: called when no member is left.
         chat: reports progress.
-        heartbeat: as in `control.Welcome`.
+        heartbeat, address: as in `control.Welcome`.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class _World:
         on_end: Callable[[int], object],
         chat: Callable[[str], object],
         heartbeat: float,
+        address: str,
     ) -> None:
         self.generation = generation
         self._members = dict(enumerate(members))
@@ -58,7 +59,7 @@ class _World:
         self._links: dict[int, Connection] = {}
         self._started = False
         self._job = Job(len(members), directory="", spawned=False, survives=True, heartbeat=heartbeat)
-        self._job.enrol(jobstate.World(size=len(members)))
+        self._job.enrol(jobstate.World(size=len(members), address=address))
 
     def join(self, link: Connection, wanted: int, join: control.Join) -> None:
         """Let a connection be a rank.
@@ -162,6 +163,7 @@ class OpenJob:
         self._of_link: dict[Connection, _World] = {}  # for the connections of ranks
         self._strangers = StrangerReports(say)
         timeout = settings.connect_timeout
+        self._address = host_of_all(listener)
         self._server = ControlServer(self, key, listener, hello_timeout=timeout, heartbeat=heartbeat, settings=settings)
         self._watch: Heartbeat | None = None
         if heartbeat:
@@ -247,8 +249,9 @@ class OpenJob:
                 case Form(generation, members):
                     self._chat(f"world {generation} has {len(members)} members")
                     self._worlds[generation] = _World(
-                        generation, members, self._on_gone, self._on_world_ended, self._chat, self._heartbeat
-                    )
+                        generation, members, self._on_gone, self._on_world_ended, self._chat, self._heartbeat,
+                        self._address,
+                    )  # fmt: skip
                 case Lose(generation, member, cause) if generation in self._worlds:
                     self._worlds[generation].lose(member, cause)
                 case control.MemberChange():

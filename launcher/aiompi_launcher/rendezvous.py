@@ -87,15 +87,17 @@ class ServerInMemory(Rendezvous):
 
     Args:
         size: number of ranks.
+        address: as in `control.Welcome`.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, address: str = "") -> None:
         self._size = size
+        self._address = address
         self._job: SoloJob
 
     async def meet(self) -> World:
         self._job = SoloJob(describe([(host_identifier(LOOPBACK), _UNUSED_PORT)], [self._size], Settings()))
-        return World(size=self._size)
+        return World(size=self._size, address=self._address)
 
     def watch(self, on_lost: Callable[[str], None]) -> None:
         pass

@@ -77,6 +77,16 @@ def test_ranks_join_at_the_address_that_is_printed(machines: Machines, options: 
     assert served.communicate(timeout=20) == ("", "")
 
 
+def test_a_rank_that_joins_by_loopback_is_reached_from_other_hosts(machines: Machines) -> None:
+    served, address = serve(machines[0], 3, "--bind", "0.0.0.0")
+    loopback = f"127.0.0.1:{address.rpartition(':')[2]}"
+    ranks = join(machines[:1], loopback, JOIN) + join(machines[1:], address, JOIN)
+    for rank in ranks:
+        out, err = rank.communicate(timeout=20)
+        assert (out.splitlines()[0], err) == ("0 1 2", "")
+    assert served.communicate(timeout=20) == ("", "")
+
+
 def test_all_that_listens_takes_a_port_of_the_range(machines: Machines) -> None:
     variables = {"AIOMPI_PORT_RANGE": "30000-30019", "AIOMPI_INTERFACE": "lo,eth0"}
     served, address = serve(machines[0], 2, "--bind", machines[0].address, **variables)
