@@ -6,10 +6,13 @@ STEP_BYTES bytes. `pickles` does the same for objects that msgpack cannot expres
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from functools import lru_cache
 from itertools import chain, compress, islice
-from typing import Any, Final
+from types import FunctionType, MemberDescriptorType, ModuleType
+from typing import Any, Final, cast
 
 import msgpack
 
@@ -30,55 +33,91 @@ _TAGS: Final[dict[type, int]] = {
     list: type_tags.LIST, tuple: type_tags.TUPLE, set: type_tags.SET, frozenset: type_tags.FROZENSET,
     dict: type_tags.PAIRS,
 }  # fmt: skip
-_CONTAINERS: Final = frozenset(_TAGS)
-#: classes whose subclasses are pickled, as deques are
-_SUBCLASSED: Final = (list, tuple, set, frozenset, dict, deque)
-_is_container: Final = _CONTAINERS.__contains__
-_no_containers: Final = _CONTAINERS.isdisjoint
-_ONLY_DICTS: Final = {dict}
+_SEQUENCES: Final = frozenset(_TAGS) - {dict}
+#: types that are encoded in one piece, whatever they hold
+_LEAVES: Final = ATOMS | {bytes, bytearray, memoryview, complex, range, slice}
 #: numbers of containers and of items in each that are always small together
 _FEW: Final = 16
 _FEW_ITEMS: Final = 64
+_getattribute: Final = object.__getattribute__  # runs no code of the class
 
 
 def is_large(obj: Any) -> bool:
-    """Return True if an object, or its attributes, have so many items that it is encoded in steps."""
-    kind = type(obj)
-    if not _is_container(kind):
-        if kind in ATOMS:
-            return False
-        if isinstance(obj, _SUBCLASSED) and len(obj) > LARGE_ITEMS:
-            return True
-        attributes = getattr(obj, "__dict__", None)
-        return type(attributes) is dict and is_large(attributes)
-    containers = [obj]
-    for each in containers:  # most objects are certainly small; this takes less time than `_exceeds`
-        if len(each) > _FEW_ITEMS or len(containers) > _FEW:
+    """Return True if an object has so many items, all containers and attributes in it included, that steps are due."""
+    if type(obj) in _LEAVES:
+        return False
+    found = [obj]
+    for each in found:  # most objects are certainly small; this takes less time than `_exceeds`
+        kind: Any = type(each)
+        if kind is dict:
+            items = each.values()
+        elif kind in _SEQUENCES:
+            items = each
+        elif (items_of := _items_of(kind)) is None:
+            continue
+        else:
+            items = items_of(each)
+        if len(items) > _FEW_ITEMS or len(found) > _FEW:
             return _exceeds([obj], LARGE_ITEMS)
-        for item in each.values() if type(each) is dict else each:
-            if type(item) in _CONTAINERS:
-                containers.append(item)  # noqa: PERF401 # the list that is gone through
+        for item in items:
+            if type(item) not in _LEAVES:
+                found.append(item)  # noqa: PERF401 # the list that is gone through
     return False
 
 
-def _exceeds(level: Iterable[Any], limit: int = STEP_ITEMS) -> bool:
-    """Return True if objects have more than `limit` items, those of all containers in them included."""
-    containers = list(compress(level, map(_is_container, map(type, level))))
-    while containers:
-        limit -= sum(map(len, containers))
+def _exceeds(items: Collection[Any], limit: int = STEP_ITEMS) -> bool:
+    """Return True if objects have more than `limit` items, those of all containers and instances in them included."""
+    seen: set[int] = set()  # instances, which may refer to each other
+    while functions := {kind: each for kind in set(map(type, items)) - _LEAVES if (each := _items_of(kind))}:
+        found: Iterable[Any] = compress(items, map(functions.__contains__, map(type, items)))
+        if functions.keys() - _TAGS.keys():
+            found = [each for each in found if id(each) not in seen]
+            seen.update(map(id, found))
+        inner: Iterable[Any]
+        if functions.keys() <= _SEQUENCES:
+            inner = found
+        elif len(functions) == 1:
+            (function,) = functions.values()
+            inner = map(function, found)
+        else:
+            inner = (functions[type(each)](each) for each in found)
+        items = list(islice(chain.from_iterable(inner), limit + 1))
+        limit -= len(items)
         if limit < 0:
             return True
-        kinds = set(map(type, containers))
-        if kinds == _ONLY_DICTS:
-            items = list(chain.from_iterable(map(dict.values, containers)))
-        elif dict not in kinds:
-            items = list(chain.from_iterable(containers))
-        else:
-            items = [x for each in containers for x in (each.values() if type(each) is dict else each)]
-        if _no_containers(map(type, items)):
-            return False
-        containers = list(compress(items, map(_is_container, map(type, items))))
     return False
+
+
+@lru_cache(256)
+def _items_of(kind: Any) -> Callable[[Any], Collection[Any]] | None:
+    """Return a function that returns the items of an object of a type, or its attributes; None if it has none."""
+    if issubclass(kind, dict):
+        return cast("Callable[[Any], Collection[Any]]", kind.values)
+    if issubclass(kind, (list, tuple, set, frozenset, deque)):
+        return lambda items: items
+    if any(base.__module__ == "numpy" and base.__name__ == "ndarray" for base in kind.__mro__):
+        return lambda array: array.flat if array.dtype.hasobject else ()
+    if issubclass(kind, (type, ModuleType, FunctionType)):  # pickled by name
+        return None
+    slots = [
+        slot
+        for base in kind.__mro__
+        if "__slots__" in base.__dict__
+        for slot in base.__dict__.values()
+        if type(slot) is MemberDescriptorType
+    ]
+    has_dict = any("__dict__" in base.__dict__ for base in kind.__mro__)
+    if slots:
+        return lambda obj: _attributes(obj, has_dict, slots)
+    return (lambda obj: _getattribute(obj, "__dict__").values()) if has_dict else None
+
+
+def _attributes(obj: Any, has_dict: bool, slots: list[MemberDescriptorType]) -> list[Any]:
+    values = list(_getattribute(obj, "__dict__").values()) if has_dict else []
+    for slot in slots:
+        with contextlib.suppress(AttributeError):  # an unset slot
+            values.append(slot.__get__(obj))
+    return values
 
 
 class Body:
@@ -132,11 +171,15 @@ class Body:
     def _add_instance(self, obj: Any) -> Generator[None, None, None]:
         if "__dataclass_fields__" not in type(obj).__dict__ or self._encoder is None:
             raise InexpressibleError(type(obj))
+        if id(obj) in self._path:
+            raise InexpressibleError(type(obj), "that contains itself")
+        self._path.add(id(obj))
         reference, values = dataclass.state(obj)
         items = [reference, *values]
         self.value += self._headers.pack_array_header(len(items))
         yield from self._add_items(items)
         self._encoder.node(type_tags.DATACLASS, obj)
+        self._path.remove(id(obj))
 
     def _add_all(
         self, items: Iterator[Any], add: Callable[[list[Any]], Generator[None, None, None]]

@@ -157,7 +157,31 @@ def shared_and_long() -> list[Any]:
     return [one, b"\xff" * 300_000, *[one] * MANY, bytearray(200_000), *[Record(number=n) for n in range(MANY)]]
 
 
+class Slotted:  # noqa: PLW1641
+    __slots__ = ("rows", "unset")
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Slotted) and self.rows == other.rows
+
+
+def rows(count: int = MANY) -> list[Any]:
+    return [dict(ROW) for _ in range(count)]
+
+
+def page(count: int = MANY) -> Record:
+    return Record(rows=rows(count))
+
+
 PICKLED: dict[str, Callable[[], Any]] = {
+    "instance in a tuple": lambda: (page(),),
+    "instance in a dict": lambda: {"page": page()},
+    "many instances with some items": lambda: [page(100) for _ in range(MANY // 50)],
+    "instance in an instance": lambda: Record(name="outer", inner=Record(page=page())),
+    "slots": lambda: [1, Slotted(rows())],
+    "subclass of a container in a list": lambda: [deque(map(str, range(4 * MANY)))],
     "instances": lambda: [Record(number=number, name=str(number), row=[number]) for number in range(MANY)],
     "fractions": lambda: {number: Fraction(number, 7) for number in range(MANY)},
     "an attribute": lambda: Record(
@@ -188,8 +212,30 @@ def test_pickled_as_at_once(name: str) -> None:
         assert received[2] is received[0]
 
 
-def test_a_dataclass_with_large_containers() -> None:
-    codec, obj = Codec(), Point([ROW] * MANY, {str(number): None for number in range(MANY)})
+def test_an_array_of_objects() -> None:
+    codec, obj = Codec(), np.array(rows())
+    for each in (obj, [obj], Record(array=obj)):
+        assert codec.is_large(each)
+    encoded, count = finish(codec.dumps_in_steps(obj))
+    assert count > 2
+    assert (codec.loads(joined(encoded)) == obj).all()
+    assert not codec.is_large(np.zeros(10 * MANY))
+
+
+def test_instances_that_refer_to_each_other() -> None:
+    """They are gone through once, so few of them stay small."""
+    parent = Record(name="parent")
+    parent.children = [Record(parent=parent, rows=[ROW] * 10) for _ in range(20)]  # type: ignore[attr-defined]
+    assert not Codec().is_large(parent)
+    cyclic = Point([0] * MANY, None)
+    cyclic.y = cyclic
+    received = Codec().loads(joined(finish(Codec().dumps_in_steps(cyclic))[0]))
+    assert received.y is received
+
+
+@pytest.mark.parametrize("wrap", [lambda point: point, lambda point: [point], lambda point: {"a": Point(point, (1,))}])
+def test_a_dataclass_with_large_containers(wrap: Callable[[Any], Any]) -> None:
+    codec, obj = Codec(), wrap(Point([ROW] * MANY, {str(number): None for number in range(MANY)}))
     assert codec.is_large(obj)
     encoded, count = finish(codec.dumps_in_steps(obj))
     assert count > 2
