@@ -9,16 +9,18 @@ program of the same user. Executors also start this program themselves.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from aiompi.comm import Communicator
 from aiompi.constants import THREAD_MULTIPLE
 from aiompi.create import ports
-from aiompi.errors import JobAbortedError, ProcessFailedError
+from aiompi.errors import InvalidPortError, JobAbortedError, ProcessFailedError
 from aiompi.face.blocking import COMM_WORLD
 from aiompi.face.blocking.process import process
 from aiompi.futures.blocking import serve_master
 from aiompi.futures.workers import SERVER, SERVICE
+from aiompi.wire.control import ENV_PARENT
 
 
 def main() -> None:
@@ -26,12 +28,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog=f"python -m {SERVER}", description="Be a worker of an executor.")
     parser.add_argument("--service", metavar="NAME", default=SERVICE, help=f"name of these workers ({SERVICE})")
     options = parser.parse_args()
-    process.start(THREAD_MULTIPLE)
-    parent = process.runtime.parent
+    started = ENV_PARENT in os.environ
     try:
-        serve_master(parent or _accept(options.service), 0, COMM_WORLD)
-    except (ProcessFailedError, JobAbortedError) as error:
-        sys.exit(None if parent is not None else f"the master of this worker is gone: {error}")
+        process.start(THREAD_MULTIPLE)
+        serve_master(process.runtime.parent or _accept(options.service), 0, COMM_WORLD)
+    except (ProcessFailedError, JobAbortedError, InvalidPortError) as error:
+        sys.exit(None if started else f"the master of this worker is gone: {error}")
 
 
 def _accept(service: str) -> Communicator:

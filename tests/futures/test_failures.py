@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from pathlib import Path
 
@@ -137,6 +138,12 @@ def test_workers_end_when_their_master_dies(site: Site) -> None:
     result = run_async(site, 3, "await executor.submit(abs, 1)\nos._exit(5)")
     assert result.code == 0
     assert lines(result) == ["rank 0 is gone: exited with status 5"] * 2
+
+
+def test_a_worker_whose_master_has_died_meanwhile_says_nothing(site: Site) -> None:
+    port = site.start(sys.executable, "-c", "from aiompi import MPI; print(MPI.Open_port())").finish().out.strip()
+    worker = site.launch("-n", "1", sys.executable, "-m", "aiompi.futures.server", env={"AIOMPI_PARENT": port}).finish()
+    assert [line for line in worker.err.splitlines() if not line.startswith("aiompi-launch: rank 0 ")] == []
 
 
 def test_exits_of_tasks_and_of_signals(site: Site) -> None:
