@@ -15,7 +15,7 @@ import msgpack
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import InvalidTypeError, OtherError, RemoteProtocolError
 from aiompi.objects import pickles, steps, type_tags
-from aiompi.objects.decode import Decoder
+from aiompi.objects.decode import HASHED, Decoder
 from aiompi.objects.encode import ATOMS, ATOMS_WITHOUT_INT, Encoder
 from aiompi.objects.pickles import Input, Output, Steps
 from aiompi.objects.type_tags import InexpressibleError
@@ -192,9 +192,17 @@ class Codec:
             elif buffers:
                 return self.loads(message)
             left = iter(tags)
-            if tags:
-                hook = Decoder(left, unused, self._pickle).revive if tags.strip(_TUPLE) else tuple
-            obj = yield from steps.unpacked(body, hook)
+            if not HASHED.isdisjoint(tags):
+
+                def decode(suspend: Callable[[], None]) -> Any:
+                    revive = Decoder(left, unused, self._pickle, suspend).revive
+                    return _finished(steps.unpacked(body, revive), suspend)
+
+                obj = yield from Steps(decode).run()
+            else:
+                if tags:
+                    hook = Decoder(left, unused, self._pickle).revive if tags.strip(_TUPLE) else tuple
+                obj = yield from steps.unpacked(body, hook)
             if next(unused, None) is not None or (hook is not tuple and next(left, None) is not None):
                 raise ValueError("type tags or buffers without objects")
             return obj
@@ -341,14 +349,15 @@ class Codec:
             ) from error
 
 
-def _finished(generator: Generator[None, None, T]) -> T:
-    """Return the result of steps that are made at once."""
+def _finished(generator: Generator[None, None, T], suspend: Callable[[], None] = lambda: None) -> T:
+    """Return the result of steps, between which a function is called."""
     while True:
         try:
             next(generator)
         except StopIteration as stop:
             result: T = stop.value
             return result
+        suspend()
 
 
 def is_pickle(data: bytes | bytearray | memoryview) -> bool:

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 from aiompi.objects import dataclass, type_tags
-from aiompi.objects.type_tags import LIST, TUPLE
+from aiompi.objects.type_tags import FROZENSET, LIST, PAIRS, SET, TUPLE
+
+#: tags of arrays whose items are hashed
+HASHED: Final = frozenset({SET, FROZENSET, PAIRS})
+#: items of a set, or keys and values of a dict, that are hashed in a step
+_FILLED: Final = 2**13
 
 #: takes the decoder, and the items of the array one by one
 DecodeFunction: TypeAlias = "Callable[..., Any]"
@@ -20,14 +25,22 @@ class Decoder:
         tags: type tags of the arrays, in the order in which the arrays end.
         buffers: buffers sent out of band, in the same order.
         imports: True if modules of dataclasses may be imported.
+        suspend: called between the steps of filling a large set or dict.
     """
 
-    __slots__ = ("_next_tag", "buffers", "imports")
+    __slots__ = ("_next_tag", "buffers", "imports", "suspend")
 
-    def __init__(self, tags: Iterator[int], buffers: Iterator[memoryview], imports: bool) -> None:
+    def __init__(
+        self,
+        tags: Iterator[int],
+        buffers: Iterator[memoryview],
+        imports: bool,
+        suspend: Callable[[], None] = lambda: None,
+    ) -> None:
         self._next_tag = tags.__next__
         self.buffers = buffers
         self.imports = imports
+        self.suspend = suspend
 
     def revive(self, items: list[Any]) -> Any:
         """Return the object that an array represents; msgpack calls this at the end of each array.
@@ -40,7 +53,18 @@ class Decoder:
             return items
         if tag == TUPLE:
             return tuple(items)
+        if len(items) > _FILLED and tag in HASHED:
+            return self._fill(tag, items)
         return _DECODERS[tag](self, *items)
+
+    def _fill(self, tag: int, items: list[Any]) -> Any:
+        """Return a set or a dict that is filled in steps."""
+        filled: set[Any] | dict[Any, Any] = {} if tag == PAIRS else set()
+        for start in range(0, len(items), _FILLED):
+            part = items[start : start + _FILLED]
+            filled.update(zip(part[::2], part[1::2], strict=True) if tag == PAIRS else part)
+            self.suspend()
+        return frozenset(filled) if tag == FROZENSET else filled
 
     def payload(self, data: bytes | None) -> bytes | memoryview:
         """Return data from the body, or the next buffer sent out of band."""
