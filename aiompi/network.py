@@ -52,9 +52,11 @@ def own_addresses() -> list[tuple[str, str]]:
 def encoded(host: str) -> Any:
     """Return a host for the functions of `socket` that look it up.
 
-    ASCII becomes bytes, because the codec of other names takes longer to import than the rest of a connection.
+    ASCII becomes bytes, because the codec of other names takes longer to import than the rest of a connection. Names
+    with an empty or long label go to that codec, which says what is wrong with them.
     """
-    return host.encode() if host.isascii() else host
+    valid = host.isascii() and all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
+    return host.encode() if valid else host
 
 
 def own_address_towards(host: str, port: int) -> str:
