@@ -51,7 +51,7 @@ def test_a_seed_decides_everything() -> None:
 
 
 def end(rank: int, **more: Any) -> dict[str, Any]:
-    return {"rank": rank, "members": [0, 1], "stale": [], "descriptors": [9, 9], "first_after": 0.0, **more}
+    return {"rank": rank, "members": [0, 1], "stale": [], "descriptors": [9, 9], "kept": [], "first_after": 0.0, **more}
 
 
 @pytest.mark.parametrize(

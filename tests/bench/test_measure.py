@@ -27,6 +27,7 @@ from aiompi.bench.measure import (
     blocking,
     channels,
     distributed,
+    levels,
     native,
     payloads,
     point_to_point,
@@ -303,7 +304,7 @@ def in_threads(measure: Callable[..., Any], work: turns.Work) -> None:
 
 
 def test_the_faces_can_do_the_same() -> None:
-    blocking_only = {"steps", "exchange", "datatype", "alltoallw", *raw_tcp.WORKS}
+    blocking_only = {"steps", "exchange", "datatype", "alltoallw", *raw_tcp.WORKS, *levels.WORKS}
     assert native.WORKS.keys() - NATIVE_ONLY == blocking.WORKS.keys() - blocking_only
 
 

@@ -42,6 +42,7 @@ OTHERS = {
     "python3",
     "curl",
     "kubectl",
+    "openssl",
     "sbatch",
     "srun",
     "torchrun",
@@ -57,7 +58,8 @@ OTHERS = {
 #: words of other programs and libraries, and of MPI, in which documents are free
 FOREIGN = {"memcpy", "malloc", "marshal", "multiprocessing", "_multiprocessing", "aplus", "hvector", "gc", "freeze"} | {
     "BatchMode", "ControlMaster", "ForwardAgent", "ServerAliveInterval", "salloc", "sbatch", "ssh", "taskset",
-    "ptrace_scope", "upload_file", "ipyparallel", "Cluster", "eventfd_write", "pyproject", "toml", "hatch_build", "py",
+    "getenv", "getsource", "ptrace_scope", "upload_file", "ipyparallel", "Cluster", "eventfd_write", "pyproject",
+    "toml", "hatch_build", "py",
 }  # fmt: skip
 
 consoles = pytest.mark.parametrize(
