@@ -184,16 +184,33 @@ asyncio.run(work(sys.argv[1]) if sys.argv[1:] else main())
     assert (result.code, lines(result), result.err) == (0, ["0", "True", "9", "[-9, 0, 0]"], ""), result
 
 
-def test_workers_that_are_members_of_a_job(site: Site) -> None:
-    """They come before the pool and after it, are killed, leave, and work for the next pool."""
-    body = """
+def with_members(site: Site, body: str, functions: str) -> Result:
+    """Run a program with `main`, which starts the same program as members of a job that work for its pools."""
+    begin = """
 import subprocess
 import aiompi
 from aiompi.futures import work
 
 def start(job):
     return subprocess.Popen([sys.executable, sys.argv[0], job.address, job.key])
+"""
+    end = """
+async def worker(address, key):
+    async with aiompi.join(address, key) as member:
+        while True:
+            await work(member)
 
+if sys.argv[1:]:
+    asyncio.run(worker(*sys.argv[1:]))
+else:
+    asyncio.run(main())
+"""
+    return alone(site, begin + body + end, functions)
+
+
+def test_workers_that_are_members_of_a_job(site: Site) -> None:
+    """They come before the pool and after it, are killed, leave, and work for the next pool."""
+    body = """
 async def until(executor, count):
     while executor.num_workers != count:
         await asyncio.sleep(0.005)
@@ -221,16 +238,6 @@ async def main():
             print([number async for number in executor.map(square, range(3))])
         programs[3].terminate()
         print([await asyncio.to_thread(program.wait) for program in programs])
-
-async def worker(address, key):
-    async with aiompi.join(address, key) as member:
-        while True:
-            await work(member)
-
-if sys.argv[1:]:
-    asyncio.run(worker(*sys.argv[1:]))
-else:
-    asyncio.run(main())
 """
     functions = """
 async def wait():
@@ -238,7 +245,7 @@ async def wait():
         await asyncio.sleep(0.01)
     return os.getpid()
 """
-    result = alone(site, body, functions)
+    result = with_members(site, body, functions)
     assert (result.code, result.err) == (0, ""), result
     assert lines(result) == ["True", "9 2", "[0, 1, 4]", "[-9, -15, -15, -15]"]
 
@@ -246,13 +253,6 @@ async def wait():
 def test_a_member_that_leaves_ends_its_tasks(site: Site) -> None:
     """Without retries. Another worker gets the task that it has not begun, because it is still being initialized."""
     body = """
-import subprocess
-import aiompi
-from aiompi.futures import work
-
-def start(job):
-    return subprocess.Popen([sys.executable, sys.argv[0], job.address, job.key])
-
 async def until(condition):
     while not condition():
         await asyncio.sleep(0.005)
@@ -286,16 +286,6 @@ async def main():
         print(sorted(kinds))
 
 kinds = set()
-
-async def worker(address, key):
-    async with aiompi.join(address, key) as member:
-        while True:
-            await work(member)
-
-if sys.argv[1:]:
-    asyncio.run(worker(*sys.argv[1:]))
-else:
-    asyncio.run(main())
 """
     functions = """
 import time
@@ -317,7 +307,7 @@ async def await_file(name):
         await asyncio.sleep(0.01)
     return os.getpid()
 """
-    result = alone(site, body, functions)
+    result = with_members(site, body, functions)
     assert (result.code, result.err) == (0, ""), result
     assert lines(result) == ["4", "[0, 1, 4]", "[1, 1]", "[-15, -15, -15]", "['joined', 'left']"]
 
