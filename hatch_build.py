@@ -1,66 +1,203 @@
-"""Build hook: with AIOMPI_COMPILE=1, mypyc compiles the modules of the message path. Otherwise it does nothing.
+"""Build hook: builds the native core, `aiompi/core/_native`, from Cython and C, where that is possible.
 
-The lists of modules are in pyproject.toml.
+AIOMPI_COMPILE=1 insists on it: a build that is not possible fails, with the reason in one sentence. AIOMPI_COMPILE=0
+forbids it. Otherwise the pure form is installed where the native one cannot be built, and `why_pure.txt` beside it says
+why. A source distribution carries the generated C. `python hatch_build.py` builds in place, for work on the core.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import runpy
+import shlex
 import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+#: the sources of the core, and what is made of them, relative to the project
+CORE = Path("aiompi", "core")
+SOURCES = CORE / "native"
+MAIN = SOURCES / "_native.pyx"
+REASON = CORE / "why_pure.txt"
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+FLAGS = ["-O2", "-std=gnu11", "-fvisibility=hidden", "-fno-strict-aliasing", "-fwrapv", "-Wall", "-Wno-unused-function"]
+#: the package of pip that is a C compiler
+ZIG = "ziglang"
 
-class CompileHook(BuildHookInterface[Any]):
-    """Adds compiled modules to the wheel. Their sources stay beside them, for tracebacks and tools."""
+
+class CannotBuildError(Exception):
+    """The native core cannot be built here; the text says why, and what would help."""
+
+
+def wish() -> str:
+    """Return what AIOMPI_COMPILE asks for: "1" to insist, "0" to forbid, "" for native where it can be built."""
+    value = os.environ.get("AIOMPI_COMPILE", "")
+    if value not in ("", "0", "1"):
+        raise CannotBuildError(
+            f"AIOMPI_COMPILE is {value!r}: it must be 1 to insist on the native core, or 0 to forbid it"
+        )
+    return value
+
+
+def compiler() -> list[str] | None:
+    """Return the command of a C compiler; None if there is none."""
+    configured = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    for command in (shlex.split(configured), ["cc"], ["gcc"], ["clang"]):
+        if shutil.which(command[0]):
+            return command
+    return [sys.executable, "-m", ZIG, "cc"] if importlib.util.find_spec(ZIG) else None
+
+
+def check() -> None:
+    """Check what no package of pip brings.
+
+    Raises:
+        CannotBuildError: Python.h is missing, or this is no CPython.
+    """
+    if sys.implementation.name != "cpython":
+        raise CannotBuildError(f"the native core is for CPython, and this is {sys.implementation.name}")
+    header = Path(sysconfig.get_paths()["include"], "Python.h")
+    if not header.exists():
+        package = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
+        raise CannotBuildError(
+            f"{header} is missing: install the headers of Python (Debian, Ubuntu: apt install {package})"
+        )
+
+
+def generated(root: Path, place: Path) -> Path:
+    """Return the C of the core: that of a source distribution, or else made by Cython in `place`."""
+    shipped = (root / MAIN).with_suffix(".c")
+    if shipped.exists():
+        return shipped
+    from Cython.Compiler.Main import compile_single
+    from Cython.Compiler.Options import CompilationOptions, get_directive_defaults
+
+    made = place / "_native.c"
+    directives = {
+        **get_directive_defaults(),
+        "language_level": 3,
+        "boundscheck": True,
+        "wraparound": False,
+        "nonecheck": True,  # an object may have been made without a call of __init__
+        "cdivision": True,
+        "binding": True,
+        "embedsignature": True,
+        "embedsignature.format": "python",
+        "always_allow_keywords": True,
+        "auto_pickle": False,
+        "autotestdict": False,
+    }
+    options = CompilationOptions(
+        output_file=str(made), compiler_directives=directives, include_path=[str(root / SOURCES)]
+    )
+    result = compile_single(str(root / MAIN), options, "aiompi.core._native")
+    if result.num_errors:
+        raise CannotBuildError(f"Cython refuses {MAIN} with {result.num_errors} errors")
+    return made
+
+
+def numpy_headers() -> str:
+    """Return the folder of NumPy's headers."""
+    import numpy
+
+    return numpy.get_include()
+
+
+def build(root: Path, out: Path) -> Path:
+    """Build the extension module in the folder `out`, and return it.
+
+    Raises:
+        CannotBuildError: that is not possible.
+    """
+    check()
+    command = compiler()
+    if command is None:
+        raise CannotBuildError(
+            f"there is no C compiler: install one (Debian, Ubuntu: apt install gcc) or pip install {ZIG}"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    target = out / f"_native{SUFFIX}"
+    with tempfile.TemporaryDirectory() as place:
+        source = generated(root, Path(place))
+        extra = shlex.split(os.environ.get("CFLAGS", "")), shlex.split(os.environ.get("LDFLAGS", ""))
+        built_from = runpy.run_path(str(root / CORE / "sources.py"))["fingerprint"](str(root / SOURCES))
+        include = [
+            f"-DAIOMPI_SOURCES={built_from}U",
+            f"-I{sysconfig.get_paths()['include']}",
+            f"-I{numpy_headers()}",
+            f"-I{root / SOURCES}",
+        ]
+        line = [*command, "-shared", "-fPIC", *FLAGS, *include, *extra[0], str(source), "-o", str(target), *extra[1]]
+        result = subprocess.run(line, capture_output=True, text=True, check=False)
+    if result.returncode:
+        first = next((each for each in result.stderr.splitlines() if "error" in each), result.stderr[-300:])
+        raise CannotBuildError(f"the C compiler {command[0]} has failed: {first.strip()}")
+    return target
+
+
+class CoreHook(BuildHookInterface[Any]):
+    """Adds the native core to a wheel, and its C to a source distribution."""
 
     PLUGIN_NAME = "custom"
 
-    @property
-    def _compiles(self) -> bool:
-        return os.environ.get("AIOMPI_COMPILE", "0") not in ("", "0") and self.target_name == "wheel"
-
-    @property
-    def _place(self) -> Path:
-        return Path(self.directory, "aiompi-compiled").absolute()
-
     def dependencies(self) -> list[str]:
-        """Return what the build needs: mypyc, and the packages whose types it reads."""
-        return ["mypy>=2.4", "numpy>=2.0", "setuptools"] if self._compiles else []
+        """Return what the build needs: Cython, and a compiler from pip where the machine has none."""
+        try:
+            if self.target_name == "sdist":
+                return ["cython>=3.1"]
+            if wish() == "0":
+                return []
+            check()
+        except CannotBuildError:
+            return []  # `initialize` says so
+        return ["cython>=3.1", "numpy>=2.0", *([ZIG] if compiler() is None else [])]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and add the results to the wheel; an editable install uses the sources as they are."""
-        if not self._compiles or version == "editable":
+        """Build the core, for an editable install in place."""
+        root = Path(self.root)
+        self._place = Path(tempfile.mkdtemp(prefix="aiompi-core-"))
+        if self.target_name == "sdist":
+            made = generated(root, self._place)
+            build_data["force_include"][str(made)] = str(MAIN.with_suffix(".c"))
             return
-        from mypyc.build import mypycify
-        from setuptools import Distribution
-
-        interpreted = set(self.config["interpreted"])
-        found = (path.relative_to(self.root) for each in self.config["compiled"] for path in Path(self.root).glob(each))
-        modules = sorted(str(path) for path in found if path.name != "__init__.py" and str(path) not in interpreted)
-        here = Path.cwd()
-        os.chdir(self.root)
         try:
-            extensions = mypycify(
-                ["--config-file=", "--ignore-missing-imports", *modules],
-                opt_level="2",
-                debug_level="0",
-                group_name="aiompi",
-                target_dir=str(self._place / "c"),
-            )
-            build = Distribution({"ext_modules": extensions}).get_command_obj("build_ext")
-            build.build_lib, build.build_temp = str(self._place / "lib"), str(self._place / "objects")
-            build.ensure_finalized()
-            build.run()
-        finally:
-            os.chdir(here)
-        library = self._place / "lib"
-        build_data["force_include"].update({str(so): str(so.relative_to(library)) for so in library.rglob("*.so")})
+            if wish() == "0":
+                raise CannotBuildError("AIOMPI_COMPILE=0 has forbidden the native core when aiompi was installed")
+            native = build(root, root / CORE)  # in place, so that the sources have the same form as what is installed
+        except CannotBuildError as error:
+            if os.environ.get("AIOMPI_COMPILE") not in ("", "0", None):
+                self.app.abort(f"aiompi: {error}")
+            self._note(root, version, build_data, str(error))
+            return
+        (root / REASON).unlink(missing_ok=True)
+        if version != "editable":
+            build_data["force_include"][str(native)] = str(CORE / native.name)
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
 
+    def _note(self, root: Path, version: str, build_data: dict[str, Any], reason: str) -> None:
+        """Say why the pure form is installed: now, and in the installation."""
+        self.app.display_warning(f"aiompi: the pure form is installed: {reason}")
+        note = (root / REASON) if version == "editable" else self._place / REASON.name
+        note.write_text(reason + "\n", encoding="utf8")
+        if version == "editable":
+            for old in (root / CORE).glob("_native*.so"):
+                old.unlink()
+        else:
+            build_data["force_include"][str(note)] = str(REASON)
+
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove what is in the wheel by now."""
+        """Remove what is in the distribution by now."""
         shutil.rmtree(self._place, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    here = Path(__file__).parent
+    print(build(here, here / CORE))

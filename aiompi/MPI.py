@@ -5,12 +5,13 @@ Importing it does no I/O. The first use of a communicator joins the job, and the
 
 from __future__ import annotations
 
-import socket as _socket
 import sys as _sys
-import time as _time
 import typing as _typing
+from socket import gethostname as _gethostname
+from time import get_clock_info as _get_clock_info
+from time import monotonic as _monotonic
+from typing import Any as _Any
 
-from aiompi import hooks as _hooks
 from aiompi.comm import Group
 from aiompi.comm.errhandler import *
 from aiompi.comm.group import GROUP_EMPTY, GROUP_NULL
@@ -23,7 +24,6 @@ from aiompi.datatype.buffer.address import InPlace as InPlaceType
 from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *
 from aiompi.errors import *
-from aiompi.face import common as _common
 from aiompi.face import native as _native
 from aiompi.face.blocking import *
 from aiompi.face.blocking.environment import *
@@ -34,7 +34,10 @@ from aiompi.face.blocking.process import process as _process
 from aiompi.face.blocking.processes import Close_port, Lookup_name, Open_port, Publish_name, Unpublish_name
 from aiompi.face.blocking.serializer import *
 from aiompi.face.blocking.session import *
+from aiompi.face.common import allocate as _allocate
+from aiompi.face.common import attach as _attach
 from aiompi.face.docstrings import complete as _complete
+from aiompi.hooks import surface as _surface
 from aiompi.info import *
 from aiompi.op import Op
 from aiompi.op.predefined import *
@@ -156,10 +159,10 @@ def Attach_buffer(buf: _BufSpec | BufferAutomaticType) -> None:
     """
     attachment = _process.runtime.engine.attachment
     with _process.driver.exclusive("Attach_buffer"):
-        _common.attach(attachment, buf)
+        _attach(attachment, buf)
 
 
-def Detach_buffer() -> _typing.Any:
+def Detach_buffer() -> _Any:
     """Take the attached memory back when the messages in it have left (MPI_Buffer_detach, section 3.6).
 
     Returns:
@@ -210,7 +213,7 @@ def Alloc_mem(size: int, info: object = None) -> buffer:
     """
     _process.runtime  # noqa: B018
     with _process.driver.exclusive("Alloc_mem"):
-        return _common.allocate(size)
+        return _allocate(size)
 
 
 def Free_mem(mem: buffer) -> None:
@@ -228,24 +231,24 @@ def Free_mem(mem: buffer) -> None:
 
 def Wtime() -> float:
     """Return the seconds since a moment in the past, the same for all processes of a machine (section 7.4)."""
-    return _time.monotonic()
+    return _monotonic()
 
 
 def Wtick() -> float:
     """Return the resolution of Wtime in seconds (section 7.4)."""
-    return _time.get_clock_info("monotonic").resolution
+    return _get_clock_info("monotonic").resolution
 
 
 def Get_processor_name() -> str:
     """Return the name of the machine (section 7.1.1)."""
-    return _socket.gethostname()
+    return _gethostname()
 
 
 def Get_version() -> tuple[int, int]:
     """Return the (version, subversion) of the MPI standard that names and their meaning follow (section 7.1.1).
 
-    All of MPI-3.1 is there but one-sided communication, files and dynamic processes, whose calls raise
-    NotImplementedError. Of MPI-4, persistent collectives and some other calls are there.
+    Of MPI-4, sessions, persistent collectives and some other calls are there as well. Calls of what is not there raise
+    NotImplementedError: one-sided communication, parallel files, partitioned communication, a binary interface.
     """
     return VERSION, SUBVERSION
 
@@ -255,7 +258,7 @@ if not _typing.TYPE_CHECKING:  # type checkers would accept any name
     def __dir__() -> list[str]:
         return sorted({*globals(), "buffer", "memory"})
 
-    def __getattr__(name: str) -> _typing.Any:
+    def __getattr__(name: str) -> _Any:
         """Return `buffer` or `memory`, which is made of an array of NumPy; programs without arrays do not need it."""
         if name not in ("buffer", "memory"):
             raise AttributeError(f"module 'aiompi.MPI' has no attribute {name!r}")
@@ -265,6 +268,7 @@ if not _typing.TYPE_CHECKING:  # type checkers would accept any name
         return buffer
 
 
-_hooks.surface(_sys.modules[__name__])
+_surface(_sys.modules[__name__])
 for _cls in (Cartcomm, Graphcomm, Distgraphcomm, Intercomm, Message, Request, Prequest, Grequest):
     _complete(_cls, getattr(_native, _cls.__name__, None))
+del _native, _sys, _typing  # tools that go through the attributes of modules find this one's own

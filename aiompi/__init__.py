@@ -12,19 +12,18 @@
 
 This is the native face. `from aiompi import MPI` is the blocking face.
 
-Names are imported on first use (PEP 562): the launcher imports parts of this package and needs neither numpy nor the
-engine. Type checkers read the block below instead.
+Names are imported on first use (PEP 562): the launcher imports parts of this package and needs neither NumPy nor the
+engine.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-#: True if the modules of the message path are compiled
-__compiled__ = any(name.endswith(".so") for name in os.listdir(os.path.join(__path__[0], "engine")))
+from aiompi import release
+
+__version__ = release.VERSION
 
 __all__ = [
     "AINT", "ANY_SOURCE", "ANY_TAG", "APPNUM", "BAND", "BFLOAT16_T", "BOOL", "BOR", "BOTTOM", "BSEND_OVERHEAD", "BXOR",

@@ -22,7 +22,7 @@ def integer(value: object, name: str) -> int:
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{name} is {value!r}: expected an integer") from None
+        raise unexpected(value, name, "an integer") from None
 
 
 def text(value: object, name: str) -> str:
@@ -41,8 +41,14 @@ def instance(value: object, kind: type[T], name: str, expected: str) -> T:
         TypeError: the value is not such an object; the message says what is `expected`.
     """
     if not isinstance(value, kind):
-        raise TypeError(f"{name} is {value!r}: expected {expected}")
+        raise unexpected(value, name, expected)
     return value
+
+
+def unexpected(value: object, name: str, expected: str) -> TypeError:
+    """Return the error for an argument of a wrong type, which may be a request of a call that was not awaited."""
+    hint = "; await it, and give its result" if hasattr(type(value), "__await__") else ""
+    return TypeError(f"{name} is {value!r}: expected {expected}{hint}")
 
 
 def several(values: object, name: str, kind: str) -> tuple[Any, ...]:
@@ -57,7 +63,7 @@ def several(values: object, name: str, kind: str) -> tuple[Any, ...]:
         TypeError: the value is not iterable, or is a string.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise TypeError(f"{name} is {values!r}: expected a sequence of {kind}, such as a list")
+        raise unexpected(values, name, f"a sequence of {kind}, such as a list")
     return tuple(values)
 
 

@@ -40,6 +40,9 @@ from aiompi import unsupported_errors
 from aiompi.arguments import integer, text
 from aiompi.constants import MAX_ERROR_STRING
 
+#: most characters of the text of an exception that ends a process; a traceback shows all of it
+_LONGEST: Final = 4096
+
 __all__ = [
     "SUCCESS", "ERR_BUFFER", "ERR_COUNT", "ERR_TYPE", "ERR_TAG", "ERR_COMM", "ERR_RANK", "ERR_REQUEST", "ERR_ROOT",
     "ERR_GROUP", "ERR_OP", "ERR_TOPOLOGY", "ERR_DIMS", "ERR_ARG", "ERR_UNKNOWN", "ERR_TRUNCATE", "ERR_OTHER",
@@ -516,6 +519,17 @@ def Remove_error_string(errorcode: int) -> None:
 def last_used_code() -> int:
     """Return the greatest code in use (attribute LASTUSEDCODE, MPI-2)."""
     return _codes.last
+
+
+def failure(error: BaseException) -> str:
+    """Return what is said of a process that an exception has ended. The text of an exception may raise another one."""
+    try:
+        words = str(error)
+    except builtins.Exception:
+        words = "<its text cannot be made>"
+    return f"failed: {type(error).__name__}" + (
+        words and f": {words if len(words) <= _LONGEST else words[:_LONGEST] + '...'}"
+    )
 
 
 def call_back(what: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -44,7 +44,7 @@ class Joining(Generic[T_co]):
     """A rank or a member from its start to its end: `async with` it, or `await` it and end what you get yourself.
 
     With `init`, leaving the block by an exception ends the job, since the other ranks would wait in vain. Leaving it
-    otherwise finalizes.
+    otherwise finalizes. If that wait is cancelled, this rank leaves alone.
 
     Args:
         module: what has to be imported first.

@@ -1,12 +1,12 @@
 """Jobs that a process starts: a launcher as its child, whose ranks connect to a port of the process (MPI_Comm_spawn).
 
-A socket pair joins the process and the launcher. The launcher sends the reason on it when the job fails, and ends the
-job when the other end closes, which happens however the process ends. The driver waits for the end of the launcher.
+A socket pair joins the process and the launcher. The launcher says on it why processes fail (`control.Obituary`), and
+ends the job when the other end closes, which happens however the process ends. The driver waits for both, and for the
+end of the launcher.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import shlex
@@ -19,9 +19,9 @@ from typing import Final
 from aiompi.engine import Engine, Request
 from aiompi.engine.processes import Program
 from aiompi.errors import InvalidArgumentError, SpawnError
-from aiompi.wire.control import ENV_LIFELINE, ENV_PARENT, ENV_SPAWN_OPTIONS
+from aiompi.wire.control import ENV_LIFELINE, ENV_PARENT, ENV_SPAWN_OPTIONS, LIFELINE_ONLY, Decoder
 
-_LONGEST: Final = 2**16
+_LONGEST: Final = 2**17
 
 
 class Launch:
@@ -32,7 +32,8 @@ class Launch:
         programs: what to run, one after the other in the order of ranks.
         port: name of the port to which the ranks connect.
         options: more options of the launcher.
-        stdout: descriptor for the output of all ranks; None for the standard output of this process.
+        stdout: descriptor for the output of all ranks; None for the standard output of this process, where the launcher
+            also says why the job fails.
         variables: added to the environment.
 
     Attributes:
@@ -54,11 +55,15 @@ class Launch:
         import subprocess  # few programs start others
 
         self.ended: Request[None] = Request(engine)
+        self._obituaries, self._own = engine.processes.obituaries, engine.processes.own.process
+        self._reason = ""
+        self._listens = True
         self._driver = engine.driver
-        self._lifeline, theirs = socket.socketpair()
+        self._lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         more = shlex.split(os.environ.get(ENV_SPAWN_OPTIONS, ""))
         more += ["--on-failure=continue"] if engine.survives else []
-        environ = {**os.environ, ENV_PARENT: port, ENV_LIFELINE: str(theirs.fileno()), **variables}
+        environ = {**os.environ, ENV_PARENT: port, **variables}
+        environ[ENV_LIFELINE] = str(theirs.fileno()) + (LIFELINE_ONLY if stdout is not None else "")
         with theirs:
             try:
                 self._process = subprocess.Popen(
@@ -75,31 +80,50 @@ class Launch:
                 raise SpawnError(f"the launcher cannot be started: {error}") from None
         self._exit = os.pidfd_open(self._process.pid)  # is readable when the launcher has ended
         self._driver.add_reader(self._exit, self._exited)
+        self._driver.add_reader(self._lifeline.fileno(), self._told)
+
+    def _told(self) -> None:
+        try:
+            while said := self._lifeline.recv(_LONGEST, socket.MSG_DONTWAIT):
+                for obituary in Decoder().receive_data(said):
+                    self._reason = self._reason or obituary.cause
+                    self._obituaries.announce(obituary._replace(starter=self._own))
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        self._deafen()
 
     def _exited(self) -> None:
         self._forget_exit()
-        said = b""
-        with contextlib.suppress(OSError):
-            said = self._lifeline.recv(_LONGEST, socket.MSG_DONTWAIT)
-        self._lifeline.close()
+        if self._listens:
+            self._told()
+        self._hang_up()
         status = self._process.wait()
-        reason = said.decode(errors="replace").strip()
         if status:
-            self.ended.fail(SpawnError(reason or f"the launcher of the job exited with status {status}"))
+            self.ended.fail(SpawnError(self._reason or f"the launcher of the job exited with status {status}"))
         else:
             self.ended.complete()
 
     def end(self) -> None:
         """End the job, if it has not ended."""
-        if self._exit >= 0:
-            self._lifeline.close()
+        self._hang_up()
 
     def close(self) -> None:
         """End the job, if it has not ended, and wait for its launcher."""
         if self._exit >= 0:
             self._forget_exit()
-            self._lifeline.close()
+            self._hang_up()
             self._process.wait()
+
+    def _hang_up(self) -> None:
+        self._deafen()
+        self._lifeline.close()
+
+    def _deafen(self) -> None:
+        if self._listens:
+            self._listens = False
+            self._driver.remove_reader(self._lifeline.fileno())
 
     def _forget_exit(self) -> None:
         descriptor, self._exit = self._exit, -1

@@ -20,11 +20,20 @@ from types import TracebackType
 from typing import Any, Final
 
 from aiompi import settings as settings_module
+from aiompi.assembly import Assembly
 from aiompi.driver import aio
 from aiompi.engine import Engine, Request
 from aiompi.errors import Exception as MPIError
-from aiompi.errors import InvalidArgumentError, JobAbortedError, LocalProtocolError, RemoteProtocolError, RevokedError
+from aiompi.errors import (
+    InvalidArgumentError,
+    JobAbortedError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RevokedError,
+    failure,
+)
 from aiompi.face.native.job import World, begin, rank_for, world_of
+from aiompi.program import refuse_while_loading
 from aiompi.runtime import Runtime
 from aiompi.settings import Settings
 from aiompi.transport.agent import Agent, Contact
@@ -32,8 +41,6 @@ from aiompi.wire import control, hello, liveness
 
 #: most seconds that a member spends on leaving a world: on delivering what it has sent there
 _LEAVE_LIMIT: Final = 5.0
-#: most bytes of the attributes of a member
-_LONGEST_ATTRIBUTES: Final = 2**16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -147,16 +154,26 @@ class Job:
             news = news.next
 
     def _enter(self, cards: list[control.MemberCard]) -> None:
-        self._members = {card["id"]: Member(**card) for card in cards}
+        """Take the list of members; it comes again in place of changes that this process was too slow to read."""
+        before, now = self._members, {card["id"]: Member(**card) for card in cards}
+        if not before:
+            self._members = now
+            return
+        for number in before.keys() - now.keys():
+            self._note(MemberChange("left", before[number], ""))
+        for number in sorted(now.keys() - before.keys()):
+            self._note(MemberChange("joined", now[number], ""))
 
     def _take(self, change: control.MemberChange) -> None:
-        member = Member(**change.member)
+        self._note(MemberChange(change.kind, Member(**change.member), change.cause))
+
+    def _note(self, change: MemberChange) -> None:
         if change.kind == "joined":
-            self._members[member.id] = member
+            self._members[change.member.id] = change.member
         else:
-            self._members.pop(member.id, None)
+            self._members.pop(change.member.id, None)
         news, self._news = self._news, _News(self._driver.check_thread)
-        news.change, news.next = MemberChange(change.kind, member, change.cause), self._news
+        news.change, news.next = change, self._news
         news.event.set()
 
     def _end(self, error: Exception | None = None) -> None:
@@ -208,8 +225,9 @@ class AssembledWorld(World):
         changed: awaitable that is complete once a member of the world is gone, or another one wants to be in it.
     """
 
-    __slots__ = ("changed", "generation", "members")
+    __slots__ = ("_left", "changed", "generation", "members")
 
+    _left: RevokedError
     generation: int
     members: tuple[Member, ...]
     changed: Changed
@@ -225,6 +243,7 @@ class Membership:
     """
 
     def __init__(self, address: str, key: bytes, attributes: Mapping[str, Any], settings: Settings | None) -> None:
+        refuse_while_loading("joins a job")
         self._driver = aio.AsyncioDriver()
         self._driver.at_rest = self._is_at_rest
         self.job = Job(address, self._driver)
@@ -238,7 +257,7 @@ class Membership:
         self._agent: Agent
         self._entered: Request[None] = Request(self._engine)
         self._calls = 0
-        self._answer: asyncio.Future[control.Assembled] | None = None
+        self._answer: Assembly | None = None
         self._outdated: tuple[int, str] = (0, "")  # the last generation that is, and why
         self._departures: dict[asyncio.Task[None], Runtime] = {}  # tasks that leave worlds
         self._over: Exception | None = None
@@ -285,6 +304,8 @@ class Membership:
                 self.job._take(message)
             case control.Assembled() if message.number == self._calls and self._answer and not self._answer.done():
                 self._answer.set_result(message)
+            case control.Awaiting() if message.number == self._calls and self._answer and not self._answer.done():
+                self._answer.told(message)
             case control.Outdated():
                 self._outdated = message.generation, message.cause
                 if self.world is not None and self.world.generation == message.generation:
@@ -355,7 +376,8 @@ class Membership:
         if self._over is not None:
             raise self._over
         self._calls += 1
-        self._answer = asyncio.get_running_loop().create_future()
+        inquiry, debug = control.Inquire(self._calls), self._engine.settings.debug
+        self._answer = Assembly(f"member {self.id} of {self.job.address}", debug, lambda: self._agent.send(inquiry))
         try:
             self._agent.send(control.Assemble(self._calls, at_least, within))
             return await self._answer
@@ -370,6 +392,8 @@ class Membership:
         contact = Contact(f"tcp:{self.job.address}", self._key, answer.rank, launched=False, world=answer.generation)
         members = tuple(self.job._members.get(number) or _unknown(number) for number in answer.members)
         runtime = rank_for(contact, self._settings)
+        left = f"has left world {answer.generation} of the job"
+        runtime.engine.farewell = f"{left}: it sends and receives nothing more in it; assemble the next one"
         try:
             await begin(runtime)
         except JobAbortedError:
@@ -382,7 +406,7 @@ class Membership:
             raise
         world = world_of(AssembledWorld, runtime)
         world.generation, world.members, world.changed = answer.generation, members, Changed(self._driver.check_thread)
-        runtime.end_error = RevokedError(f"this member has left world {answer.generation} of its job")
+        runtime.end_error = world._left = RevokedError(f"this member has left world {answer.generation} of its job")
         if self._outdated[0] == answer.generation:
             world.changed._set(self._outdated[1])
         self.world = world
@@ -393,6 +417,7 @@ class Membership:
         world, self.world = self.world, None
         if world is not None and not (world._runtime.finalized or world._runtime.engine.error):
             world.changed._set("this member has left the world")
+            world._runtime.engine.failure.refuse(world._left)
             task = asyncio.get_running_loop().create_task(_leave(world._runtime))
             self._departures[task] = world._runtime
             task.add_done_callback(self._departures.pop)
@@ -439,7 +464,7 @@ class Membership:
             else:
                 if self.world is not None:
                     self.world._runtime.fail(error)
-                await self._say_goodbye(control.Failed(self.id, f"failed: {type(error).__name__}: {error}"))
+                await self._say_goodbye(control.Failed(self.id, failure(error)))
         finally:
             self._release_sigterm()
 
@@ -479,17 +504,17 @@ def _checked(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         data = control.encode(control.Enter(0, "", "", dict(attributes)))
-        (entered,) = control.Decoder().receive_data(data)
+        decoded = control.Decoder().receive_data(data) if len(data) <= control.MAX_ATTRIBUTES else []
     except (TypeError, ValueError, OverflowError, RemoteProtocolError) as error:
         raise InvalidArgumentError(
             f"the attributes of a member must be a dict of what msgpack can express, with words as keys: {error}"
         ) from None
-    if len(data) > _LONGEST_ATTRIBUTES:
+    if not decoded:
         raise InvalidArgumentError(
             f"the attributes of a member are {len(data)} bytes long, and all members get them; at most "
-            f"{_LONGEST_ATTRIBUTES} are allowed"
+            f"{control.MAX_ATTRIBUTES} are allowed"
         )
-    checked: dict[str, Any] = entered.attributes
+    checked: dict[str, Any] = decoded[0].attributes
     return checked
 
 
@@ -529,6 +554,7 @@ async def serve(
         InvalidArgumentError: a number of members is less than 1, or `at_most` less than `at_least`.
         OSError: the port is taken or not permitted, or the address does not belong to this machine.
     """
+    refuse_while_loading("serves a job")
     from aiompi_launcher.jobspec import ServeSpec
     from aiompi_launcher.listen import address_of, listen_for
     from aiompi_launcher.openjob import OpenJob

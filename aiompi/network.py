@@ -14,12 +14,24 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from aiompi.errors import InvalidArgumentError
-from aiompi.settings import Settings
 
 #: maximum of connections that wait to be accepted
 BACKLOG: Final = 4096
 #: wildcard addresses -> loopback addresses; a socket can listen on a wildcard address, and cannot connect to it
 LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: process, user, group
+
+
+def loopback() -> str:
+    """Return the address of this machine for itself: that of IPv4, or that of IPv6 where there is no other."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((LOOPBACK["0.0.0.0"], 0))
+    except OSError:
+        return LOOPBACK["::"]
+    return LOOPBACK["0.0.0.0"]
+
+
 # Netlink: the message that asks for all addresses, and the numbers in its answers.
 _RTM_GETADDR, _NLM_F_REQUEST_DUMP, _NLMSG_DONE = 22, 0x301, 3
 _ASK: Final = struct.pack("=IHHIIBBBBi", 24, _RTM_GETADDR, _NLM_F_REQUEST_DUMP, 1, 0, socket.AF_UNSPEC, 0, 0, 0, 0)
@@ -139,19 +151,6 @@ def is_loopback(address: str) -> bool:
     return plain(address).startswith("127.") or address == "::1"
 
 
-def uses_tls(sock: socket.socket, settings: Settings) -> bool:
-    """Return True if a connection is to be encrypted. Both ends come to the same result, unless addresses are changed
-    between them. The result for a connection that has ended is False, since nothing passes through it.
-    """
-    if sock.family == socket.AF_UNIX or settings.tls != "auto":
-        return sock.family != socket.AF_UNIX and settings.tls == "on"
-    try:
-        own, other = (plain(address[0]) for address in (sock.getsockname(), sock.getpeername()))
-    except OSError:
-        return False
-    return own != other and not (is_loopback(own) and is_loopback(other))
-
-
 def plain(address: str) -> str:
     """Return a numeric address without the prefix that an IPv6 socket gives the address of an IPv4 peer."""
     return address.removeprefix("::ffff:") if "." in address else address
@@ -160,6 +159,15 @@ def plain(address: str) -> str:
 def join_address(host: str, port: int) -> str:
     """Return `HOST:PORT`, or `[HOST]:PORT` for IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def credentials(sock: socket.socket) -> tuple[int, int]:
+    """Return the process and the user that the kernel names for the other end of a Unix socket.
+
+    It is the process that has connected, or that has begun to listen; 0 if it is in another pid namespace.
+    """
+    process, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return process, user
 
 
 def listen_unix(path: str) -> socket.socket:

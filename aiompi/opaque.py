@@ -126,7 +126,7 @@ class Opaque:
 class NumberedByHandle(Opaque):
     """A handle whose number is valid as long as the handle exists of which it was asked.
 
-    In the compiled form communicators and requests are objects that cannot be referred to weakly.
+    Requests are objects that cannot be referred to weakly.
     """
 
     __slots__ = ()

@@ -51,6 +51,8 @@ class Outreach:
     async def _admit(self) -> None:
         """Listen for processes of other jobs, and be able to connect to them."""
         engine, processes = self._engine, self._engine.processes
+        if engine.error is not None:
+            raise engine.error
         if engine.gateway is not None:
             raise NotImplementedError("aiompi does not connect jobs that have several IMPI clients")
         address = await self._bind() if self._missing() else ""
@@ -86,6 +88,11 @@ class Outreach:
         port = os.environ.pop(control.ENV_PARENT, None)
         return None if port is None else await ports.connect(world, port, 0)
 
+    @property
+    def has_children(self) -> bool:
+        """True while jobs are running that this rank has started."""
+        return bool(self._launches)
+
     async def children_ended(self) -> None:
         """Wait until the jobs that this rank has started have ended: their launchers end with this process."""
         await settled([launch.ended for launch in self._launches])
@@ -94,6 +101,8 @@ class Outreach:
 
     def publish(self, service: str, port: str) -> None:
         """Publish the name of a port (MPI_Publish_name)."""
+        if self._engine.error is not None:
+            raise self._engine.error  # nothing would withdraw it
         names.publish(self._engine.settings, service, port)
         self._published.add(service)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import contextvars
 import importlib.machinery
 import importlib.util
 import os
@@ -13,6 +14,8 @@ from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
 _ATTRIBUTE: Final = "__program__"  # attribute of the main module: the program that it was loaded from
+#: True in what a program calls while a worker loads it for its functions, also in tasks and not in other threads
+_is_loading: Final = contextvars.ContextVar("_is_loading", default=False)
 
 
 class Program(NamedTuple):
@@ -83,14 +86,19 @@ class Program(NamedTuple):
         """Run the program as the main module of this process. `current` returns it from now on.
 
         Args:
-            name: value of the program's `__name__`.
+            name: value of the program's `__name__`; another one than "__main__" to load only what it defines, so that
+                `refuse_while_loading` refuses the rest.
 
         Raises:
             ImportError, OSError, SyntaxError: there is no such program.
             Any exception of the program.
         """
         code, attributes = self._find()
-        return _execute(code, name, {**attributes, _ATTRIBUTE: self})
+        token = _is_loading.set(name != "__main__")
+        try:
+            return _execute(code, name, {**attributes, _ATTRIBUTE: self})
+        finally:
+            _is_loading.reset(token)
 
     def _find(self) -> tuple[CodeType, dict[str, Any]]:
         if self.code:
@@ -110,6 +118,22 @@ class Program(NamedTuple):
             code = loader.get_code("__main__")
         code = code or compile(text, self.path, "exec", dont_inherit=True)
         return code, {"__file__": self.path, "__cached__": None, "__spec__": None, "__loader__": loader}
+
+
+def refuse_while_loading(what: str) -> None:
+    """Refuse a call that a program makes while a worker loads it.
+
+    Args:
+        what: what the call does, for the message.
+
+    Raises:
+        RuntimeError: a worker loads the program.
+    """
+    if _is_loading.get():
+        raise RuntimeError(
+            f"the program of a worker {what} while the worker loads it: put what only the master does under "
+            '`if __name__ == "__main__":`'
+        )
 
 
 def _is_importable(path: str) -> bool:

@@ -27,6 +27,7 @@ from aiompi.errors import (
     OtherError,
     ProcessFailedError,
     RevokedError,
+    failure,
 )
 from aiompi.objects import Codec
 from aiompi.outreach import Outreach, business_card
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from aiompi.impi.universe import Universe
     from aiompi.transport.impi_host import ImpiHost
 
-#: most characters of the text of an exception that ends the job; a traceback shows all of it
-_TEXT: Final = 4096
 #: seconds of spinning; a sleeping core of a virtual machine takes up to half of this to wake up
 _SPIN: Final = 500e-6
 
@@ -130,7 +129,7 @@ class Runtime:
             cards = None if self.contact is None else await self._join(self.contact)
         except BaseException as error:
             if self.joined and isinstance(error, Exception):
-                self.abort(1, f"rank {self.engine.rank} {_failure(error)}")
+                self.abort(1, f"rank {self.engine.rank} {failure(error)}")
             self.close()
             raise
         if cards is None:
@@ -171,10 +170,10 @@ class Runtime:
         seen = welcome.address if welcome.address and (not local or network.is_loopback(local)) else local
         hosts = self._hosts(seen, bind) if TCP in kinds else ()
         may_return = bool(welcome.heartbeat) and not contact.launched
-        self._wire(Site(welcome.directory, bind, hosts, welcome.heartbeat, may_return), kinds)
+        self._wire(Site(welcome.directory, bind, hosts, welcome.heartbeat, may_return, agent.process), kinds)
         alone = universe is None or len(universe.clients) < 2
-        ask = agent.send if alone else None
-        self._departures = departures = Departures(self.engine, self._transports, ask, self._farewell.done)
+        departures = Departures(self.engine, self._transports, agent.send, self._farewell.done, alone)
+        self._departures = departures
         self._recovery = AgentRecovery(self.engine, agent.send, departures.gone) if alone else None
         self.engine.recovery = self._recovery
         if universe is not None and len(universe.clients) > 1 and not universe.native:
@@ -222,7 +221,7 @@ class Runtime:
             return network.select(self.settings.interface)
         if bind in network.LOOPBACK:
             return tuple(dict.fromkeys((seen, *network.published(bind)))) if seen else (network.LOOPBACK[bind],)
-        return (bind or seen or network.LOOPBACK["0.0.0.0"],)
+        return (bind or seen or network.loopback(),)
 
     async def _open_gateway(self, universe: Universe, address: str, key: bytes) -> None:
         """Connect to the ranks of other IMPI clients through the host of this client."""
@@ -258,8 +257,8 @@ class Runtime:
         spin = self.settings.spin
         if spin is None:
             spin = _SPIN if uncrowded or not throttled() else 0.0
-        self.engine.core_per_rank = uncrowded
         self.engine.driver.spin(spin, yields_core=not uncrowded)
+        self.engine.spins, self.engine.yields_core = spin > 0, not uncrowded
 
     def _wire(self, site: Site, kinds: list[type[Transport]]) -> None:
         for kind in kinds:
@@ -286,7 +285,7 @@ class Runtime:
                 self._cards.complete(message.cards)
             case control.Finalized():
                 self._farewell.complete()
-            case control.Left() | control.Failed():
+            case control.Left() | control.Failed() | control.Obituary():
                 assert self._departures is not None
                 self._departures.report(message)
             case control.Revoke():
@@ -322,13 +321,14 @@ class Runtime:
 
     def give_up(self, error: Exception) -> None:
         """End communication at once: every operation fails with the error, now and later."""
+        if self._departures is not None:
+            self._departures.say(str(error))
         self.engine.failure.abort(error)
         if self._recovery is not None:
             self._recovery.close(error)
         drained, self._drained = self._drained, None
-        for request in (self._welcome, self._cards, self._farewell, drained):
-            if request is not None:
-                request.fail(error)
+        for request in filter(None, (self._welcome, self._cards, self._farewell, drained)):
+            request.fail(error)
         self.close()
 
     def _on_fatal(self, error: BaseException) -> None:
@@ -390,12 +390,19 @@ class Runtime:
         timer.cancel()
         if finalizing.done() or self.engine.error is not None:
             return await finalizing
+        await self.stop_waiting()
+        return False
+
+    def stop_waiting(self) -> Schedule[None]:
+        """Leave without the other ranks while `finalize` waits for them; the agent learns this at once."""
+        return self.engine.spawn(self._stop_waiting())
+
+    async def _stop_waiting(self) -> None:
         self.engine.finish()
         if self._agent is not None:
             self._agent.send(control.Leave())
             await self._agent.finish()
         self.give_up(self._finalized_error())
-        return False
 
     async def _finalize(self, schedules: list[Schedule[Any]]) -> bool:
         if self.finalized:
@@ -433,9 +440,10 @@ class Runtime:
     async def _leave(self) -> None:
         self._closing()
         await self.engine.encoded()
-        if self.engine.undelivered():
-            self.engine.finish()  # so that no peer waits for this rank while this rank waits for that peer
+        if self.engine.undelivered() or self.outreach.has_children:
+            self.engine.finish()  # so that no process waits for this rank while this rank waits for that process
             await settled(self.engine.undelivered())
+        self.engine.part()
         await self._flush()
         await self.outreach.children_ended()
         if self._agent is not None:
@@ -445,8 +453,11 @@ class Runtime:
 
     def leave_now(self) -> None:
         """Tell the agent that this rank ends, at the end of a process whose event loop does not run any more."""
-        if self._agent is not None and not self.finalized and self.engine.error is None:
-            self._agent.send(control.Leave())
+        if not self.finalized and self.engine.error is None:
+            with contextlib.suppress(RuntimeError):  # what cannot leave at once needs the loop
+                self.engine.part()
+            if self._agent is not None:
+                self._agent.send(control.Leave())
             self._closing()
 
     def _before_end(self) -> None:
@@ -480,7 +491,7 @@ class Runtime:
 
     def fail(self, error: BaseException) -> None:
         """End the job because of an exception that the program does not catch; or this rank, if the job survives it."""
-        code, cause = 1, _failure(error)
+        code, cause = 1, failure(error)
         if isinstance(error, SystemExit) and isinstance(error.code, int):
             code, cause = error.code, f"exited with status {error.code}"
         elif isinstance(error, KeyboardInterrupt):
@@ -512,6 +523,8 @@ class Runtime:
         settings_module.rc.forgotten_by(self)
         self._transports, self._agent, self._host = [], None, None
         try:
+            for transport in self._inherited[0]:
+                transport.disown()
             self.engine.driver.reset_after_fork()
         finally:
             self.engine.failure.abort_fork(
@@ -549,27 +562,11 @@ class Runtime:
         """Close all connections and remove all files."""
         settings_module.rc.forgotten_by(self)
         self.outreach.close()
-        if self._departures is not None:
-            self._departures.close()
-        if self._hang_reporter is not None:
-            self._hang_reporter.close()
-        if self._resolving is not None:
-            self._resolving.close()
-        for transport in self._transports:
-            transport.close()
-        if self._host is not None:
-            self._host.close()
-        if self._agent is not None:
-            self._agent.close()
-
-
-def _failure(error: BaseException) -> str:
-    """Return what is said of a rank that an exception has ended. The text of an exception may raise another one."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "<its text cannot be made>"
-    return f"failed: {type(error).__name__}" + (text and f": {text if len(text) <= _TEXT else text[:_TEXT] + '...'}")
+        users = self._departures, self._hang_reporter, self._resolving
+        ways: list[Transport | ImpiHost | Agent | None] = [*self._transports, self._host, self._agent]
+        for part in (*users, *ways):
+            if part is not None:
+                part.close()
 
 
 def _universe(welcome: control.Welcome) -> Universe | None:

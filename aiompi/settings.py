@@ -57,8 +57,8 @@ class Settings:
 
     Attributes:
         eager_limit: bytes; messages up to this size are sent without asking the receiver.
-        shm_eager_limit: bytes; messages up to this size are sent without asking a receiver that shares memory with the
-            sender. They stay in this memory until the receiver takes them. 0 for no message above eager_limit.
+        shm_eager_limit: bytes; longer messages between ranks of one host are copied once, directly from memory to
+            memory, where the kernel allows it (`single_copy`). Without effect above eager_limit.
         tcp_eager_limit: bytes; messages up to this size are sent over TCP without asking the receiver, because an
             answer takes long there. Without effect below eager_limit.
         eager_window: bytes of eager messages per peer that may wait at a receiver that does not receive.
@@ -67,8 +67,8 @@ class Settings:
             only if ranks may be on other machines. Without shared_memory, ranks share no memory with their IMPI host
             either.
         ring_size: bytes of memory that two ranks of one host share per direction, a power of two from 4 KiB to 1 GiB.
-        single_copy: True if messages of more than 2 MiB between ranks of one host are copied once, directly from memory
-            to memory, where the kernel allows it.
+        single_copy: True if messages of more than shm_eager_limit bytes between ranks of one host are copied once,
+            directly from memory to memory, where the kernel allows it.
         spin: seconds for which a waiting rank polls shared memory for messages before it sleeps; 0 for never. The
             default, None, is 500e-6, or never if the host has more ranks than its control group has time for. With more
             ranks than cores, a spinning rank yields the core at once to any other process.
@@ -79,8 +79,8 @@ class Settings:
         port_range: ports of everything that listens for TCP, as "20000-20999". Empty means any free port.
         names: directory of published names (`Publish_name`), which only this user may enter. Empty means one in the
             directory for temporary files.
-        tls: "auto" if TCP connections between hosts are encrypted, "on" if all TCP connections are, "off" for none. The
-            values of all hosts of a job must suit each other.
+        tls: "auto" or "on" if TCP connections are encrypted, "off" if not; all processes of a job agree on that. With
+            "auto", IMPI clients speak in clear to implementations that know no encryption, with "on" they refuse them.
         tls_cert: file with a certificate, and its chain, in place of the one that each process makes.
         tls_key: file with the private key of tls_cert; empty if it is in the same file.
         tls_ca: file with the authorities that sign the certificates of the other hosts; empty for tls_cert itself.
@@ -122,12 +122,14 @@ class Settings:
         heartbeat: seconds after which a rank that is stopped, or whose machine does not answer, is expelled from the
             job; 0 for never. The default, None, is 10 with --serve and in a job of several IMPI clients, 10 for
             machines alone under other engines, Dask and Ray, 20 with --hosts, otherwise 0.
+        silence: seconds after which a host of --hosts from which nothing comes is given up, once it has started; 0 for
+            never. A host whose machine does not answer is given up sooner.
         universe_size: number of processes that there is room for, the attribute UNIVERSE_SIZE. 0 means the slots of
             --hosts, or the cores of this machine if all ranks are on it, or else the number of ranks.
     """
 
     eager_limit: int = 256 * 2**10
-    shm_eager_limit: int = 2 * 2**20
+    shm_eager_limit: int = 128 * 2**10
     tcp_eager_limit: int = 2**20
     eager_window: int = 4 * 2**20
     pickle: bool = True
@@ -165,6 +167,7 @@ class Settings:
     running_loop: str = ""
     on_failure: str = ""
     heartbeat: float | None = None
+    silence: float = 60.0
     universe_size: int = 0
 
     def __post_init__(self) -> None:
@@ -187,20 +190,16 @@ class Settings:
             )
         if self.spin is not None and not 0 <= self.spin < math.inf:
             raise InvalidArgumentError(f"spin is a time in seconds and cannot be {self.spin}")
-        if self.heartbeat is not None and not 0 <= self.heartbeat < math.inf:
-            raise InvalidArgumentError(f"heartbeat is a time in seconds, 0 for never, and cannot be {self.heartbeat}")
+        for name in ("heartbeat", "silence", "impi_start_timeout", "debug"):
+            seconds = getattr(self, name)
+            if seconds is not None and not 0 <= seconds < math.inf:
+                raise InvalidArgumentError(f"{name} is a time in seconds, 0 for never, and cannot be {seconds}")
         if not 0 < self.connect_timeout < math.inf:
             raise InvalidArgumentError(f"connect_timeout is a time in seconds and cannot be {self.connect_timeout}")
-        if not 0 <= self.impi_start_timeout < math.inf:
-            raise InvalidArgumentError(
-                f"impi_start_timeout is a time in seconds, 0 for never, and cannot be {self.impi_start_timeout}"
-            )
         for name in ("impi_native_order", "impi_reduce_point_to_point"):
             clients = getattr(self, name)
             if not all(client.isdecimal() for client in clients):
                 raise InvalidArgumentError(f"{name} lists ranks of IMPI clients and cannot be {clients}")
-        if not 0 <= self.debug < math.inf:
-            raise InvalidArgumentError(f"debug is a time in seconds, 0 for never, and cannot be {self.debug}")
         if self.thread_level not in THREAD_LEVELS:
             raise InvalidArgumentError(
                 f"thread_level cannot be {self.thread_level!r}: it is one of {', '.join(THREAD_LEVELS)}"

@@ -100,6 +100,8 @@ class SecureSocket(ssl.SSLSocket):
                 if sent:
                     break
                 raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+            except ssl.SSLEOFError:
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
             sent += nbytes
             if nbytes < len(record):
                 break

@@ -170,7 +170,7 @@ def layers() -> Drawing:
         ("faces", "rank", (("MPI", 90), ("face: native, blocking", 210), ("runtime", 120))),
         ("drivers", "memory", (("driver: asyncio, epoll, threads", 250),)),
         ("siblings", "accent", (("comm", 80), ("coll", 80), ("create", 80), ("hang_report", 110), ("transport", 130))),
-        ("engine", "rank", (("engine: requests, schedules, matching", 290),)),
+        ("engine", "rank", (("engine: protocols, schedules", 220), ("core: requests, matching", 200))),
         ("protocols", "memory", (("wire: frames, hello", 190), ("impi: packets, start-up", 190), ("bootstrap", 110))),
         ("data", "launcher", (("datatype", 110), ("op", 70), ("objects", 110), ("typing", 90))),
         ("words", "plain", (("constants, errors, status, settings, hooks, info...", 370),)),

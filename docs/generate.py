@@ -28,6 +28,9 @@ _PROGRAM: Final = re.compile(r"^<!-- file: (\S+) -->\n```python$", re.MULTILINE)
 _FOREIGN: Final = re.compile(
     r"""<(?:script|img|iframe|link)\b[^>]*?(?:src|href)="?(?:https?:)?//[^>]*>|url\(["']?https?:"""
 )
+_CONDITIONS: Final = {
+    "algorithm", "max_ranks", "max_bytes", "max_total", "shared_memory", "hosts", "power_of_two", "objects",
+}  # fmt: skip
 _UNITS: Final = ((2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
 
 
@@ -77,6 +80,8 @@ def _rule(rule: dict[str, Any]) -> str:
         conditions.append(f"up to {rule['max_ranks']} ranks")
     if "max_bytes" in rule:
         conditions.append(f"up to {_size(rule['max_bytes'])}")
+    if "max_total" in rule:
+        conditions.append(f"up to {_size(rule['max_total'])} for all ranks together")
     if "shared_memory" in rule:
         conditions.append("all ranks share memory")
     if "hosts" in rule:
@@ -85,7 +90,7 @@ def _rule(rule: dict[str, Any]) -> str:
         conditions.append("the number of ranks is a power of two")
     if "objects" in rule:
         conditions.append("Python objects")
-    unknown = rule.keys() - {"algorithm", "max_ranks", "max_bytes", "shared_memory", "hosts", "power_of_two", "objects"}
+    unknown = rule.keys() - _CONDITIONS
     if unknown:
         raise PluginError(
             f"docs/generate.py does not know these conditions of tuning.json: {', '.join(sorted(unknown))}"

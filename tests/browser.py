@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import ClientSession, ClientWebSocketResponse
+from limits import LIMIT
 
 #: the first of them that is installed
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
-LIMIT: Final = 20.0  # seconds to wait for anything
 #: a new profile, and no connections to anybody but the page
 _OPTIONS: Final = (
     "--headless=new",

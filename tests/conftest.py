@@ -19,12 +19,14 @@ from hypothesis import settings
 
 # Threads for linear algebra, of which tests have none, spin while a rank starts: almost half of the CPU time of that.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Dask warns where a step takes long, as it does on a busy machine, and that would count as output of a document.
+os.environ["DASK_LOGGING__DISTRIBUTED"] = "error"
 sys.path.insert(0, str(Path(__file__).parent))
 
 import browser
+import stalls
 from jobs import Site
-
-LIMIT = 30.0  # seconds
+from limits import LIMIT
 
 # How long one example takes depends on what else the machine does; each test has a time limit as a whole.
 settings.register_profile("no deadline", deadline=None)
@@ -36,6 +38,16 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
 }
 # libuv keeps a pipe from the first loop of a process on, which no test shall find left behind.
 uvloop.new_event_loop().close()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Limit the time of each test."""
+    config.pluginmanager.register(stalls.Limits())
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse names with addresses, which differ from process to process, so that pytest-xdist would run nothing."""
+    assert " at 0x" not in item.nodeid, f"{item.nodeid}: give it an id"
 
 
 def pytest_report_header() -> str:
@@ -87,7 +99,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         site = Site(tmp_path, Path(base))
         try:
             yield site
-            site.settle(10.0)
+            site.settle()
         finally:
             site.close()
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from typing import Any, Final
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from aiompi.objects import Codec, Segment
+
+T = TypeVar("T")
 
 STRICT: Final = Codec(pickle=False)
 LENIENT: Final = Codec()
@@ -31,6 +34,17 @@ def message(codec: Codec, obj: object) -> bytearray:
     assert len(joined) == nbytes
     assert all(isinstance(s, bytes) or (s.format == "B" and s.c_contiguous) for s in segments)
     return joined
+
+
+def finish(generator: Generator[None, None, T]) -> tuple[T, int]:
+    """Return the result of steps and their number."""
+    count = 0
+    while True:
+        try:
+            next(generator)
+        except StopIteration as stop:
+            return stop.value, count
+        count += 1
 
 
 def through(obj: Any, codec: Codec = STRICT) -> Any:

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from limits import LIMIT
+
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = sorted((ROOT / "docs/pages").rglob("*.md"))
 MANUAL: Final = ROOT / "launcher/aiompi_launcher/conformance/README.md"
@@ -117,7 +119,9 @@ def scripts(block: list[Command], directory: Path) -> dict[str, str]:
         for other in background:
             log = shlex.quote(str(log_of(directory, other.terminal)))
             text = next((line.partition("...")[0] for line in other.output if line.partition("...")[0]), "")
-            script.append(f"for _ in $(seq 400); do grep -qF {shlex.quote(text)} {log} && break; sleep 0.05; done")
+            script.append(
+                f"for _ in $(seq {20 * LIMIT:.0f}); do grep -qF {shlex.quote(text)} {log} && break; sleep 0.05; done"
+            )
         script.append(command.line)
         if command.in_background:
             background.append(command)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from jobs import Result
+from limits import LIMIT
 
 #: imports, functions that end their worker, and `until`
-HEAD: Final = """
+HEAD: Final = (
+    f"LIMIT = {LIMIT}"
+    + """
 import asyncio, os, re, signal, sys, time
 import aiompi
 from aiompi import MPI, futures
@@ -26,11 +29,12 @@ def die_once(path):
     os._exit(3)
 
 def until(condition):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
 """
+)
 
 
 def lines(result: Result) -> list[str]:

@@ -18,7 +18,7 @@ from aiompi.op import SUM, Op
 def until_assembled(w: PolledWorld, comms: Sequence[Communicator] | None = None) -> None:
     """Make the calls that ranks need before they can meet."""
     comms = comms or w.comms
-    for _ in range(shm_sync._ATTEMPTS):
+    for _ in range(shm_sync._ATTEMPTS + len(comms)):
         everyone(w, buffers.barrier, comms)
     assert all(comm.shm_sync.slots is not None for comm in comms)
 
@@ -41,7 +41,7 @@ def everyone(
 
 def written(w: PolledWorld) -> int:
     """Bytes that have gone through the rings."""
-    return sum(link._segment.outbound._head for own in w.transports for link in own.links)
+    return sum(link._ring.written for own in w.transports for link in own.links)
 
 
 # Calls of all ranks by one algorithm; whether they have got what is right.

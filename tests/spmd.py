@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from impi_worlds import impi_world
+from limits import LIMIT
 
 import aiompi
 from aiompi import Intracomm
@@ -16,7 +17,6 @@ from aiompi import Intracomm
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 Program: TypeAlias = Callable[[Intracomm], Coroutine[Any, Any, None]]
 
-LIMIT = 10.0  # seconds for a program that ends
 HANGING = 0.1  # seconds after which a program without external influences counts as hanging
 
 

@@ -203,6 +203,31 @@ def test_docstrings_are_those_of_the_native_face() -> None:
     assert native[native.index("    sendbuf: ") : native.index("    root: ")] in described
 
 
+def test_get_version_tells_what_is_absent() -> None:
+    holders = [MPI, *(value for name, value in vars(MPI).items() if isinstance(value, type) and name[0] != "_")]
+    names = [(holder, name) for holder in holders for name in dir(holder) if name[0] != "_"]
+    found = {getattr(holder, name).__doc__ for holder, name in names if hasattr(getattr(holder, name), "is_absent")}
+    parts = {
+        re.split(r"[:(]", told.removeprefix("Raise NotImplementedError: aiompi does not have "))[0] for told in found
+    }
+    told = " ".join((MPI.Get_version.__doc__ or "").split()).rpartition("raise NotImplementedError: ")[2]
+    assert set(told.rstrip(".").split(", ")) == {part.strip(" .") for part in parts}
+
+
+def test_attributes_lead_to_no_other_module() -> None:
+    """Tools and tests go through all attributes of a module, and of the classes that they find there."""
+    assert [name for name, value in vars(MPI).items() if isinstance(value, types.ModuleType)] == []
+
+    def through(owner: object, above: tuple[object, ...]) -> None:
+        assert owner not in above, "they never come to an end"
+        for value in list(vars(owner).values()):
+            value = value.__get__(owner) if isinstance(value, classmethod | staticmethod) else value
+            if type(value) is type and value.__module__ != "builtins":
+                through(value, (*above, owner))
+
+    through(MPI, ())
+
+
 def test_version() -> None:
     assert aiompi.__version__.count(".") == 2
 

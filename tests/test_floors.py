@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,12 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from limits import LIMIT
 
 import aiompi
 import aiompi_launcher
 
 PACKAGE = Path(aiompi.__file__).parent
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+ARCHITECTURE = Path(__file__).parents[1] / "docs/pages/explanation/architecture.md"
 LAUNCHER = Path(aiompi_launcher.__file__).parent
 TESTS = Path(__file__).parent
 
@@ -23,6 +26,7 @@ TESTS = Path(__file__).parent
 #: Fractions order the few units of one layer that build on each other.
 FLOORS: dict[str, float] = {
     "constants": 0,
+    "release": 0,
     "unsupported_errors": 0,
     "errors": 0.1,
     "status": 0.2,
@@ -40,9 +44,11 @@ FLOORS: dict[str, float] = {
     "op": 1.5,
     "network": 2,
     "tls": 2.1,
+    "greeter": 2.2,
     "wire": 2,
     "impi": 2,
     "bootstrap": 2.5,
+    "core": 0.9,
     "engine": 3,
     "transport": 4,
     "comm": 4,
@@ -56,6 +62,7 @@ FLOORS: dict[str, float] = {
     "runtime": 6,
     "face": 6.5,
     "MPI": 7,
+    "assembly": 7.1,
     "membership": 7.2,
     "joining": 7.3,
     "__init__": 7.5,
@@ -78,37 +85,19 @@ APART = {
 WORLDLY: dict[str, set[str]] = {
     "asyncio": {"driver"},
     "uvloop": {"driver"},
-    "selectors": {"driver"},
+    "selectors": set(),
     "select": {"driver", "bootstrap"},
     # threads and finalizers share shared memory; a pickler is suspended in a thread
     "threading": {"driver", "transport", "bootstrap", "objects"},
-    "concurrent": {"driver"},
+    "concurrent": set(),
     "multiprocessing": set(),
     "subprocess": {"launching"},
     "time": {"driver", "bootstrap"},
     # wire asks for options of sockets that others have made
-    "socket": {"network", "tls", "driver", "transport", "runtime", "wire", "bootstrap", "launching"},
+    "socket": {"network", "tls", "greeter", "transport", "runtime", "wire", "bootstrap", "launching"},
     "ssl": {"tls"},
 }
 
-#: units of aiompi that the launcher may import; it starts without the engine
-LAUNCHER_MAY = {
-    "bootstrap",  # lists of nodes
-    "__init__",  # the version; nothing else of it is imported before it is used
-    "compat",
-    "constants",
-    "unsupported_errors",
-    "errors",
-    "status",
-    "settings",
-    "hooks",
-    "typing",
-    "network",
-    "tls",
-    "wire",
-    "impi",
-    "program",
-}
 
 LONGEST = 600
 #: lines of a function, without its docstring
@@ -197,10 +186,13 @@ def test_faces_import_no_event_loops(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", files(LAUNCHER), ids=lambda path: name_of(LAUNCHER, path))
-def test_launcher_imports_the_lowest_layers_only(path: Path) -> None:
+def test_launcher_imports_the_lowest_layer_and_what_the_page_names(path: Path) -> None:
+    """It starts without the engine. Of the package itself it takes the version."""
+    named = units_in_the_sentence("It imports only the lowest layer of aiompi")
     for module in imports(path, name_of(LAUNCHER, path)):
         if module.split(".")[0] == "aiompi":
-            assert unit_of(module) in LAUNCHER_MAY, f"{path.name} imports {module}"
+            unit = unit_of(module)
+            assert FLOORS[unit] < 1 or unit in {*named, "__init__"}, f"{path.name} imports {module}"
 
 
 @pytest.mark.parametrize("path", files(LAUNCHER / "conformance"), ids=lambda path: name_of(LAUNCHER, path))
@@ -258,7 +250,7 @@ def test_launchers_part_of_the_package_is_light() -> None:
         "heavy = {'numpy', 'asyncio', 'uvloop', 'socket', 'ssl', 'aiompi.engine'} & sys.modules.keys()\n"
         "assert not heavy, heavy"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=LIMIT)
 
 
 # Tests of the checks themselves.
@@ -313,7 +305,38 @@ def test_units() -> None:
     assert len(MODULES) > 50
 
 
-def test_lists_of_compiled_modules_name_modules() -> None:
-    hook = tomllib.loads(PYPROJECT.read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
-    for each in hook["compiled"] + hook["interpreted"]:
-        assert list(PACKAGE.parent.glob(each)), each
+def units_in_the_sentence(start: str) -> list[str]:
+    """The units that a sentence of the page about the architecture names, in their order."""
+    text = " ".join(ARCHITECTURE.read_text("utf-8").split())
+    sentence = text[text.index(start) :].partition(". ")[0]
+    return [name for name in re.findall(r"`(\w+)`", sentence) if name in UNITS]
+
+
+def test_the_page_names_units_of_one_layer_that_build_on_others_of_it() -> None:
+    names = units_in_the_sentence("Some units of one layer build on others of it")
+    assert len(names) >= 8
+    for unit, other in zip(names[::2], names[1::2], strict=True):
+        assert int(FLOORS[unit]) == int(FLOORS[other])
+        taken = [imports(path, name) for name, path in MODULES.items() if unit_of(name) == unit]
+        assert other in {unit_of(module) for modules in taken for module in modules}
+
+
+def test_the_page_names_the_units_up_to_the_engine_that_know_the_world() -> None:
+    named = units_in_the_sentence("Up to the engine, only")
+    assert set(named) == {unit for units in WORLDLY.values() for unit in units if FLOORS[unit] <= FLOORS["engine"]}
+
+
+def test_no_program_of_ours_is_started_by_name() -> None:
+    """PATH may have another one, or none: a command begins with `sys.executable`."""
+    ours = set(tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]["scripts"])
+    sources = [*files(PACKAGE), *files(LAUNCHER)]
+    assert [f"{path}:{line}" for path in sources for line in _begins_with(path, ours)] == []
+
+
+def _begins_with(path: Path, names: set[str]) -> Iterator[int]:
+    """Lines of tuples and lists, of two items or more, whose first item is one of these names."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.Tuple(elts=[ast.Constant(value=first), _, *_]) | ast.List(elts=[ast.Constant(value=first), _, *_]):
+                if first in names:
+                    yield node.lineno

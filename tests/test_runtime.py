@@ -26,6 +26,10 @@ from aiompi.wire import control, hello
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
+#: the agents of these tests are plain streams
+IN_CLEAR = Settings(tls="off")
+
+
 class Agent:
     """The agent's end of the connection of one rank."""
 
@@ -36,7 +40,9 @@ class Agent:
         self._heard: list[control.Message] = []
 
     async def shake_hands(self, key: str = KEY) -> None:
-        handshake = hello.Acceptor.alone(bytes.fromhex(key), role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT)
+        handshake = hello.Acceptor.alone(
+            bytes.fromhex(key), role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+        )
         while not handshake.done:
             handshake.receive_data(await self._reader.readexactly(handshake.needed))
             self._writer.write(handshake.data_to_send())
@@ -122,7 +128,7 @@ def test_start_that_fails(run: Run, stage: Stage, last_words: list[Any], cause: 
     async def main() -> None:
         async with agency() as (address, agents):
             before = open_descriptors()
-            joining = asyncio.ensure_future(_join_world(address))
+            joining = asyncio.ensure_future(_join_world(address, tls="off"))
             agent = await agents.get()
             with contextlib.suppress(asyncio.IncompleteReadError, aiompi.RemoteProtocolError):
                 await stage(agent)
@@ -145,7 +151,7 @@ def test_whole_conversation(run: Run) -> None:
     async def main() -> None:
         async with agency() as (address, agents):
             before = open_descriptors()
-            joining = asyncio.ensure_future(_join_world(address))
+            joining = asyncio.ensure_future(_join_world(address, tls="off"))
             agent = await agents.get()
             await agent.shake_hands()
             await agent.start()
@@ -168,7 +174,9 @@ def test_the_engine_knows_the_universe(run: Run) -> None:
 
     async def main() -> None:
         async with agency() as (address, agents):
-            runtime = Runtime(AsyncioDriver(), Contact(f"tcp:{address}", bytes.fromhex(KEY), 0, launched=False))
+            runtime = Runtime(
+                AsyncioDriver(), Contact(f"tcp:{address}", bytes.fromhex(KEY), 0, launched=False), IN_CLEAR
+            )
             starting = runtime.start()
             agent = await agents.get()
             await agent.shake_hands()
@@ -192,7 +200,9 @@ def test_job_that_ends_early(run: Run, message: control.Message | None) -> None:
 
     async def main() -> None:
         async with agency() as (address, agents):
-            runtime = Runtime(AsyncioDriver(), Contact(f"tcp:{address}", bytes.fromhex(KEY), 0, launched=False))
+            runtime = Runtime(
+                AsyncioDriver(), Contact(f"tcp:{address}", bytes.fromhex(KEY), 0, launched=False), IN_CLEAR
+            )
             codes: list[int] = []
             runtime.on_end = codes.append
             starting = runtime.start()
@@ -414,4 +424,3 @@ def test_ranks_spin_unless_their_time_is_missing_elsewhere(
     cards: list[Any] = [{"window": 1, "host": host, "transports": {}} for host in hosts]
     runtime._share_cores(cards)
     assert (driver._spin.seconds, driver._spin.yields_core) == (seconds, not uncrowded)
-    assert runtime.engine.core_per_rank == uncrowded

@@ -47,6 +47,7 @@ def test_defaults() -> None:
         running_loop="",
         on_failure="",
         heartbeat=None,
+        silence=60.0,
     )
 
 
@@ -80,6 +81,7 @@ def test_defaults() -> None:
         ("connect_timeout", "0.5", 0.5),
         ("connect_timeout", "10", 10.0),
         ("heartbeat", "2.5", 2.5),
+        ("silence", "0", 0.0),
         ("coll", "bcast=binomial, reduce = linear", {"bcast": "binomial", "reduce": "linear"}),
         ("coll", "bcast=binomial, ", {"bcast": "binomial"}),
         ("coll", "", {}),

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import random
@@ -20,30 +19,31 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import limits
 from frames import Header
 
+from aiompi import core
 from aiompi.comm import Communicator, Group
 from aiompi.constants import CONTEXT_WORLD
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
-from aiompi.engine import Driver, Engine, Mode, Peer, Request
+from aiompi.engine import Driver, Engine, Link, Mode, Peer, Request
 from aiompi.engine.seams import BufferOwner
 from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.shared_memory import SharedMemory
-from aiompi.transport.shared_memory.export import Export
-from aiompi.transport.shared_memory.ring import HEAD
-from aiompi.transport.shared_memory.sharing import Segment
 from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.stream import StreamLink, StreamTransport
 from aiompi.transport.template import Site
-from aiompi.wire.frame import HEADER, HEADER_BYTES, WITH_PAYLOAD, FrameReader, Payload
-from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Connector
+from aiompi.wire.frame import HEADER, HEADER_BYTES, FrameReader, Payload
+from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Channel, Connector
 
 KEY = bytes(range(32))
 LIMIT = 200  # bytes that are sent eagerly where a test needs a small limit
 SIZES = {"empty": 0, "eager": LIMIT, "rendezvous": LIMIT + 1, "long": 5000}
-STREAMS: dict[str, type[StreamTransport]] = {"shared_memory": SharedMemory, "unix": Unix, "tcp": TCP}
+STREAMS: dict[str, type[StreamTransport]] = {"unix": Unix, "tcp": TCP}
+if core.form == "native":
+    STREAMS = {"shared_memory": SharedMemory, **STREAMS}
 
 
 def pattern(nbytes: int, seed: int = 0) -> bytes:
@@ -167,7 +167,8 @@ class _World:
 
     def __init__(self, size: int, driver: Callable[[], Driver | NoDriver], **settings: Any) -> None:
         self.size = size
-        self.settings = Settings(**{"tcp_eager_limit": 0} | settings)  # so that the limit is the same on every link
+        # The limit is the same on every link, and what raw peers say over TCP is what ranks would encrypt.
+        self.settings = Settings(**{"tcp_eager_limit": 0, "tls": "off"} | settings)
         self.engines = [Engine(rank, size, self.settings, driver()) for rank in range(size)]
         self.comms = [
             Communicator(engine, Group.of(range(size), engine.rank), CONTEXT_WORLD, "WORLD") for engine in self.engines
@@ -203,7 +204,7 @@ class LocalWorld(_World):
         """Do nothing: everything that was sent has arrived."""
 
 
-class Wire:
+class Wire(Link):
     """A link that keeps its bytes until the test moves them.
 
     Payloads stay in the sender's memory meanwhile, as with a socket that accepts nothing. A send learns that its memory
@@ -231,9 +232,6 @@ class Wire:
         """Bytes in transit."""
         return sum(len(piece) for piece, _ in self._queue)
 
-    def dispatch(self, header: bytes, payload: Payload) -> bool:
-        return False
-
     def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         assert len(header) == HEADER_BYTES
         self.kinds.append(header[0])
@@ -258,12 +256,6 @@ class Wire:
         if nbytes == len(piece) and owner is not None:
             owner.sent()
         return nbytes
-
-    def grant(self, nbytes: int) -> bool:
-        return False
-
-    def granted(self) -> int:
-        return 0
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
         """Copy the whole queue, so that the owner gets its memory back."""
@@ -336,9 +328,7 @@ class _Sockets(_World):
     """Engines with a stream transport each; unless set, up to 64 KiB are eager, and nothing is lent or exposed."""
 
     def __init__(self, kind: str, size: int, directory: str, driver: Callable[[], Driver], **settings: Any) -> None:
-        super().__init__(
-            size, driver, **{"eager_limit": 64 * 2**10, "shm_eager_limit": 0, "single_copy": False, **settings}
-        )
+        super().__init__(size, driver, **{"eager_limit": 64 * 2**10, "single_copy": False, **settings})
         site = Site(directory)
         for engine in self.engines:
             engine.processes.enrol(NO_NAMESPACE, KEY, 0)
@@ -395,17 +385,12 @@ class PolledWorld(_Sockets):
         for driver in self.drivers:
             driver.poll()
 
-    def until(self, satisfied: Callable[[], bool], limit: float = 20.0) -> None:
-        """Step all ranks until a condition holds; fails after `limit` seconds."""
-        deadline = time.monotonic() + limit
+    def until(self, satisfied: Callable[[], bool]) -> None:
+        """Step all ranks until a condition holds."""
+        deadline = time.monotonic() + limits.LIMIT
         while not satisfied():
             assert time.monotonic() < deadline, "the world stands still"
             self.poll()
-
-    def open(self, own: int, area: Export) -> None:
-        """Let all that a rank is connected with have an area of its memory."""
-        for link in list[Any](self.transports[own].links):
-            self.until(lambda link=link: link.opened_to(area))  # type: ignore[misc]
 
     def finish(self, *requests: Request[Any]) -> list[Any]:
         """Step all ranks until the requests are complete; their results."""
@@ -421,17 +406,9 @@ class PolledWorld(_Sockets):
             driver.close()
 
 
-def on_ring(w: PolledWorld, then: Callable[[int], object]) -> None:
-    """Call this with the number of a rank before it rings for another."""
-    for rank, transport in enumerate(w.transports):
-        for link in list[Any](transport.links):
-            outbound = link._segment.outbound
-            outbound.doorbell = functools.partial(_rung, then, rank, outbound.doorbell)
-
-
-def _rung(then: Callable[[int], object], rank: int, doorbell: Callable[[], object]) -> None:
-    then(rank)
-    doorbell()
+def rings(w: PolledWorld) -> list[int]:
+    """How often each rank has woken others."""
+    return [sum(link._ring.rings for link in list[Any](transport.links)) for transport in w.transports]
 
 
 class RawPeer:
@@ -441,7 +418,8 @@ class RawPeer:
         to: rank to connect to.
 
     Attributes:
-        segment: memory that is shared with the rank, after `share`.
+        channel: what it says of its end of the connection.
+        segment: memory that is shared with the rank, after `share`, as this peer sees it.
     """
 
     def __init__(self, world: PolledWorld, to: int) -> None:
@@ -449,14 +427,15 @@ class RawPeer:
         self._to = to
         address = world.addresses[to]
         tcp = isinstance(address[1], int)
+        self.channel = Channel.PLAIN if tcp else Channel.LOCAL
         self.socket = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.connect(tuple(address) if tcp else address[0])
         self.socket.setblocking(False)
-        self.segment: Segment | None = None
+        self.segment: Any = None
 
     def greet(self, key: bytes = KEY, rank: int = 1) -> RawPeer:
         """Exchange the hello, claiming to be a rank."""
-        handshake = Connector(key, role=ROLE_PEER, rank=rank, target=self._to)
+        handshake = Connector(key, role=ROLE_PEER, rank=rank, target=self._to, channel=self.channel)
         self.send(handshake.data_to_send())
         handshake.receive_data(self.receive(handshake.needed))
         self.send(handshake.data_to_send())
@@ -467,23 +446,16 @@ class RawPeer:
         """Hand over shared memory, where that follows the hello."""
         transport = self._world.transports[self._to]
         if isinstance(transport, SharedMemory):
-            self.segment = Segment.create(transport.ring_size, self.socket)
+            from rings import RawRing  # only the native form has shared memory
+
+            self.segment = RawRing(transport.ring_size, self.socket)
 
     def send(self, data: bytes) -> None:
         """Send bytes; they must fit the socket or the ring."""
         if self.segment is None:
             assert self.socket.send(data) == len(data)
             return
-        ring, at = self.segment.outbound, 0
-        while at < len(data):
-            left = len(data) - at
-            if left < HEADER_BYTES:
-                break  # a writer that is killed so early has not told the reader yet
-            kind, *_, length, _, _ = HEADER.unpack_from(data, at)
-            whole = HEADER_BYTES + (length if kind in WITH_PAYLOAD else 0)
-            at += ring.write(memoryview(data)[at : at + whole], last=whole <= left)
-            ring.words[HEAD] = ring._head
-        ring.ring()
+        self.segment.write(data)
 
     def receive(self, nbytes: int) -> bytes:
         """Receive exactly so many bytes, or fewer at the end of the stream, while the world goes on."""

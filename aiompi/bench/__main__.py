@@ -23,9 +23,7 @@ COMMANDS: Final = {
     "faults": "aiompi.bench.faults.command",
     "hosts": "aiompi.bench.hosts",
     "simulate": "aiompi.bench.simulate.command",
-    "steps": "aiompi.bench.steps",
     "tune": "aiompi.bench.tune",
-    "ways": "aiompi.bench.ways",
 }
 
 

@@ -25,6 +25,7 @@ class Once(argparse.Action):
 def parser(command: str, description: str, epilog: str) -> argparse.ArgumentParser:
     """Return the parser for `python -m aiompi.bench COMMAND`. The lines of the epilog are not wrapped."""
     return argparse.ArgumentParser(
+        allow_abbrev=False,
         prog=f"python -m aiompi.bench {command}".rstrip(),
         description=description,
         epilog=epilog,

@@ -6,22 +6,19 @@ The other functions return contenders: jobs of aiompi, MPICH and Open MPI, and p
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import aiompi
+from aiompi import core
 from aiompi.bench.measure import turns
 from aiompi.bench.measure.turns import Work
 
@@ -66,21 +63,10 @@ def aiompi_job(processes: int, *variables: str, face: str = "blocking") -> Conte
     return Contender(" ".join((face, *variables)), ("env", *variables, *job))
 
 
-@contextlib.contextmanager
-def forms() -> Iterator[dict[str, tuple[str, ...]]]:
-    """Return a context with the forms of aiompi that are installed: by name, the variables that select each.
-
-    A compiled installation has both forms, because the sources are beside the compiled modules.
-    """
-    if not aiompi.__compiled__:
-        yield {"pure": ()}
-        return
-    with tempfile.TemporaryDirectory(prefix="aiompi-pure-") as place:
-        for package in (aiompi.__name__, LAUNCHER[-1]):
-            home = Path(importlib.import_module(package).__path__[0])
-            sources = shutil.ignore_patterns("*.so", "__pycache__")
-            shutil.copytree(home, Path(place, package), copy_function=os.symlink, ignore=sources)
-        yield {"pure": (f"PYTHONPATH={place}",), "compiled": ()}
+def forms() -> dict[str, tuple[str, ...]]:
+    """Return the forms of the core that are installed: by name, the variables that select each."""
+    names = ["pure"] if core.form == "pure" else ["pure", "native"]
+    return {name: (f"AIOMPI_CORE={name}",) for name in names}
 
 
 BLOCKING: Final = aiompi_job(2)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiompi
+from aiompi import core
 from aiompi.bench.contender import BenchError
 from aiompi.settings import Settings
 
@@ -54,7 +55,7 @@ def idle_cores(awake: bool, device: Path = _LATENCY) -> Iterator[None]:
 def machine() -> dict[str, Any]:
     """Return the versions and properties of the machine that figures depend on."""
     return {
-        "aiompi": f"{aiompi.__version__} ({'compiled' if aiompi.__compiled__ else 'pure Python'})",
+        "aiompi": f"{aiompi.__version__} ({core.form} core)",
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in _PACKAGES if _is_installed(name)},
         "system": platform.platform(),

@@ -54,7 +54,7 @@ def _incumbent(present: Sequence[Rule], ranks: int, size: int) -> str:
 
 def _covers(following: Rule, rule: Rule) -> bool:
     """Return True if the following rule chooses the same algorithm, with no narrower limits."""
-    limits = (following.max_ranks, rule.max_ranks), (following.max_bytes, rule.max_bytes)
+    limits = [(getattr(following, name), getattr(rule, name)) for name in ("max_ranks", "max_bytes", "max_total")]
     wider = all(limit is None or (other is not None and limit >= other) for limit, other in limits)
     wider = wider and not following.power_of_two and (rule.shared_memory or not following.shared_memory)
     wider = wider and (rule.objects or not following.objects)

@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from aiompi.errors import InvalidArgumentError
+from aiompi.errors import Exception as MPIException
+from aiompi.errors import InvalidArgumentError, JobAbortedError
 from aiompi.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,11 +53,19 @@ def join(name: str, environ: Mapping[str, str], settings: Settings) -> Place | N
         JobAbortedError: the process manager cannot be used, or the others cannot be reached.
         InvalidArgumentError: there is no process manager of this name, or it has not started this process.
     """
-    manager = _manager(name, environ, settings)
-    if manager.size == 1:
-        manager.finalize()
-        return None
-    return manager.meet(settings)
+    try:
+        manager = _manager(name, environ, settings)
+        if manager.size == 1:
+            manager.finalize()
+            return None
+        return manager.meet(settings)
+    except MPIException:
+        raise
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise JobAbortedError(
+            f"the engine {name} has started this process, but what it or rank 0 says cannot be understood: "
+            f"{type(error).__name__}: {error}. AIOMPI_ENGINE=none lets it run alone"
+        ) from error
 
 
 def _manager(name: str, environ: Mapping[str, str], settings: Settings) -> ProcessManager:

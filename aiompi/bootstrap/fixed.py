@@ -152,7 +152,8 @@ class Slurm(Fixed):
                     found: dict[str, Any] = json.loads(munge.decode(_read_all(self.host, port)))
                     if found["step"] == self._step:
                         return found
-                except (OSError, JobAbortedError) as error:
+                except (OSError, JobAbortedError, AuthenticationError, LookupError, TypeError, ValueError) as error:
+                    # Processes of others may have some of the ports, too, and say what they like.
                     causes[port] = f"port {port}: {error}"
             if time.monotonic() > deadline:
                 raise JobAbortedError(
@@ -163,10 +164,13 @@ class Slurm(Fixed):
 
 
 def _read_all(host: str, port: int) -> bytes:
-    data = bytearray()
+    data, deadline = bytearray(), time.monotonic() + _DIAL
     with socket.create_connection((network.encoded(host), port), _DIAL) as sock:
         while len(data) < _CREDENTIAL and (piece := sock.recv(_CREDENTIAL)):
             data += piece
+            if (left := deadline - time.monotonic()) <= 0:
+                raise TimeoutError(f"it has not said everything within {_DIAL:g} s")
+            sock.settimeout(left)
     return bytes(data)
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import select
 import socket
 import sys
 import time
@@ -27,10 +28,11 @@ from typing import Final
 
 from aiompi import network
 from aiompi.bootstrap.manager import Place, ProcessManager
-from aiompi.errors import AuthenticationError, InvalidArgumentError, JobAbortedError, RemoteProtocolError
+from aiompi.errors import InvalidArgumentError, JobAbortedError, RemoteProtocolError
+from aiompi.greeter import Greeter, channel_of
 from aiompi.impi.key_exchange import KeyExchange
 from aiompi.settings import Settings
-from aiompi.wire import liveness
+from aiompi.wire import liveness, version
 from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Connector, new_key
 
 #: processes for which one process seals the key; each takes some milliseconds
@@ -52,11 +54,25 @@ class Store(ProcessManager):
         if self.rank == 0:
             key = new_key()
             listener = listen(settings, settings.ports)
-            where = json.dumps([published(listener), listener.getsockname()[1]], separators=(",", ":"))
+            where = json.dumps([*version.own, published(listener), listener.getsockname()[1]], separators=(",", ":"))
             start_agent(listener, key, self.size, settings)
         where, key = _share(self, where, key)
-        hosts, port = json.loads(where)
+        hosts, port = self._introduced(where)
         return Place(self, key, connect(hosts, port, key, self.rank, settings, settings.connect_timeout))
+
+    def _introduced(self, where: str) -> tuple[list[str], int]:
+        """Return the addresses and the port of the agent, as rank 0 has introduced it.
+
+        Raises:
+            JobAbortedError: rank 0 has another version of aiompi.
+        """
+        protocol, release, *address = json.loads(where)
+        try:
+            version.own.refuse(version.Release(protocol, release))
+        except version.OtherVersionError as error:
+            raise JobAbortedError(f"rank {self.rank} refuses rank 0: {error}") from None
+        hosts, port = address
+        return hosts, port
 
     @abstractmethod
     def put(self, key: str, value: str) -> None:
@@ -223,15 +239,15 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
             except OSError as error:
                 causes[host] = f"{host}: {error.strerror or error}"
                 continue
-            handshake = Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT)
-            unheard = handshake.needed
+            channel = channel_of(sock, settings)
+            handshake = Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT, channel=channel)
+            greeter = Greeter(sock, handshake, settings)
             try:
                 silence = round(liveness.interval(settings.heartbeat)) or liveness.LONG_SILENCE
-                _shake_hands(sock, handshake, silence, settings.start_timeout)
-                return _encrypted(sock, handshake, settings)
-            except (OSError, RemoteProtocolError, AuthenticationError) as error:
-                sock.close()
-                if handshake.needed == unheard:  # a proxy in front of an agent that is not there yet, for example
+                return _greet(greeter, silence, settings.start_timeout)
+            except (OSError, RemoteProtocolError) as error:
+                greeter.socket.close()
+                if greeter.silent:  # a proxy in front of an agent that is not there yet, for example
                     causes[host] = f"{host}: {error}"
                     continue
                 raise JobAbortedError(
@@ -244,37 +260,14 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
         pause = min(2 * pause, _PAUSE[1])
 
 
-def _encrypted(sock: socket.socket, handshake: Connector, settings: Settings) -> socket.socket:
-    """Return a connection over TLS in place of one that is to be encrypted, and any other connection as it is."""
-    if network.uses_tls(sock, settings):
-        from aiompi import tls
-
-        sock = secured = tls.secure(sock, False, settings)
-        try:
-            secured.do_handshake()
-            handshake.bind(tls.binding(secured))
-            _converse(secured, handshake)
-        except BaseException as error:
-            secured.close()
-            if isinstance(error, OSError):
-                raise RemoteProtocolError(tls.explain(error)) from None
-            raise
-    sock.settimeout(None)
-    return sock
-
-
-def _shake_hands(sock: socket.socket, handshake: Connector, silence: int, timeout: float) -> None:
-    sock.settimeout(timeout)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    liveness.end_if_silent(sock, silence)
-    _converse(sock, handshake)
-
-
-def _converse(sock: socket.socket, handshake: Connector) -> None:
-    sock.sendall(handshake.data_to_send())
-    while not handshake.done:
-        data = sock.recv(handshake.needed)
-        if not data:
-            raise RemoteProtocolError("it closed the connection during the hello: is the key of the job the right one?")
-        handshake.receive_data(data)
-        sock.sendall(handshake.data_to_send())
+def _greet(greeter: Greeter, silence: int, timeout: float) -> socket.socket:
+    """Say hello; the limit is for all of it, because a stranger could say a byte now and then."""
+    liveness.end_if_silent(greeter.socket, silence)
+    greeter.socket.setblocking(False)
+    readable, deadline = select.poll(), time.monotonic() + timeout
+    readable.register(greeter.socket, select.POLLIN)
+    while not greeter.advance():
+        if not readable.poll(max(0.0, 1000 * (deadline - time.monotonic()))):
+            raise TimeoutError(f"it has not proven the key within {timeout:g} s")
+    greeter.socket.setblocking(True)
+    return greeter.socket

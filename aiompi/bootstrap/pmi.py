@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ _DIAL: Final = 30.0  # seconds
 #: seconds in which Hydra reads what processes have printed, before it kills them
 _FLUSH: Final = 0.1
 _MOST: Final = 2**16  # bytes of an answer
+_NUMBER: Final = re.compile("[0-9]{1,9}")
+_SHOWN: Final = 80  # characters of it in messages
 
 
 class PMI(Store):
@@ -39,8 +42,9 @@ class PMI(Store):
         self.name = "srun" if "SLURM_STEP_ID" in environ and "PMI_JOBID" in environ else "mpiexec"
         self._buffer = b""
         self._socket: socket.socket | None = None
-        self.rank, self.size = (int(environ.get(name) or 0) for name in ("PMI_RANK", "PMI_SIZE"))
+        self.rank = self.size = 0
         if "PMI_FD" in environ:
+            self._place(environ, "PMI_RANK", "PMI_SIZE")
             try:
                 self._socket = socket.socket(fileno=os.dup(int(environ["PMI_FD"])))
             except (OSError, ValueError):
@@ -50,7 +54,7 @@ class PMI(Store):
             self._introduce(environ["PMI_PORT"], environ["PMI_ID"])
         version, subversion = _VERSION
         self._ask(f"cmd=init pmi_version={version} pmi_subversion={subversion}")
-        self._space = self._ask("cmd=get_my_kvsname")["kvsname"]
+        self._space = self._field(self._ask("cmd=get_my_kvsname"), "kvsname")
 
     def _failure(self, cause: str) -> JobAbortedError:
         if self._socket is not None:
@@ -59,6 +63,19 @@ class PMI(Store):
             f"{self.name} started {self.size or 'several'} processes, but this one cannot talk to it: {cause}. A "
             "process that a rank starts is no rank itself: set AIOMPI_ENGINE=none for it"
         )
+
+    def _field(self, answer: Mapping[str, str], name: str) -> str:
+        if name not in answer:
+            raise self._failure(f"its answer {_shown(answer)} has no {name}")
+        return answer[name]
+
+    def _place(self, said: Mapping[str, str], rank: str, size: str) -> None:
+        """Note the rank of this process and their number, from the variables or answers with these names."""
+        texts = [self._field(said, name) for name in (rank, size)]
+        numbers = [int(text) if _NUMBER.fullmatch(text) else -1 for text in texts]
+        if not 0 <= numbers[0] < numbers[1]:
+            raise self._failure(f"it says that this is rank {texts[0][:_SHOWN]} of {texts[1][:_SHOWN]}")
+        self.rank, self.size = numbers
 
     def _introduce(self, port: str, number: str) -> None:
         """Connect to a port, and learn the rank of this process and their number."""
@@ -71,13 +88,13 @@ class PMI(Store):
         answer = self._ask(f"cmd=initack pmiid={number}")
         for _ in ("size", "rank", "debug"):
             answer |= self._answer("initack")
-        self.rank, self.size = int(answer["rank"]), int(answer["size"])
+        self._place(answer, "rank", "size")
 
     def put(self, key: str, value: str) -> None:
         self._ask(f"cmd=put kvsname={self._space} key={key} value={value}")
 
     def get(self, key: str, rank: int) -> str:
-        return self._ask(f"cmd=get kvsname={self._space} key={key}")["value"]
+        return self._field(self._ask(f"cmd=get kvsname={self._space} key={key}"), "value")
 
     def fence(self) -> None:
         self._ask("cmd=barrier_in")
@@ -117,3 +134,8 @@ class PMI(Store):
         assert self._socket is not None
         with contextlib.suppress(OSError):  # the next answer is the end of the connection
             self._socket.sendall(command.encode() + b"\n")
+
+
+def _shown(answer: Mapping[str, str]) -> str:
+    text = " ".join(f"{name}={value}" for name, value in answer.items())
+    return repr(text[:_SHOWN])

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from aiompi.coll.block import Block
 from aiompi.comm import Channel
-from aiompi.datatype.buffer.allocation import allocate, copied, joined
+from aiompi.core.allocation import allocate, copied, joined
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.datatype import Datatype
 from aiompi.lazy import np, numpy_is_loaded
@@ -21,8 +21,8 @@ from aiompi.op import Op
 from aiompi.op.combine import Combine, combiner
 from aiompi.wire.frame import Payload
 
-#: types of immutable objects
-_UNCHANGING: Final = frozenset({NoneType, bool, int, float, complex, str, bytes})
+#: types of immutable objects, which need no copy
+UNCHANGING: Final = frozenset({NoneType, bool, int, float, complex, str, bytes})
 
 
 class Codec(Protocol):
@@ -61,8 +61,8 @@ class Accumulator(ABC):
         """Take over what came in."""
 
     @abstractmethod
-    def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
-        """Become the combination of the contributions of some ranks; for `near`, which only vectors use, see `fold`."""
+    def combine(self, contributions: Sequence[bytes]) -> None:
+        """Become the combination of the contributions of some ranks."""
 
 
 async def exchange(channel: Channel, given: Accumulator, kept: Accumulator, partner: int) -> None:
@@ -242,27 +242,14 @@ class Vector(Accumulator):
             self.adopt()
         return self._value
 
-    def fold(self, contributions: Sequence[bytes | memoryview], result: memoryview, near: int | None = None) -> None:
-        """Combine some items of all ranks, which are not changed, in other memory.
-
-        Args:
-            contributions: the items of each rank.
-            result: memory for as many.
-            near: the rank to begin with where the order is free, because its items are in the cache of this core; None:
-                the last rank.
-        """
+    def combine(self, contributions: Sequence[bytes]) -> None:
+        result = self._replaced()
         size = self._datatype.size
         combine = combiner(self._op, self._datatype, len(result) // size if size else 0)
-        if near is None or not self._op.commute:
-            near = len(contributions) - 1
-        result[:] = contributions[near]
-        others = [*contributions[:near], *contributions[near + 1 :]]
-        others.reverse()
+        result[:] = contributions[-1]
         # A function of the user might change an operand that it should only read.
+        others = contributions[-2::-1]
         combine(others if self._op.is_predefined else map(copied, others), result)
-
-    def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
-        self.fold(contributions, self._replaced(), near)
 
     def join(self, *parts: Vector) -> None:
         """Take over the results of the parts, which together cover the whole."""
@@ -366,7 +353,7 @@ class ObjectAccumulator(Accumulator):
     @property
     def own(self) -> Any:
         """The partial result, which the caller may keep and change: a copy, if it is a mutable contribution."""
-        if self._value is self._given and type(self._value) not in _UNCHANGING:
+        if self._value is self._given and type(self._value) not in UNCHANGING:
             block = self.block()
             self._become(self._codec.loads(joined(block.payload, block.nbytes)))
         return self._value
@@ -396,7 +383,7 @@ class ObjectAccumulator(Accumulator):
     async def part(self) -> None:
         """Prepare `own`, where that takes long."""
 
-    def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
+    def combine(self, contributions: Sequence[bytes]) -> None:
         values = [self._codec.loads(copied(message)) for message in contributions]
         while len(values) > 1:  # with the brackets of recursive doubling: the first pairs leave a power of two
             pairs = len(values) - (1 << (len(values) - 1).bit_length() - 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiompi.coll.signature import disagreement
 from aiompi.comm import Channel
-from aiompi.datatype.buffer.allocation import allocate, copied, joined
+from aiompi.core.allocation import allocate, copied, joined
 from aiompi.engine import NotedReceive, Request
 from aiompi.errors import InternalError, InvalidCountError, TruncationError
 from aiompi.wire.frame import Payload

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiompi.coll.accumulator import VectorAccumulator
 from aiompi.coll.block import Block
+from aiompi.core.allocation import allocate
 from aiompi.datatype import external32
-from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout.layout import Layout

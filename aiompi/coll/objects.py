@@ -2,8 +2,9 @@
 
 Each function checks its arguments, serialises what is to be sent, starts the collective and returns its request. The
 methods of the same names in `aiompi.face.native.collective` describe the arguments. Objects are passed on in serialised
-form, and no two ranks share what they get. They must not be changed before the request is complete. Arguments that
-matter only at the root are ignored elsewhere. In an event loop large objects are encoded and decoded in slices.
+form, and each rank gets an object of its own, also the one that has given it. What is given must not be changed before
+the request is complete. Arguments that matter only at the root are ignored elsewhere. In an event loop large objects
+are encoded and decoded in slices.
 
 On an intercommunicator results are those of what the remote group contributes (MPI-2, section 5.2.2 of MPI-3.1). Roots
 are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result; of bcast and
@@ -24,7 +25,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from aiompi import errors
 from aiompi.coll import registry
-from aiompi.coll.accumulator import Accumulator, Codec, ObjectAccumulator
+from aiompi.coll.accumulator import UNCHANGING, Accumulator, Codec, ObjectAccumulator
 from aiompi.coll.block import Block
 from aiompi.coll.intercomm import checked_root
 from aiompi.coll.neighborhood import Neighborhood, exchange
@@ -55,7 +56,9 @@ def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str 
         await call.move(channel, lambda: spread(channel, block, root))
         if root < 0:
             return None
-        return obj if is_root else await call.object(block)
+        if not is_root:
+            return await call.object(block)
+        return obj if type(obj) in UNCHANGING else await call.object(_copy(block))
 
     return _start(comm, run, Signature.of("bcast", rank))
 
@@ -106,8 +109,7 @@ def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None 
 
     async def run(channel: Channel) -> list[Any]:
         await call.move(channel, lambda: collect(channel, blocks))
-        blocks[channel.rank] = copy = Block()
-        copy.copy(own)
+        blocks[channel.rank] = _copy(own)
         return await call.objects(blocks)
 
     return _start(comm, run, Signature.of("allgather"))
@@ -313,6 +315,13 @@ class _Call:
     async def objects(self, blocks: Sequence[Block]) -> list[Any]:
         """Return the objects of blocks."""
         return [await self.object(block) for block in blocks]
+
+
+def _copy(block: Block) -> Block:
+    """Return a block whose object shares no memory with the one that this rank has given."""
+    copy = Block()
+    copy.copy(block)
+    return copy
 
 
 def _accumulator(comm: Communicator, obj: Any, op: Operation, codec: Codec) -> ObjectAccumulator:

@@ -23,7 +23,6 @@ from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabense
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling as allreduce_recursive_doubling
 from aiompi.coll.allreduce.ring import ring as allreduce_ring
 from aiompi.coll.allreduce.shm import shm as allreduce_shm
-from aiompi.coll.allreduce.shm_segments import shm_segments as allreduce_shm_segments
 from aiompi.coll.allreduce.two_level import two_level as allreduce_two_level
 from aiompi.coll.alltoall.bruck import bruck as alltoall_bruck
 from aiompi.coll.alltoall.linear import linear as alltoall_linear
@@ -38,12 +37,14 @@ from aiompi.coll.bcast.linear import linear as bcast_linear
 from aiompi.coll.bcast.pipelined_chain import pipelined_chain as bcast_pipelined_chain
 from aiompi.coll.bcast.scatter_recursive_doubling import scatter_recursive_doubling as bcast_scatter_recursive_doubling
 from aiompi.coll.bcast.scatter_ring import scatter_ring as bcast_scatter_ring
+from aiompi.coll.bcast.shm import shm as bcast_shm
 from aiompi.coll.bcast.two_level import two_level as bcast_two_level
 from aiompi.coll.block import Block
 from aiompi.coll.exscan.recursive_doubling import recursive_doubling as exscan_recursive_doubling
 from aiompi.coll.exscan.shm import shm as exscan_shm
 from aiompi.coll.gather.binomial import binomial as gather_binomial
 from aiompi.coll.gather.linear import linear as gather_linear
+from aiompi.coll.gather.shm import shm as gather_shm
 from aiompi.coll.gather.two_level import two_level as gather_two_level
 from aiompi.coll.impi import reduce as impi_reduce
 from aiompi.coll.impi.alltoall import alltoall as impi_alltoall
@@ -69,6 +70,7 @@ from aiompi.coll.scan.recursive_doubling import recursive_doubling as scan_recur
 from aiompi.coll.scan.shm import shm as scan_shm
 from aiompi.coll.scatter.binomial import binomial as scatter_binomial
 from aiompi.coll.scatter.linear import linear as scatter_linear
+from aiompi.coll.scatter.shm import shm as scatter_shm
 from aiompi.coll.scatter.two_level import two_level as scatter_two_level
 from aiompi.comm import Channel
 from aiompi.errors import InvalidArgumentError
@@ -144,6 +146,7 @@ BARRIER: Final[Collective[[]]] = Collective(
 BCAST: Final[Collective[[Block, int]]] = Collective(
     "bcast",
     {
+        "shm": Algorithm(bcast_shm),
         "binomial": Algorithm(bcast_binomial),
         "linear": Algorithm(bcast_linear),
         "scatter_recursive_doubling": Algorithm(bcast_scatter_recursive_doubling, any_form=False),
@@ -157,6 +160,7 @@ BCAST: Final[Collective[[Block, int]]] = Collective(
 GATHER: Final[Collective[[Block, Sequence[Block] | None, int]]] = Collective(
     "gather",
     {
+        "shm": Algorithm(gather_shm, any_form=False, any_lengths=False),
         "binomial": Algorithm(gather_binomial, any_form=False, any_lengths=False),
         "linear": Algorithm(gather_linear),
         "two_level": Algorithm(gather_two_level, any_form=False, any_lengths=False),
@@ -167,6 +171,7 @@ GATHER: Final[Collective[[Block, Sequence[Block] | None, int]]] = Collective(
 SCATTER: Final[Collective[[Sequence[Block] | None, Block, int]]] = Collective(
     "scatter",
     {
+        "shm": Algorithm(scatter_shm, any_form=False, any_lengths=False),
         "binomial": Algorithm(scatter_binomial, any_form=False, any_lengths=False),
         "linear": Algorithm(scatter_linear),
         "two_level": Algorithm(scatter_two_level, any_form=False, any_lengths=False),
@@ -218,7 +223,6 @@ ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
         "recursive_doubling": Algorithm(allreduce_recursive_doubling),
         "rabenseifner": Algorithm.cutting(allreduce_rabenseifner),
         "ring": Algorithm.cutting(allreduce_ring, order_safe=False),
-        "shm_segments": Algorithm.cutting(allreduce_shm_segments),
         "two_level": Algorithm.cutting(allreduce_two_level, order_safe=False),
     },
     (Algorithm(impi_reduce.allreduce_commutative, order_safe=False), Algorithm(impi_reduce.allreduce_ordered)),

@@ -3,7 +3,8 @@
 A call may name one itself. The setting `coll` names one per collective (AIOMPI_COLL="bcast=binomial,reduce=binomial"),
 for the calls that it can serve. Otherwise `tuning.json` decides. It has a list of rules for each collective; the first
 rule that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
-`max_bytes` bytes, both without limit when left out. With `power_of_two` it applies only to such numbers of ranks, with
+`max_bytes` bytes of a block, and to at most `max_total` bytes of the blocks of all ranks, all without limit when left
+out. With `power_of_two` it applies only to such numbers of ranks, with
 `objects` only where each rank alone knows the length of its block, with `shared_memory` only where all ranks share
 memory, and with `hosts` only where the ranks are on several hosts and some of them share memory. The file also has the
 command that made it, and the machine.
@@ -21,13 +22,31 @@ import functools
 import json
 import os
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeAlias
 
-from aiompi.coll.registry import COLLECTIVES, Algorithm, Collective
+from aiompi.coll.registry import (
+    ALLGATHER,
+    ALLREDUCE,
+    ALLTOALL,
+    BARRIER,
+    BCAST,
+    COLLECTIVES,
+    GATHER,
+    REDUCE,
+    REDUCE_SCATTER,
+    SCAN,
+    SCATTER,
+    Algorithm,
+    Collective,
+)
+from aiompi.coll.signature import note_of
 from aiompi.comm import Channel, Communicator
+from aiompi.engine import room
 from aiompi.errors import InternalError, InvalidArgumentError, InvalidCommError
 
 P = ParamSpec("P")
+#: name of the algorithms that go through slots
+_SLOTS: Final = "shm"
 
 
 class Rule(NamedTuple):
@@ -36,6 +55,7 @@ class Rule(NamedTuple):
     algorithm: str
     max_ranks: int | None = None
     max_bytes: int | None = None
+    max_total: int | None = None
     power_of_two: bool = False
     shared_memory: bool = False
     objects: bool = False
@@ -59,6 +79,8 @@ class Rule(NamedTuple):
         if self.power_of_two and size & (size - 1):
             return False
         if self.objects and nbytes is not None:
+            return False
+        if self.max_total is not None and (nbytes is None or nbytes * size > self.max_total):
             return False
         return self.max_bytes is None or (nbytes is not None and nbytes <= self.max_bytes)
 
@@ -141,8 +163,29 @@ def select(
             candidate = collective.algorithm(forced[collective.name])
             if call.obstacle(candidate) is None:
                 return candidate.run
-    chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
-    return collective.algorithms[chosen].run
+    return usual(collective, comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
+
+
+@functools.lru_cache(2**12)
+def usual(
+    collective: Collective[...],
+    size: int,
+    nbytes: int | None,
+    commute: bool,
+    equal: bool,
+    shared_memory: bool,
+    hosts: bool,
+) -> Callable[..., Coroutine[Any, None, None]]:
+    """Return the algorithm that the tuning data choose; for the arguments see `preferred`.
+
+    Where that goes through slots, the next choice serves the calls in which the members share none, or not yet.
+    """
+    name = preferred(collective, size, nbytes, commute, equal, shared_memory, hosts)
+    run = collective.algorithms[name].run
+    if name != _SLOTS:
+        return run
+    substitute = preferred(collective, size, nbytes, commute, equal, shared_memory, hosts, slots=False)
+    return functools.partial(run, otherwise=collective.algorithms[substitute].run)
 
 
 @functools.lru_cache(2**12)
@@ -154,17 +197,56 @@ def preferred(
     equal: bool = True,
     shared_memory: bool = False,
     hosts: bool = False,
+    slots: bool = True,
 ) -> str:
     """Return the name of the algorithm that the tuning data choose for `size` ranks; see `Rule.applies`.
 
-    For the other arguments see `select`.
+    For the other arguments see `select`; without `slots` another one than `shm` is chosen.
     """
     call = _Call(nbytes, commute, equal)
     for rule in tuning()[collective.name]:
+        if rule.algorithm == _SLOTS and not slots:
+            continue
         able = call.obstacle(collective.algorithms[rule.algorithm]) is None
         if able and rule.applies(size, call.nbytes, shared_memory, hosts):
             return rule.algorithm
     raise InternalError(f"tuning.json has no algorithm for every call of {collective.name}")
+
+
+def direct_limits(comm: Communicator) -> dict[int, int]:
+    """Return the bytes of a block up to which collectives use slots, by their numbers (see `aiompi.coll.signature`).
+
+    They are the limits of `preferred` for those collectives on buffers that the core can call directly.
+    """
+    return {} if comm.engine.settings.coll else _direct_limits(comm.size, room(comm.context_id))
+
+
+@functools.cache
+def _direct_limits(size: int, most: int) -> dict[int, int]:
+    limits = {}
+    for name, (collective, shown) in _DIRECT.items():
+        rules = tuning()[collective.name]
+        lengths = sorted({0, *(rule.max_bytes or (rule.max_total or 0) // size for rule in rules)})
+        fit = (nbytes for nbytes in lengths if preferred(collective, size, nbytes, False, True, True) != _SLOTS)
+        beyond = next(fit, None)
+        limit = max((nbytes for nbytes in lengths if beyond is None or nbytes < beyond), default=-1)
+        limits[note_of(name, None, None)] = min(limit, most // size if shown else most)
+    return limits
+
+
+#: the collectives that the core can call directly, and whether a rank may show a block for each rank
+_DIRECT: Final[Mapping[str, tuple[Collective[...], bool]]] = {
+    "Barrier": (BARRIER, False),
+    "Bcast": (BCAST, False),
+    "Gather": (GATHER, False),
+    "Scatter": (SCATTER, True),
+    "Allgather": (ALLGATHER, False),
+    "Alltoall": (ALLTOALL, True),
+    "Reduce": (REDUCE, False),
+    "Allreduce": (ALLREDUCE, False),
+    "Reduce_scatter_block": (REDUCE_SCATTER, False),
+    "Scan": (SCAN, False),
+}
 
 
 def check(coll: Mapping[str, str]) -> None:

@@ -1,98 +1,71 @@
-"""Slots of a collective: what each member writes for all others, and the check that all call the same collective."""
+"""What the members of a communicator show each other through slots, and the check that all call the same collective."""
 
 from __future__ import annotations
 
 import functools
-from typing import Final, TypeAlias
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aiompi.coll.block import compare, mismatch
 from aiompi.comm import Channel
-from aiompi.engine import Message, MessageListener, SlotEntry, SlotExchange, SlotGroup
+from aiompi.engine import Message, MessageListener
 from aiompi.errors import Exception, InvalidCountError, OtherError
 
-#: what a rank has written into its slot
-Content: TypeAlias = bytes | memoryview
+if TYPE_CHECKING:
+    from aiompi.core._native import SlotExchange
+
+#: function that is called with what some ranks have shown
+Look: TypeAlias = Callable[[Sequence[bytes]], None]
+#: algorithm of the same collective that sends messages, for calls in which the members share no slots, or not yet
+Substitute: TypeAlias = Callable[..., Coroutine[Any, None, None]]
 
 #: bits of a claim for the number of bytes; the bits above hold the number of the call modulo `_NUMBERS`
 _NBYTES: Final = 48
+_AMOUNT: Final = 2**_NBYTES - 1
 _NUMBERS: Final = 2**15
 
 
-def claim_of(channel: Channel, nbytes: int) -> int:
-    """Return a number for others to compare: the bytes contributed, and above them the number of the call."""
-    return nbytes | channel.tag % _NUMBERS << _NBYTES
+def channel_of(exchange: SlotExchange) -> Channel:
+    """Return the channel of a call that waits for others."""
+    return Channel(exchange.comm, exchange.tag, exchange.name, exchange.note)
 
 
-async def publish(channel: Channel, slots: SlotGroup, content: Content, nbytes: int) -> list[Content]:
-    """Write the slot of this rank, and wait until all members have written theirs.
-
-    Args:
-        content: at most `Channel.room` bytes.
-        nbytes: bytes that this rank contributes to the collective; the same on all ranks.
-
-    Returns:
-        The content of the slot of each rank.
-
-    Raises:
-        InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, or with another root or
-            operation, or has made another number of calls before (modulo 2**15).
-        InvalidCountError: a rank contributes another number of bytes.
-    """
-    alarm: MessageListener = channel.comm.shm_sync.alarm
-    claim = claim_of(channel, nbytes)
-    current = slots.publish(content, channel.note, claim)
-    try:
-        expect(channel, alarm, nbytes, current)
-        return collected(channel, content, claim, await current)
-    finally:
-        alarm.unset()
+def listen(exchange: SlotExchange, alarm: MessageListener) -> None:
+    """Listen for a rank that sends a message instead of posting."""
+    channel = channel_of(exchange)
+    channel.alert(alarm, functools.partial(_disturb, channel, exchange))
 
 
-def expect(channel: Channel, alarm: MessageListener, nbytes: int, current: SlotExchange) -> None:
-    """Listen for a rank that sends a message instead of writing its slot."""
-    if not current.done():
-        channel.alert(alarm, functools.partial(_disturb, channel, current, nbytes))
-
-
-def _disturb(channel: Channel, current: SlotExchange, expected: int, message: Message) -> None:
-    """Fail the exchange: a rank that sends a message before it has ended has made another call."""
-    if current.done() or current.ready():
-        return
-    error: Exception = InvalidCountError(mismatch(channel, message.source, message.length, expected))
+def _disturb(channel: Channel, exchange: SlotExchange, message: Message) -> None:
+    """Fail a call: a rank that sends a message before it has posted has made another call."""
+    if exchange.done() or exchange.posted(message.source):
+        return  # it is already in the part of the call that sends
+    error: Exception = InvalidCountError(mismatch(channel, message.source, message.length, exchange.nbytes))
     try:
         compare(channel, message.source, message.note)
     except Exception as disagreement:
         error = disagreement
-    channel.comm.engine.slot_exchanges.remove(current)
-    current.fail(error)
+    exchange.fail(error)
 
 
-def collected(channel: Channel, own: Content, claim: int, entries: list[SlotEntry]) -> list[Content]:
-    """Return the content of each slot, once the calls of all ranks have been compared."""
-    note = channel.note
-    contents: list[Content] = []
-    for their_note, theirs, content in entries:
-        if their_note != note or theirs != claim:
-            _compare(channel, entries, claim)
-        contents.append(content)
-    contents.insert(channel.rank, own)
-    return contents
+def blame(exchange: SlotExchange, rank: int, note: int, claim: int) -> Exception | None:
+    """Return the error if a rank does not take part in the same call; None if it does.
 
-
-def _compare(channel: Channel, entries: list[SlotEntry], ours: int) -> None:
-    """Raise the error of ranks that do not take part in the same call."""
-    slots = channel.comm.shm_sync.slots
-    if slots is not None:
-        slots.retire()  # no rank will read windows that were opened for this call
-    others = [rank for rank in range(channel.size) if rank != channel.rank]
-    nth, expected = divmod(ours, 2**_NBYTES)
-    for rank, (note, claim, _) in zip(others, entries, strict=True):
+    Args:
+        note, claim: what that rank has posted.
+    """
+    channel = channel_of(exchange)
+    try:
         compare(channel, rank, note)
-        their_nth, nbytes = divmod(claim, 2**_NBYTES)
-        if their_nth != nth:
-            raise OtherError(
-                f"{channel.where}: for rank {rank} this is collective {their_nth} on the communicator, for this rank "
-                f"{nth}; call the same collectives in the same order on all ranks"
-            )
-        if nbytes != expected:
-            raise InvalidCountError(mismatch(channel, rank, nbytes, expected))
+    except Exception as disagreement:
+        return disagreement
+    their_nth, nbytes = divmod(claim, 2**_NBYTES)
+    nth = exchange.tag % _NUMBERS
+    if their_nth != nth:
+        return OtherError(
+            f"{channel.where}: for rank {rank} this is collective {their_nth} on the communicator, for this rank "
+            f"{nth}; call the same collectives in the same order on all ranks"
+        )
+    if nbytes != exchange.nbytes:
+        return InvalidCountError(mismatch(channel, rank, nbytes, exchange.nbytes))
+    return None

@@ -1,26 +1,36 @@
-"""Synchronisation through shared memory: each member of a communicator writes its slot, which all others read.
+"""Collectives through slots: how the members of a communicator begin to share them, and the order of calls.
 
-Before that the members must hand memory to each other. This takes some calls of a collective. In each of them the
-members try, and agree on whether all have succeeded. All members count their calls alike, so that all know the state.
+Before the members use slots they must hand memory to each other. This takes some calls of a collective. In each of them
+the members try, and agree on whether all have succeeded. All members count their calls alike, so all know the state.
+Members that are not all connected yet first make as many calls with messages as there are members, which take about as
+long as it takes to connect them: so what makes few calls does not pay for connections of all to all.
 
-The members exchange slots in the order of their calls, which is the same for all. A call therefore does so at its
-beginning, before it waits for anything else. A call with several exchanges holds its turn (`run_in_turn`, `hold_turn`).
+The members go through slots in the order of their calls, which is the same for all. A call therefore does so at its
+beginning, before it waits for anything else. A call that waits for something else first holds its turn (`hold_turn`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.coll.block import Block
-from aiompi.coll.shm_slots import Content, claim_of, collected, expect, publish
+from aiompi.coll.shm_slots import Look, blame, listen
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import ChainedRequest, Endpoint, MessageListener, Request, SlotGroup
+from aiompi.engine import ChainedRequest, Endpoint, MessageListener, Request
 from aiompi.engine.schedule import settled
+from aiompi.errors import Exception
+
+if TYPE_CHECKING:
+    from aiompi.core._native import SlotExchange, SlotGroup
 
 T = TypeVar("T")
 #: calls in which the members try to share slots, before they use messages for good
 _ATTEMPTS: Final = 8
+#: what a member says before they try: it lacks descriptors or addresses; it has them; it also shares memory with all
+_UNABLE: Final = 0
+_ABLE: Final = 1
+_CONNECTED: Final = 2
 #: largest number of calls in a row that use messages because objects were too long for slots
 _LONGEST_BACKOFF: Final = 255
 
@@ -36,17 +46,19 @@ class ShmSync:
         attempts: number of attempts to share them that are left.
         latest: the last call that has begun; the next one waits for it.
         affordable: True if all members have the descriptors and addresses for slots.
+        patience: number of calls that still use messages before the members connect.
         holder: channel of the call that holds its turn.
         backoffs: by note, the backoffs of collectives on objects.
     """
 
-    __slots__ = ("affordable", "alarm", "slots", "attempts", "holder", "latest", "backoffs")
+    __slots__ = ("_alarm", "affordable", "attempts", "backoffs", "holder", "latest", "patience", "slots")
 
     def __init__(self, alarm: MessageListener) -> None:
-        self.alarm = alarm
+        self._alarm = alarm
         self.slots: SlotGroup | None = None
         self.attempts = _ATTEMPTS
         self.affordable = False
+        self.patience = 0
         self.latest: Request[Any] | None = None
         self.holder: Channel | None = None
         self.backoffs: dict[int, Backoff] = {}
@@ -55,6 +67,20 @@ class ShmSync:
         """Count the next call of a collective on objects; return True if it uses messages."""
         backoff = self.backoffs.get(note)
         return backoff is not None and backoff.take()
+
+    # Called by slots.
+
+    def listen(self, exchange: SlotExchange) -> None:
+        """Listen for a rank that sends a message instead of posting."""
+        listen(exchange, self._alarm)
+
+    def hush(self) -> None:
+        """Listen no more."""
+        self._alarm.unset()
+
+    def blame(self, exchange: SlotExchange, rank: int, note: int, claim: int) -> Exception | None:
+        """Return the error if a rank does not take part in the same call; None if it does."""
+        return blame(exchange, rank, note, claim)
 
 
 class Backoff:
@@ -81,100 +107,100 @@ class Backoff:
         return True
 
 
-async def exchange_slots(channel: Channel, content: Content, nbytes: int) -> list[Content] | None:
-    """Exchange slots with all members.
+async def show(
+    channel: Channel, nbytes: int, make: Callable[[], bytes], look: Look, wanted: range | None = None
+) -> bool:
+    """Show what this rank contributes, and look at what some ranks have shown.
 
     Args:
-        content: at most `Channel.room` bytes.
-        nbytes: bytes that this rank contributes to the collective; the same on all ranks.
+        nbytes: the most bytes that a rank shows, which all know.
+        make: function that returns those of this rank.
+        look: function that is called with those of the wanted ranks, in their order.
+        wanted: ranks for which this one waits; all by default.
 
     Returns:
-        The content of the slot of each rank; None, on all ranks alike, if they share no slots, or not yet.
+        False, on all ranks alike, if the members share no slots, or not yet, or if a slot has no room for `nbytes`.
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: see `publish`.
+        InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, or with another root or
+            operation, or has made another number of calls before (modulo 2**15).
+        InvalidCountError: a rank contributes another number of bytes.
+        ProcessFailedError: a rank is dead.
     """
     sync = _sync_of(channel)
-    if sync is None:
-        return None
-    slots, before = sync.slots, sync.latest
-    if slots is None or (before is not None and not before.done()):
-        return await _in_turn(channel, sync, lambda slots: publish(channel, slots, content, nbytes))
-    claim = claim_of(channel, nbytes)
-    sync.latest = current = slots.publish(content, channel.note, claim)
-    try:
-        if current.done():
-            return collected(channel, content, claim, current.result())
-        expect(channel, sync.alarm, nbytes, current)
-        return collected(channel, content, claim, await current)
-    finally:
-        sync.alarm.unset()
-        if sync.latest is current:
-            sync.latest = None  # its error would keep other objects alive
-
-
-def backs_off(channel: Channel) -> bool:
-    """Return True if it is certain by now that a call belongs to a `Backoff`; then it does not use slots."""
-    sync: ShmSync | None = channel.comm.shm_sync
-    if sync is None or not sync.backoffs or not channel.ordered:
+    if sync is None or nbytes > channel.room:
         return False
-    before = sync.latest
-    return (before is None or before.done()) and sync.backs_off(channel.note)
+    contents = await _exchange(channel, sync, lambda slots: _publish(channel, sync, slots, make(), nbytes, wanted))
+    if contents is None:
+        return False
+    look(contents)
+    return True
 
 
-async def exchange_objects(channel: Channel, make: Callable[[], Content]) -> list[Content] | None:
-    """Exchange the messages of objects through slots, if they are short on all ranks.
+async def show_objects(channel: Channel, make: Callable[[], bytes], look: Look, wanted: range | None = None) -> bool:
+    """Show the messages of objects, if those that this rank wants are short. All ranks want the same ones.
 
     Args:
-        make: function that makes the message, at most `Channel.room` bytes; empty if it is longer.
+        make: function that returns the message of this rank, at most `Channel.room` bytes; empty if it is longer.
+        look: function that is called with the messages of the wanted ranks.
+        wanted: ranks for which this one waits; all by default.
 
     Returns:
-        The message of each rank; None, on all ranks alike, if one is too long, or was lately (see `Backoff`), or if the
-        members share no slots, or not yet.
+        False, on all ranks alike, if the members share no slots, or not yet, or if a message that is wanted is too
+        long, or was lately (see `Backoff`).
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError, InvalidCountError: see `publish`.
+        Exception: as of `show`.
     """
     sync = _sync_of(channel)
     if sync is None:
+        return False
+    note = channel.note
+
+    async def act(slots: SlotGroup) -> list[bytes] | None:
+        # Within the turn of this call, because it depends on the previous ones, and the next ones on it.
+        if sync.backs_off(note):
+            return None
+        contents = await _publish(channel, sync, slots, make(), 0, wanted)
+        if all(contents):
+            sync.backoffs.pop(note, None)
+            return contents
+        sync.backoffs.setdefault(note, Backoff()).lengthen()
         return None
-    note, before = channel.note, sync.latest
-    if sync.slots is None or (before is not None and not before.done()):
 
-        async def act(slots: SlotGroup) -> list[Content] | None:
-            # Only now, because it depends on the previous calls.
-            if sync.backs_off(note):
-                return None
-            return _short(sync, note, await publish(channel, slots, make(), 0))
-
-        return await _in_turn(channel, sync, act)
-    return _short(sync, note, await exchange_slots(channel, make(), 0))
+    contents = await _exchange(channel, sync, act)
+    if contents is None:
+        return False
+    look(contents)
+    return True
 
 
-def _short(sync: ShmSync, note: int, contents: list[Content] | None) -> list[Content] | None:
-    """Return the contents of all slots; None if one is empty because its object was too long."""
-    if contents is None or all(contents):
-        sync.backoffs.pop(note, None)
-        return contents
-    sync.backoffs.setdefault(note, Backoff()).lengthen()
-    return None
+async def _publish(
+    channel: Channel, sync: ShmSync, slots: SlotGroup, content: bytes, nbytes: int, wanted: range | None
+) -> list[bytes]:
+    """Post, and wait until the wanted ranks have posted; return what they show."""
+    ranks = range(channel.size) if wanted is None else wanted
+    current = slots.publish(channel, content, nbytes, ranks.start, ranks.stop)
+    if not current.done():
+        if sync.latest is None or sync.latest.done():
+            sync.latest = current
+        current.attend()
+    contents: list[bytes] = await current
+    return contents
 
 
-async def run_in_turn(channel: Channel, act: Callable[[SlotGroup], Coroutine[Any, None, T]]) -> T | None:
-    """Run a coroutine with several exchanges after the previous calls have ended and before the next one begins.
-
-    Args:
-        act: function that makes the coroutine, which ends when its last exchange is complete.
-
-    Returns:
-        The result of the coroutine; None, on all ranks alike, if the members share no slots, or not yet.
-    """
-    sync = _sync_of(channel)
-    return None if sync is None else await _in_turn(channel, sync, act)
+def _exchange(
+    channel: Channel, sync: ShmSync, act: Callable[[SlotGroup], Coroutine[Any, None, T]]
+) -> Coroutine[Any, None, T | None]:
+    """Act at the turn of this call. The result is None, on all ranks alike, if they share no slots, or not yet."""
+    slots, before = sync.slots, sync.latest
+    if slots is not None and (before is None or before.done()):
+        return act(slots)
+    return _in_turn(channel, sync, act)
 
 
 async def hold_turn(channel: Channel, run: Callable[[], Coroutine[Any, None, T]]) -> T:
-    """Run a coroutine that exchanges slots more than once, or not at its beginning."""
+    """Run a coroutine that goes through slots more than once, or not at its beginning."""
     sync = _sync_of(channel)
     if sync is None:
         return await run()
@@ -199,22 +225,24 @@ def _sync_of(channel: Channel) -> ShmSync | None:
     return sync if sync.slots is not None or sync.attempts else None
 
 
-async def _in_turn(
-    channel: Channel, sync: ShmSync, act: Callable[[SlotGroup], Coroutine[Any, None, T | None]]
-) -> T | None:
+async def _in_turn(channel: Channel, sync: ShmSync, act: Callable[[SlotGroup], Coroutine[Any, None, T]]) -> T | None:
     """Wait for the previous call, and then act, or try to share slots."""
 
     async def attempt() -> T | None:
         if sync.slots is not None:
             return await act(sync.slots)
-        if sync.attempts:
+        if sync.patience:
+            sync.patience -= 1
+        elif sync.attempts:
             sync.attempts -= 1
-            if not sync.affordable:  # asked first: a rank that cannot should not be connected to
-                sync.affordable = await _agreed(channel, _affords(channel.comm))
-                return None
-            slots = _assemble(channel.comm)
-            if await _agreed(channel, slots is not None):
-                sync.slots = slots
+            if sync.affordable:
+                slots = _assemble(channel.comm)
+                if await _agreed(channel, slots is not None) and slots is not None:
+                    _share(channel.comm, sync, slots)
+            else:  # asked first: a rank that cannot should not be connected to
+                ready = await _agreed(channel, _readiness(channel.comm))
+                sync.affordable = ready >= _ABLE
+                sync.patience = channel.size if ready == _ABLE else 0
         return None
 
     return await (attempt() if sync.holder is channel else _turn(channel, sync, attempt))
@@ -227,20 +255,30 @@ async def _turn(channel: Channel, sync: ShmSync, run: Callable[[], Coroutine[Any
     sync.latest = turn
     try:
         if before is not None and not before.done():
+            before.attend()  # a signal handler may have raised between its start and its wait
             await settled([before])
         return await run()
     finally:
         turn.complete()
 
 
-def _affords(comm: Communicator) -> bool:
-    slot_provider = comm.engine.slot_provider
-    return slot_provider is not None and slot_provider.affords(comm.context_id, _others(comm))
+def _share(comm: Communicator, sync: ShmSync, slots: SlotGroup) -> None:
+    """Use slots from now on."""
+    engine = comm.engine
+    slots.use(sync, engine.spins, engine.yields_core)
+    sync.slots = slots
+
+
+def _readiness(comm: Communicator) -> int:
+    slot_provider, others = comm.engine.slot_provider, _others(comm)
+    if slot_provider is None or not slot_provider.affords(comm.context_id, others):
+        return _UNABLE
+    return _CONNECTED if slot_provider.connected(others) else _ABLE
 
 
 def _assemble(comm: Communicator) -> SlotGroup | None:
     slot_provider = comm.engine.slot_provider
-    return None if slot_provider is None else slot_provider.assemble(comm.context_id, _others(comm))
+    return None if slot_provider is None else slot_provider.assemble(comm.context_id, comm.rank, _others(comm))
 
 
 def _others(comm: Communicator) -> list[Endpoint]:
@@ -248,8 +286,8 @@ def _others(comm: Communicator) -> list[Endpoint]:
     return [engine.peer(rank) for rank in comm.targets if rank != engine.rank]
 
 
-async def _agreed(channel: Channel, able: bool) -> bool:
-    """Return True if all ranks are able, by dissemination: a message covers all ranks heard of so far."""
+async def _agreed(channel: Channel, able: int) -> int:
+    """Return the lowest number of all ranks, by dissemination: a message covers all ranks heard of so far."""
     rank, size = channel.rank, channel.size
     distance = 1
     while distance < size:
@@ -258,6 +296,6 @@ async def _agreed(channel: Channel, able: bool) -> bool:
         send = Block(memoryview(bytes([able]))).isend(channel, (rank + distance) % size)
         await arrival
         await send
-        able = able and answer.data[0] == 1
+        able = min(able, answer.data[0])
         distance *= 2
     return able

@@ -14,7 +14,7 @@ from aiompi.coll.accumulator import Codec, ObjectAccumulator
 from aiompi.coll.block import Block, BlockReceive
 from aiompi.coll.shm_sync import hold_turn
 from aiompi.comm import Channel
-from aiompi.datatype.buffer.allocation import joined
+from aiompi.core.allocation import joined
 from aiompi.engine import Request
 from aiompi.engine.engine import Engine
 from aiompi.engine.schedule import settled

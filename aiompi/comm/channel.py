@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.comm.group import Group
-from aiompi.engine import Message, MessageListener, Mode, NotedReceive, Request
+from aiompi.engine import Message, MessageListener, Mode, NotedReceive, Request, room
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
@@ -90,11 +90,12 @@ class Channel:
         rank: rank of this process in its group.
         size: number of processes that can be reached: the size of the group, or of the remote group.
         tag: tag of the messages.
+        operation: name of the call.
         note: number that messages carry beside their content, for receives to compare; 0: none.
         ordered: True if all members make the same calls in the same order, so that they can exchange slots.
     """
 
-    __slots__ = ("_added", "_operation", "_route", "comm", "ordered", "note", "rank", "size", "tag")
+    __slots__ = ("_added", "operation", "_route", "comm", "ordered", "note", "rank", "size", "tag")
 
     def __init__(
         self, comm: Communicator, number: int, operation: str, note: int = 0, route: Route | None = None
@@ -102,7 +103,7 @@ class Channel:
         if route is None:
             route = comm.route
         self.comm = comm
-        self._operation = operation
+        self.operation = operation
         self._route = route
         self.tag = number
         self._added = 0
@@ -114,7 +115,7 @@ class Channel:
     @property
     def room(self) -> int:
         """Bytes of the slot of each member in shared memory."""
-        return self.comm.room
+        return room(self.comm.context_id)
 
     @property
     def hosts(self) -> list[list[int]]:
@@ -129,7 +130,7 @@ class Channel:
             return self
         if comm.native:
             route = Route(comm, comm.group.members, offset=comm.remote.size)
-            return Channel(comm, self.tag, self._operation, self.note, route)
+            return Channel(comm, self.tag, self.operation, self.note, route)
         return self._like(LOCAL_GROUP_TAG, Route(comm, comm.group.members, self.rank))
 
     def bound(self, number: int) -> Channel:
@@ -173,7 +174,7 @@ class Channel:
 
     def _like(self, tag: int, route: Route) -> Channel:
         """Return a channel of the same call over IMPI clients."""
-        channel = Channel(self.comm, tag + self._added, self._operation, self.note, route)
+        channel = Channel(self.comm, tag + self._added, self.operation, self.note, route)
         channel._added = self._added
         return channel
 
@@ -203,7 +204,7 @@ class Channel:
     @property
     def where(self) -> str:
         """Name of the call and the communicator, for error messages."""
-        return self.comm.where(self._operation)
+        return self.comm.where(self.operation)
 
     def isend(self, payload: Payload, nbytes: int, dest: int) -> Request[None]:
         """Start sending `nbytes`, in pieces, to a rank."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from operator import index
 from typing import Any, Final, SupportsIndex, TypeAlias, TypeVar
@@ -27,6 +28,7 @@ from aiompi.constants import (
     TAG_UB,
     UNEQUAL,
 )
+from aiompi.core import CommunicatorBase, Span
 from aiompi.engine import (
     Engine,
     Message,
@@ -37,7 +39,6 @@ from aiompi.engine import (
     Scattered,
     ScatteredReceive,
     Schedule,
-    room,
 )  # fmt: skip
 from aiompi.engine.bsend import AttachedBuffer, Attachment, BufferedSend, send_in_steps
 from aiompi.engine.endpoint import Endpoint
@@ -58,7 +59,7 @@ _STANDARD: Final = Mode.STANDARD
 _BUFFERED: Final = Mode.BUFFERED
 
 
-class Communicator:
+class Communicator(CommunicatorBase[Receive]):
     """The communicator behind every face: it checks and starts point-to-point operations, and starts collectives.
 
     Args:
@@ -77,7 +78,6 @@ class Communicator:
             of IMPI 0.0 defines what its collectives send.
         shares_memory: True if all members can read shared memory of each other.
         hosts, spans_hosts: ranks by host (`Engine.hosts`); True if there are several, and one has several ranks.
-        room: bytes of the slot of each member in shared memory.
         tag_ub: largest tag of a message, the same on all communicators.
         conversion: representation in which the user's buffers travel.
         attachment: buffer for buffered sends on this communicator; without one, that of the session is used.
@@ -86,7 +86,8 @@ class Communicator:
         errhandler: handler called when a call fails (section 7.2).
         topology: arrangement of the processes, if there is one (chapter 6).
         route: route of the collectives.
-        shm_sync: how its collectives use memory that all members see.
+        shm_sync: how its collectives use slots.
+        slots: the slots of its members, once they share some, for calls with common arguments.
         hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
         matcher: queues of its point-to-point messages.
         collectives: number of collectives that have been started.
@@ -96,11 +97,15 @@ class Communicator:
     """
 
     __slots__ = (
-        "collectives", "freed", "_latest", "_met", "_peers", "_placement", "_reach", "_refusal", "agreeing",
-        "agreements", "attachment", "attributes", "context_id", "conversion", "engine", "errhandler", "group", "hints",
-        "hosts", "ids", "is_revoked", "matcher", "shm_sync", "name", "native", "rank", "remote", "room", "route",
-        "session", "shares_memory", "size", "spans_hosts", "tag_ub", "targets", "topology",
+        "collectives", "freed", "_latest", "_met", "_placement", "_refusal", "agreeing", "agreements", "attachment",
+        "attributes", "conversion", "errhandler", "group", "hints", "hosts", "ids", "is_revoked", "shm_sync", "name",
+        "native", "remote", "route", "session", "shares_memory", "size", "slots", "spans_hosts", "topology",
     )  # fmt: skip
+
+    _receive_class = Receive
+
+    engine: Engine
+    matcher: Matcher
 
     def __init__(
         self,
@@ -128,7 +133,6 @@ class Communicator:
         self.hosts = engine.hosts(self.targets) if remote is None and self.native else []
         self.shares_memory = len(self.hosts) == 1 and engine.share_memory(self.targets[:1])
         self.spans_hosts = 1 < len(self.hosts) < self.size
-        self.room = room(context_id)
         self.freed = self.is_revoked = False
         self._refusal: Exception | None = None  # why it has no collectives any more
         self.tag_ub = TAG_UB if engine.universe is None else engine.universe.tagub
@@ -139,6 +143,7 @@ class Communicator:
         self.errhandler: Errhandler = ERRORS_RETURN
         self.topology: Any = None
         self.shm_sync: Any = None
+        self.slots: Any = None
         self.hints: dict[str, str] = {}
         if self.native:
             engine.failure.watch(self)
@@ -158,39 +163,7 @@ class Communicator:
     def _conversion(self) -> Conversion:
         return NATIVE_FORM
 
-    def wake(self, dest: object) -> None:
-        """Wake up a rank that sleeps, because a message to it is about to be made; `dest` need not be valid."""
-        callbacks = self.engine.wake_callbacks
-        if callbacks and isinstance(dest, int) and 0 <= dest < self._reach:
-            callbacks.get(self.targets[dest], bool)()
-
-    def isend(
-        self, payload: Payload, nbytes: int, dest: Integer, tag: Integer, mode: Mode = _STANDARD
-    ) -> Request[None]:
-        """Start a send and return a request for the user, which no other send shares.
-
-        Args, Raises:
-            As of `send`.
-        """
-        request = self.send(payload, nbytes, dest, tag, mode)
-        if request is self.engine.completed_send:
-            request = Request(self.engine)
-            request._done = True  # without `complete`: nothing waits for it yet
-        return request
-
-    def send(self, payload: Payload, nbytes: int, dest: Integer, tag: Integer, mode: Mode = _STANDARD) -> Request[None]:
-        """Start a send and return an internal request; messages that have left at once share one.
-
-        Args:
-            payload: memory of the message in pieces, `nbytes` in all; it must stay unchanged until completion.
-            dest: rank, or PROC_NULL.
-            tag: 0..tag_ub.
-            mode: communication mode (section 3.4).
-
-        Raises:
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidBufferError: the mode is buffered, and the attached buffer has no room.
-        """
+    def _start_send(self, payload: Payload, nbytes: int, dest: Integer, tag: Integer, mode: Mode) -> Request[None]:
         if type(dest) is not int or type(tag) is not int:
             dest, tag = self._integers("dest", dest, tag)
         if not 0 <= tag <= self.tag_ub:
@@ -273,32 +246,20 @@ class Communicator:
         self._peer_rank(source, tag)
         return PersistentRequest(self.engine, lambda: self.irecv(memory, source, tag), Status)
 
-    def irecv(
+    def _start_receive(
         self,
         memory: memoryview | Scattered | None,
         source: Integer,
         tag: Integer,
-        decode: Decode | None = None,
-        status: Status | None = None,
+        decode: Decode | None,
+        status: Status | None,
     ) -> Receive:
-        """Start a receive.
-
-        Args:
-            memory: destination of the message, bytes or memory with gaps; None to take a message of any length.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            tag: 0..TAG_UB or ANY_TAG.
-            decode: function that makes the result from the bytes of the message; without it the result is the Status.
-            status: filled when the result is taken.
-
-        Raises:
-            InvalidRankError, InvalidTagError: an argument is out of range.
-        """
         if type(source) is not int or type(tag) is not int:
             source, tag = self._integers("source", source, tag)
         peer_rank = self._peer_rank(source, tag)
         if status is not None:
             check_status(status)
-        if memory is None or isinstance(memory, memoryview):
+        if memory is None or isinstance(memory, (Span, memoryview)):
             receive = Receive(self.engine, self.matcher, memory, source, tag, peer_rank, decode, status)
         else:
             receive = ScatteredReceive(self.engine, self.matcher, memory, source, tag, peer_rank, status)
@@ -370,7 +331,7 @@ class Communicator:
         if status is not None:
             check_status(status)
         receive: MatchedReceive | MatchedScatteredReceive
-        if memory is None or isinstance(memory, memoryview):
+        if memory is None or isinstance(memory, (Span, memoryview)):
             receive = MatchedReceive(self.engine, self.matcher, memory, *envelope, decode, status)
         else:
             receive = MatchedScatteredReceive(self.engine, self.matcher, memory, *envelope, status)
@@ -494,9 +455,8 @@ class Communicator:
         channel.ordered = False
         if self.native:
             return channel
-        number = self.collectives
-        self.collectives = number + 1
-        return channel.bound(number)
+        self.collectives += 1
+        return channel.bound(self.collectives - 1)
 
     def start(self, algorithm: Callable[[Channel], Coroutine[Any, None, T]], operation: str) -> Schedule[T]:
         """Start the next collective of this communicator, on a channel of its own.
@@ -528,10 +488,12 @@ class Communicator:
 
         Raises:
             InvalidCommError: the communicator has been freed.
+            JobAbortedError: the job has ended.
         """
-        if self.freed:
+        error = self._refusal if self.freed else self.engine.error
+        if error is not None:
             coroutine.close()
-            raise self._refusal or self._gone()
+            raise error
         return self.engine.spawn(coroutine, self)
 
     def compare(self, other: Communicator) -> int:
@@ -551,9 +513,7 @@ class Communicator:
 
     def release(self, refusal: Exception | None = None) -> None:
         """Refuse new operations, as freed by default; drop the contexts after pending ones (MPI_Comm_free)."""
-        self.freed = True
-        self._reach = 0
-        self._refusal = refusal or self._gone()
+        self.freed, self._reach, self.slots, self._refusal = True, 0, None, refusal or self._gone()
         self.engine.failure.forget(self)
         self._retire()
 
@@ -564,12 +524,15 @@ class Communicator:
 
     def member_failed(self, error: Exception) -> None:
         if self._refusal is None:
-            self._refusal = error
+            self.slots, self._refusal = None, error
             self.engine.failure.end_context(self.context_id + 1, error)
+
+    def ended(self, error: Exception) -> None:
+        self.slots, self._refusal = None, error
 
     def revoked(self, error: Exception, source: int) -> None:
         if not self.is_revoked and not self.freed:
-            self.is_revoked, self._reach, self._refusal = True, 0, error
+            self.is_revoked, self._reach, self.slots, self._refusal = True, 0, None, error
             if self.agreeing is not None:  # before an operation that fails frees the communicator, and its members
                 self.engine.failure.spread_revocation(self.context_id, self._met, source)
             for context in (self.context_id, self.context_id + 1):
@@ -582,16 +545,23 @@ class Communicator:
             return
         for context_id in (self.context_id, self.context_id + 1, AGREEMENTS | self.context_id):
             matcher = self.engine.contexts.get(context_id)
-            if matcher is not None and not matcher.arrivals:
+            if matcher is not None and not matcher.arrivals and not matcher.early:
                 del self.engine.contexts[context_id]
         self.engine.processes.release(self._met)
 
     def pending(self) -> Iterator[Request[Any]]:
-        """Yield the operations that still need the queues of the contexts."""
-        yield from (schedule for schedule in self.engine.schedules if schedule.owner is self)
-        for matcher in (self.matcher, self.route.matcher):
+        """Yield the operations that still need the queues of the contexts, or processes of other jobs."""
+        engine, matchers = self.engine, (self.matcher, self.route.matcher)
+        yield from (schedule for schedule in engine.schedules if schedule.owner is self)
+        for matcher in matchers:
             yield from matcher.posted()
             yield from matcher.probes
+        for send in itertools.chain(engine.sends.values(), engine.held_sends):
+            if send.context in (self.context_id, self.context_id + 1) and not send.done():
+                yield send
+        for peer in filter(None, map(engine.known_peer, self._met)):
+            targets = (landing.target for landing in peer.landings)
+            yield from (target for target in targets if isinstance(target, Receive) and target.matcher in matchers)
 
     def __repr__(self) -> str:
         remote = "" if self.remote is None else f", remote group of {self.remote.size}"

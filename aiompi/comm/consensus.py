@@ -13,8 +13,8 @@ connections. With p members there are 2 p (p - 1) messages, of which p + 1 are i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
 
@@ -48,6 +48,8 @@ class _Result(NamedTuple):
 
 
 M = TypeVar("M", _Part, _Result)
+
+_TYPES: Final[dict[type, tuple[type, ...]]] = {_Part: (int, int, list), _Result: (int, int, list, bool)}
 
 
 class Consensus:
@@ -104,7 +106,7 @@ class Consensus:
                 except MPIError:
                     continue  # it has failed
 
-    async def _arrival(self, receive: NotedReceive, kind: Callable[..., M]) -> M | None:
+    async def _arrival(self, receive: NotedReceive, kind: type[M]) -> M | None:
         """Return what another member sends, None if it has failed."""
         try:
             await receive
@@ -113,9 +115,9 @@ class Consensus:
                 raise
             return None
         try:
-            message = kind(*msgpack.unpackb(receive.data or b""))
-            if all(0 <= at < len(self._members) for at in message[2]):
-                return message
+            fields: Any = msgpack.unpackb(receive.data or b"")
+            if (*map(type, fields),) == _TYPES[kind] and set(fields[2]) <= set(range(len(self._members))):
+                return kind(*fields)
         except (ValueError, TypeError, msgpack.UnpackException):
             pass
         raise RemoteProtocolError(f"{self._comm.label}: a member has sent something else than its part of an agreement")

@@ -56,11 +56,13 @@ class Agreement(ABC):
     def end(self) -> None:
         """Note that the constructor has ended."""
 
-    def _none_left(self) -> OtherError:
-        return OtherError(
-            f"{self._comm.label}, rank {self._comm.rank}: out of context identifiers, of which there are {MAX_CID}, "
-            "two for each communicator that is ever made"
-        )
+
+def none_left(comm: Communicator) -> OtherError:
+    """Return the error of a communicator that cannot be made."""
+    return OtherError(
+        f"{comm.label}, rank {comm.rank}: out of context identifiers, of which there are {MAX_CID}, two for each "
+        "communicator that is ever made"
+    )
 
 
 class NativeAgreement(Agreement):
@@ -95,7 +97,7 @@ class NativeAgreement(Agreement):
             highest, lowest, most, least = await participants.maximum(pair, _LARGEST - pair, number, _LARGEST - number)
             self.alike = most == _LARGEST - least
             if highest >= MAX_CID:
-                raise self._none_left()
+                raise none_left(self._comm)
             if highest == _LARGEST - lowest:
                 return highest
             step += 1
@@ -128,7 +130,7 @@ class ImpiAgreement(Agreement):
         ids = self._comm.ids
         (highest,) = await participants.maximum(ids.highest | 1)
         if highest >= MAX_CID - 1:
-            raise self._none_left()
+            raise none_left(self._comm)
         ids.highest = highest + 2
         return highest + 1
 

@@ -7,7 +7,7 @@ from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.comm.placement import Placement
 from aiompi.create.agreement import Agreement, construct
 from aiompi.create.impi import ImpiMergedGroups, ImpiSeparateGroups
-from aiompi.create.introduction import apart, connect_to_strangers, introduce
+from aiompi.create.introduction import Strangers, apart, introduce
 from aiompi.create.participants import TwoGroups, pack, unpack
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidRankError, InvalidTagError
@@ -57,15 +57,30 @@ async def connect(where: str, comm: Communicator, participants: TwoGroups, agree
         where: name of the call, for error messages.
         comm: communicator of the local group, of which the new one inherits.
     """
-    remote = await introduce(participants, comm)
+    remote, met_now = await introduce(participants, comm)
     processes = comm.engine.processes
     met = processes.retain(remote.members)  # some of them may end before there is a communicator
     try:
-        connect_to_strangers(comm, remote)
         apart(where, comm, remote)
-        return derive(comm, comm.group, await agreement.reach(participants), remote)
+        pair = await agreement.reach(participants)
+        if met_now:
+            await _connect_all(where, comm, participants, remote)
+        return derive(comm, comm.group, pair, remote)
     finally:
         processes.release(met)
+
+
+async def _connect_all(where: str, comm: Communicator, participants: TwoGroups, remote: Group) -> None:
+    """Return in all processes once all connections between the two groups are there, or raise in all of them."""
+    strangers = Strangers(comm.engine, remote, participants.local)
+    try:
+        error = await strangers.reached()
+        (lost,) = await participants.maximum(int(error is not None))
+    finally:
+        strangers.close()
+    if lost:
+        why = "one of the others does not" if error is None else error
+        raise participants.gone(f"{where}: not all processes of the two groups reach each other: {why}")
 
 
 def _checked(

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import os
 import struct
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import msgpack
 
-from aiompi.comm import Communicator, Group
+from aiompi.comm import Channel, Communicator, Group
 from aiompi.create.participants import TwoGroups
-from aiompi.engine import Peer
+from aiompi.engine import Engine, NotedReceive, Request
 from aiompi.engine.processes import FIRST_MET, Name
-from aiompi.errors import InvalidCommError, OtherError, RemoteProtocolError
+from aiompi.errors import Exception as MPIError
+from aiompi.errors import InvalidCommError, RemoteProtocolError
 from aiompi.wire.control import BusinessCard, is_card
 from aiompi.wire.hello import KEY_BYTES, NAMESPACE_BYTES, Namespace, pair_keys
 
 #: a name on the wire: the id of the job and the number in it
 _NAME: Final = struct.Struct(f">{NAMESPACE_BYTES}sQ")
 _SURROGATES: Final = "surrogatepass"  # paths in cards may hold bytes that are not UTF-8
+_TAG: Final = 0
+#: added to ids of contexts in which no communicator sends
+_CONTEXTS: Final = 2**63
 #: the world of a group whose members are of several worlds
 _MIXED: Final = b"\xff" * _NAME.size
 
 
-async def introduce(groups: TwoGroups, comm: Communicator) -> Group:
+async def introduce(groups: TwoGroups, comm: Communicator) -> tuple[Group, bool]:
     """Let two groups get to know each other; all their members call this.
 
     Groups of one world exchange only names, because their processes know each other from the start.
@@ -36,7 +40,8 @@ async def introduce(groups: TwoGroups, comm: Communicator) -> Group:
         comm: communicator of the local group.
 
     Returns:
-        The remote group. Its processes are forgotten when they end, unless `Processes.retain` is called for them.
+        The remote group, and False if both groups are of one world. Processes of another one are forgotten when they
+        end, unless `Processes.retain` is called for them.
 
     Raises:
         RemoteProtocolError: the remote leader has sent something else.
@@ -49,8 +54,11 @@ async def introduce(groups: TwoGroups, comm: Communicator) -> Group:
     if len(theirs) % _NAME.size or len(theirs) < 2 * _NAME.size:
         raise RemoteProtocolError("the leader of the remote group has sent no names")
     remote = [Name(*fields) for fields in _NAME.iter_unpack(theirs[_NAME.size :])]
+    numbers = [processes.number(name) for name in remote]
+    if any(name.job == processes.job and number is None for name, number in zip(remote, numbers, strict=True)):
+        raise RemoteProtocolError("the leader of the remote group names processes of this job that there are not")
     if world == theirs[: _NAME.size] != _MIXED:
-        return Group.of(name.process - processes.first for name in remote)
+        return Group.of(number for number in numbers if number is not None), False
     cards, offers = await _exchange_cards(groups, [processes.cards.get(number, {}) for number in group.members])
     if len(cards) != len(remote):
         raise RemoteProtocolError("the leader of the remote group has not sent the cards of all its members")
@@ -58,9 +66,8 @@ async def introduce(groups: TwoGroups, comm: Communicator) -> Group:
     split = len(local) if local[0] < remote[0] else len(remote)
     ours, others = (indices[:split], indices[split:]) if local[0] < remote[0] else (indices[split:], indices[:split])
     namespace = await _dealt(groups, offers, ours, others, group.rank)
-    return Group.of(
-        processes.meet(name, card, namespace, index) for name, card, index in zip(remote, cards, others, strict=True)
-    )
+    fields = zip(remote, cards, others, strict=True)
+    return Group.of(processes.meet(name, card, namespace, index) for name, card, index in fields), True
 
 
 async def _exchange_cards(groups: TwoGroups, cards: list[BusinessCard]) -> tuple[list[BusinessCard], list[bytes]]:
@@ -95,6 +102,11 @@ async def _dealt(groups: TwoGroups, offers: list[bytes], ours: range, others: ra
     return Namespace(part[:NAMESPACE_BYTES], b"", ours[rank], pairs=part[NAMESPACE_BYTES:], first=others.start)
 
 
+def context_of(namespace: bytes) -> int:
+    """Return the context of messages between processes that have met only in a namespace."""
+    return _CONTEXTS | int.from_bytes(namespace[:7])
+
+
 def apart(where: str, comm: Communicator, remote: Group) -> Group:
     """Check that the remote group has no process of the local one, and return it.
 
@@ -108,14 +120,76 @@ def apart(where: str, comm: Communicator, remote: Group) -> Group:
     return remote
 
 
-def connect_to_strangers(comm: Communicator, remote: Group) -> None:
-    """Connect to processes of other jobs, of whose end no agent tells: the end of the connection does.
+class Strangers:
+    """The connections to processes of other jobs, of whose end no agent tells: the end of the connection does.
 
-    One of two processes connects, so that there is one connection.
+    One of two processes connects, so that there is one connection, and sends a message that the other one answers. When
+    all processes of both groups have awaited `reached`, each of them has all its connections, and notices their ends.
+    All of them must know each other before.
+
+    Args:
+        engine: of this process.
+        remote: the other group, which was introduced.
+        local: channel between the members of the group of this process.
     """
-    processes = comm.engine.processes
-    for number in filter(processes.is_stranger, remote.members):
-        peer = comm.engine.peer(number)
-        if processes.own > processes.name(number) and isinstance(peer, Peer) and peer.link is None:
-            with contextlib.suppress(OtherError):  # then the first message to it raises the error
-                peer.connect()
+
+    def __init__(self, engine: Engine, remote: Group, local: Channel) -> None:
+        self._engine = engine
+        self._receives: list[NotedReceive] = []
+        self._contexts: set[int] = set()
+        self._end: Request[MPIError | None] = Request(engine)
+        processes = engine.processes
+        strangers = [*filter(processes.is_stranger, remote.members)]
+        self._awaited = {n for n in strangers if processes.own > processes.name(n) and engine.peer(n).link is None}
+        for number in strangers:
+            engine.spawn(self._attempt(self._meet(number, number in self._awaited)))
+        if self._awaited:
+            engine.spawn(self._attempt(self._watch(local)))
+        else:
+            self._stop(None)
+
+    async def reached(self) -> MPIError | None:
+        """Wait for the answers of the processes to which this one connects; return the first error of any process."""
+        return await self._end
+
+    def close(self) -> None:
+        """Wait no more."""
+        for receive in self._receives:
+            receive.cancel()
+        for context in self._contexts:
+            self._engine.contexts.pop(context, None)
+
+    def _stop(self, error: MPIError | None) -> None:
+        if not self._end.done():
+            self._end.complete(error)
+
+    async def _attempt(self, coroutine: Coroutine[Any, None, None]) -> None:
+        try:
+            await coroutine
+        except MPIError as error:
+            self._stop(error)
+
+    async def _meet(self, number: int, connects: bool) -> None:
+        """Exchange a message with a process. Without a new connection this only notices its end."""
+        engine = self._engine
+        namespace, index = engine.processes.way(number)
+        context, peer = context_of(namespace.id), engine.peer(number)
+        self._contexts.add(context)
+        receive = NotedReceive(engine, engine.matcher(context), None, index, _TAG, number)
+        self._receives.append(receive)
+        engine.receive(receive)
+        if connects:
+            await peer.send((), 0, context, namespace.own, _TAG)
+        await receive
+        if connects:
+            self._awaited.discard(number)
+            if not self._awaited:
+                self._stop(None)
+        elif not receive.cancelled():
+            await peer.send((), 0, context, namespace.own, _TAG)
+
+    async def _watch(self, local: Channel) -> None:
+        """Notice when the own group fails: no process of it sends a message to itself."""
+        receive = local.irecv(None, local.rank)
+        self._receives.append(receive)
+        await receive

@@ -12,7 +12,8 @@ from aiompi.coll.allgather.ring import ring
 from aiompi.coll.bcast.binomial import binomial
 from aiompi.coll.block import Block
 from aiompi.comm import Channel
-from aiompi.errors import InvalidCountError
+from aiompi.errors import Exception as MPIError
+from aiompi.errors import InvalidCountError, ProcessFailedError
 from aiompi.wire.frame import Payload
 
 Numbers: TypeAlias = tuple[int, ...]
@@ -80,29 +81,34 @@ class TwoGroups(Participants):
         bridge: channel between the leaders; only they use it.
         leader: rank of the leader in the local group.
         remote_leader: rank of the remote leader on the bridge.
+
+    Attributes:
+        local: as above.
+        gone: kind of error if the other group is gone.
     """
 
-    __slots__ = ("_bridge", "_leader", "_local", "_remote_leader")
+    __slots__ = ("_bridge", "_leader", "_remote_leader", "gone", "local")
 
     def __init__(self, local: Channel, bridge: Channel, leader: int = 0, remote_leader: int = 0) -> None:
-        self._local = local
+        self.local = local
         self._bridge = bridge
         self._leader = leader
         self._remote_leader = remote_leader
+        self.gone: type[MPIError] = ProcessFailedError
 
     async def maximum(self, *numbers: int) -> Numbers:
-        ours = await _maximum(self._local, numbers)
+        ours = await _maximum(self.local, numbers)
         theirs = unpack(await self.exchange(pack(ours)))
         return larger(ours, theirs)
 
     async def local_maximum(self, *numbers: int) -> Numbers:
         """Return the element-wise maximum within the local group."""
-        return await _maximum(self._local, numbers)
+        return await _maximum(self.local, numbers)
 
     async def share(self, data: bytes) -> bytes:
         """Broadcast data within the local group; only the argument of the leader counts."""
-        block = Block.holding((data,), len(data)) if self._local.rank == self._leader else Block()
-        await binomial(self._local, block, self._leader)
+        block = Block.holding((data,), len(data)) if self.local.rank == self._leader else Block()
+        await binomial(self.local, block, self._leader)
         return bytes(block.data)
 
     async def exchange(self, data: bytes, kept: int = 0) -> bytes:
@@ -112,16 +118,16 @@ class TwoGroups(Participants):
             data: data for the remote group; only the argument of the leader counts.
             kept: number of bytes at the beginning that only the leader gets.
         """
-        answer = await self._swap(data) if self._local.rank == self._leader else b""
+        answer = await self._swap(data) if self.local.rank == self._leader else b""
         return answer[:kept] + await self.share(answer[kept:])
 
     async def deal(self, parts: Sequence[bytes]) -> bytes:
         """Send each process of the local group its part, by rank; only the argument of the leader counts."""
-        if self._local.rank != self._leader:
+        if self.local.rank != self._leader:
             part = Block()
-            await part.irecv(self._local, self._leader)
+            await part.irecv(self.local, self._leader)
             return bytes(part.data)
-        sends = [self._local.isend((part,), len(part), rank) for rank, part in enumerate(parts) if rank != self._leader]
+        sends = [self.local.isend((part,), len(part), rank) for rank, part in enumerate(parts) if rank != self._leader]
         for send in sends:
             await send
         return parts[self._leader]
@@ -129,7 +135,7 @@ class TwoGroups(Participants):
     @property
     def leads(self) -> bool:
         """True at the leader of the local group."""
-        return self._local.rank == self._leader
+        return self.local.rank == self._leader
 
     async def _swap(self, data: bytes) -> bytes:
         """Exchange data with the remote leader."""
@@ -180,7 +186,13 @@ async def _maximum(channel: Channel, numbers: Numbers) -> Numbers:
 
 
 def larger(one: Numbers, other: Numbers) -> Numbers:
-    """Return the element-wise maximum."""
+    """Return the element-wise maximum.
+
+    Raises:
+        InvalidCountError: another process has sent more or fewer numbers.
+    """
+    if len(one) != len(other):
+        raise InvalidCountError(f"{len(other)} numbers have come where {len(one)} are expected")
     return tuple(map(max, one, other))
 
 

@@ -23,6 +23,7 @@ from aiompi.comm import Channel, Communicator
 from aiompi.constants import ANY_SOURCE, MAX_PORT_NAME
 from aiompi.create.agreement import Agreement, construct
 from aiompi.create.intercomm import connect as connect_groups
+from aiompi.create.introduction import context_of
 from aiompi.create.participants import TwoGroups
 from aiompi.engine import Engine, NotedReceive, Request
 from aiompi.engine.processes import Name, Processes, Program
@@ -33,8 +34,6 @@ from aiompi.wire.frame import Payload
 from aiompi.wire.hello import KEY_BYTES, NAMESPACE_BYTES, Namespace
 
 _PREFIX: Final = "aiompi-port:"
-#: added to context ids of ports, which no communicator reaches
-_CONTEXTS: Final = 2**63
 #: the first message of a root that connects: its number in the namespace of the port, and a tag for what follows
 _KNOCK: Final = struct.Struct(">II")
 _KNOCK_TAG: Final = 0
@@ -78,7 +77,7 @@ class _Bridge:
     def __init__(self, engine: Engine, number: int, id: bytes, source: int, carried: int, tag: int) -> None:
         self._engine = engine
         self._number = number
-        self._id, self._context = id, _context(id)
+        self._id, self._context = id, context_of(id)
         self._source = source
         self._carried = carried
         self._tag = tag
@@ -109,12 +108,12 @@ class _Meeting(TwoGroups):
 
     Args:
         channel, crossing, root: the first three of `TwoGroups`.
-        error: kind of error if the other group is gone.
+        gone: kind of error if the other group is gone.
     """
 
-    def __init__(self, channel: Channel, crossing: Channel, root: int, error: type[MPIError]) -> None:
+    def __init__(self, channel: Channel, crossing: Channel, root: int, gone: type[MPIError]) -> None:
         super().__init__(channel, crossing, root)
-        self._error = error
+        self.gone = gone
 
     async def exchange(self, data: bytes, kept: int = 0) -> bytes:
         outcome = answer = b""
@@ -126,7 +125,7 @@ class _Meeting(TwoGroups):
                 outcome = b"\1" + str(error).encode()
         outcome = await self.share(outcome)
         if outcome[:1] == b"\1":
-            raise self._error(f"{self._local.where}: the other group is gone: {outcome[1:].decode()}")
+            raise self.gone(f"{self.local.where}: the other group is gone: {outcome[1:].decode()}")
         return answer[:kept] + outcome[1:]
 
 
@@ -148,7 +147,7 @@ async def open_port(engine: Engine) -> str:
     data = msgpack.packb([namespace.id, namespace.key, few], unicode_errors="surrogatepass")
     name = _PREFIX + base64.urlsafe_b64encode(data).decode()
     processes.ports[name] = namespace
-    engine.matcher(_context(namespace.id))
+    engine.matcher(context_of(namespace.id))
     return name
 
 
@@ -165,7 +164,7 @@ def close_port(engine: Engine, name: str) -> None:
     processes.namespaces.pop(namespace.id, None)
     for number in [*namespace.members.values()]:
         processes.forget_unused(number)  # those that still wait are told by the end of their connection
-    engine.contexts.pop(_context(namespace.id), None)
+    engine.contexts.pop(context_of(namespace.id), None)
 
 
 def accept(comm: Communicator, port: str | None, root: int, stop: Request[None] | None = None) -> Request[Communicator]:
@@ -181,8 +180,10 @@ def accept(comm: Communicator, port: str | None, root: int, stop: Request[None] 
         InvalidCommError: an intercommunicator; awaiting the request: the groups have processes in common.
         InvalidRootError: the root is no rank of the communicator.
         InvalidPortError: awaiting the request: the root has no such open port, or the other group is gone.
+        TypeError: the name is no string.
     """
-    return meet(comm, lambda: _await_knock(comm.engine, port, stop), root, "Accept")
+    name = _checked(port)
+    return meet(comm, lambda: _await_knock(comm.engine, name, stop), root, "Accept")
 
 
 def connect(comm: Communicator, port: str | None, root: int) -> Request[Communicator]:
@@ -191,7 +192,8 @@ def connect(comm: Communicator, port: str | None, root: int) -> Request[Communic
     Raises:
         InvalidPortError: awaiting the request: there is no such port, or it cannot be reached.
     """
-    return meet(comm, lambda: _knock(comm.engine, port), root, "Connect")
+    name = _checked(port)
+    return meet(comm, lambda: _knock(comm.engine, name), root, "Connect")
 
 
 def meet(
@@ -200,12 +202,14 @@ def meet(
     root: int,
     operation: str,
     gone: type[MPIError] = InvalidPortError,
+    spawns: bool = False,
 ) -> Request[Communicator]:
     """Make an intercommunicator with the group of another root.
 
     Args:
         bridge: returns what the root makes to reach the other one. If it raises, all processes do.
         gone: kind of error if the other group fails meanwhile.
+        spawns: True if the root starts the processes of the other group.
     """
     where = comm.where(operation)
     root = comm.checked_root(root, operation)
@@ -225,7 +229,12 @@ def meet(
         try:
             groups = _Meeting(channel, cast(Channel, crossing), root, gone)
             await _agree_on_failure(groups, error)
-            return await connect_groups(where, comm, groups, agreement)
+            made = await connect_groups(where, comm, groups, agreement)
+            processes, starter = comm.engine.processes, comm.engine.processes.name(comm.group.members[root])
+            if spawns and made.remote is not None and starter.job == processes.job:
+                job = processes.name(made.remote.members[0]).job
+                processes.obituaries.starters[job] = starter.process
+            return made
         finally:
             if crossing is not None:
                 crossing.close()
@@ -262,7 +271,7 @@ def spawn(
     Raises:
         SpawnError: awaiting the request: they cannot be started, or have ended before they joined.
     """
-    return meet(comm, lambda: _start(comm.engine, programs, options), root, "Spawn", SpawnError)
+    return meet(comm, lambda: _start(comm.engine, programs, options), root, "Spawn", SpawnError, spawns=True)
 
 
 # The roots.
@@ -279,17 +288,17 @@ async def _start(engine: Engine, programs: Sequence[Program], options: Sequence[
     return bridge
 
 
-async def _await_knock(engine: Engine, port: str | None, failure: Request[None] | None = None) -> _Bridge:
+async def _await_knock(engine: Engine, port: str, failure: Request[None] | None = None) -> _Bridge:
     """Wait for the root of another group.
 
     Args:
         failure: request whose end means that none will come.
     """
     await engine.processes.admit()
-    namespace = engine.processes.ports.get(_checked(port))
+    namespace = engine.processes.ports.get(port)
     if namespace is None:
         raise InvalidPortError("Accept: the root has no such open port; a process accepts at a port that it has opened")
-    context = _context(namespace.id)
+    context = context_of(namespace.id)
     while True:
         matcher = engine.matcher(context)
         receive = NotedReceive(engine, matcher, None, ANY_SOURCE, _KNOCK_TAG, ANY_SOURCE)
@@ -304,7 +313,10 @@ async def _await_knock(engine: Engine, port: str | None, failure: Request[None] 
         finally:
             if failure is not None:
                 failure.forget(give_up)
-        token, tag = _KNOCK.unpack(receive.data or bytes(_KNOCK.size))
+        knock = receive.data or b""
+        if len(knock) != _KNOCK.size:
+            continue  # it is none
+        token, tag = _KNOCK.unpack(knock)
         number = namespace.members.get(token)
         if number is not None:  # otherwise it has ended meanwhile
             engine.processes.retain([number])
@@ -317,8 +329,8 @@ def _give_up(receive: NotedReceive, failed: Request[Any]) -> None:
         receive.fail(failed.exception() or error)
 
 
-async def _knock(engine: Engine, port: str | None) -> _Bridge:
-    id, key, offered = _parse(_checked(port))
+async def _knock(engine: Engine, port: str) -> _Bridge:
+    id, key, offered = _parse(port)
     processes = engine.processes
     if isinstance(processes.namespaces.get(id), PortNamespace):
         raise InvalidPortError("Connect: this process has opened the port itself; another one has to connect")
@@ -329,15 +341,11 @@ async def _knock(engine: Engine, port: str | None) -> _Bridge:
     tag = _next_tag() % 2**30 or 1
     try:
         knock = _KNOCK.pack(own.own, tag)
-        await engine.peer(number).send((knock,), len(knock), _context(id), own.own, _KNOCK_TAG)
+        await engine.peer(number).send((knock,), len(knock), context_of(id), own.own, _KNOCK_TAG)
     except MPIError as error:
         processes.release([number])
         raise InvalidPortError(f"Connect: the port cannot be reached: {error}") from None
     return _Bridge(engine, number, id, own.own, 0, tag)
-
-
-def _context(id: bytes) -> int:
-    return _CONTEXTS | int.from_bytes(id[:7])
 
 
 def _checked(port: str | None) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from aiompi.comm import Communicator, Group, derive
+from aiompi.comm.contexts import MAX_CID
 from aiompi.comm.recovery import ROUNDS, ask, begin, recovery_of
+from aiompi.create.agreement import none_left
 from aiompi.engine import Request
 
 #: distance between two proposals of one rank, so that it grows out of the range that others have taken
@@ -18,6 +20,9 @@ def shrink(comm: Communicator) -> Request[Communicator]:
 
     Returns:
         The request; its result is the new communicator. Failures do not make it fail.
+
+    Raises:
+        OtherError: awaiting the request: no context identifier is left.
     """
     recovery = recovery_of(comm, "Shrink")
     number = begin(comm)
@@ -30,6 +35,8 @@ def shrink(comm: Communicator) -> Request[Communicator]:
                 proposal = ids.propose(attempt * _LEAP * (1 + comm.rank))
                 first = number + 2 * attempt
                 pair = (await ask(comm, recovery, first, 0, proposal)).proposal
+                if pair >= MAX_CID:
+                    raise none_left(comm)
                 # As in `aiompi.create.agreement`: another constructor may have taken the pair in some of the processes.
                 agreed = await ask(comm, recovery, first + 1, int(pair == proposal or ids.take(pair)))
                 if agreed.flag:

@@ -1,8 +1,8 @@
 """Datatypes, and buffers of their items (sections 3.2.2, 3.12, 3.13 and 4.9.3; chapter 4 of MPI-3.1)."""
 
+from aiompi.core.allocation import allocate
 from aiompi.datatype import deprecated, predefined
 from aiompi.datatype.buffer.address import BOTTOM, BUFFER_AUTOMATIC, Aint_add, Aint_diff, Free_address, Get_address
-from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.buffer.arrays import bytes_of
 from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.bufspec import (

@@ -52,20 +52,11 @@ BY_CHAR: Final[dict[str, Datatype]] = {
     "B": mpi.UINT8_T,
 }
 
-# Types of arrays that a memoryview exports and whose memory is the message. No memoryview exports datetimes. The set is
-# empty until `add_simple_types` is called for the first array.
-SIMPLE: Final[set[np.dtype[Any]]] = set()
-
 # Formats of memory other than numpy arrays: bytes are numbers, and ctypes exports wchar_t as "u".
 _FORMATS: Final = CODES | {"B": mpi.UINT8_T, "b": mpi.INT8_T, "u": mpi.WCHAR}
 
 # Element types of strings and void memory, which have a fixed number of elements, by numpy's kind.
 _FLEXIBLE: Final = {"S": mpi.CHAR, "U": mpi.WCHAR, "V": mpi.BYTE}
-
-
-def add_simple_types() -> None:
-    """Fill SIMPLE, with the help of NumPy."""
-    SIMPLE.update(np.dtype(char) for char in BY_CHAR if char not in "cmM")
 
 
 def _layout(dtype: np.dtype[Any]) -> tuple[object, ...]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DATAREP", "Element", "check_datarep", "element_of", "is_native", "pack", "packed_layout", "to_external32",
-    "unpack",
+    "unpack", "words",
 ]  # fmt: skip
 
 DATAREP: Final = "external32"
@@ -60,9 +60,10 @@ class Element:
         native, external: types of an element.
         nbytes: bytes of an element in external32.
         same: True if both forms have the same bytes.
+        word: bytes of the words that are reversed, 0 if both forms are the same, and -1 if they differ otherwise.
     """
 
-    __slots__ = ("decode", "encode", "external", "native", "nbytes", "parts", "same")
+    __slots__ = ("decode", "encode", "external", "native", "nbytes", "parts", "same", "word")
 
     def __init__(
         self,
@@ -79,6 +80,11 @@ class Element:
         self.decode = decode
         self.nbytes: int = self.external.itemsize
         self.same = self.native == self.external and encode is decode is _unchanged
+        self.word = 0
+        if not self.same:
+            part = np.dtype(native)
+            reversed_ = part.newbyteorder() == np.dtype(external) and encode is decode is _unchanged
+            self.word = part.itemsize if reversed_ and part.itemsize <= 8 else -1
 
 
 def _of_parts(parts: Parts, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -162,6 +168,15 @@ def element_of(basic: object) -> Element:
     if element is None:
         raise InvalidTypeError(f"{basic} is not a basic type: external32 is defined for the elements of its signature")
     return element
+
+
+def words(layout: Layout) -> list[int] | None:
+    """Return, for each part of an external layout, the bytes of the words that its conversion reverses, 0 for none.
+
+    None if a part has to be converted in another way.
+    """
+    found = [element_of(block.kind).word for block in layout.blocks]
+    return None if -1 in found else found
 
 
 def is_native(datatype: Datatype) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from aiompi.datatype.datatype import Datatype
     from aiompi.datatype.layout.layout import Layout
+    from aiompi.datatype.layout.move import Items
 
 # Combiner -> its name without the prefix, as `decode` gives it.
 COMBINERS: Final = {
@@ -165,6 +166,20 @@ class TypeHandle(Opaque, attribute.Caching):
         if self._map.is_marker:
             raise InvalidTypeError(f"{name} is the marker {self}, which has a meaning only in Create_struct")
         raise InvalidTypeError(f"{name}, {self}, is not committed; call its Commit() first, once")
+
+    @property
+    def usable_items(self) -> Items | None:
+        """The items of the type as calls on buffers move them; None if it may not be used in communication."""
+        if self._null or not self._state.committed:
+            return None
+        return self._map.items or self._map.make_items("items")
+
+    @property
+    def usable_external_items(self) -> Items | None:
+        """Like `usable_items`, in external32."""
+        if self._null or not self._state.committed:
+            return None
+        return self._map.external_items or self._map.make_items("external_items")
 
     @property
     def _attributes(self) -> Attributes:

@@ -20,6 +20,7 @@ where `buf` is any object with the buffer protocol. The packing unit is plain me
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
@@ -28,7 +29,7 @@ from aiompi.datatype import arguments, external32
 from aiompi.datatype.buffer.address import Bottom, Piece, array_of, registry
 from aiompi.datatype.handle import TypeHandle
 from aiompi.datatype.layout import move
-from aiompi.datatype.layout.move import Memory
+from aiompi.datatype.layout.move import Items, Memory
 from aiompi.errors import (
     InvalidArgumentError,
     InvalidBufferError,
@@ -56,20 +57,29 @@ class Representation(NamedTuple):
         layout_of: (datatype, count) -> layout of `count` items in this form.
         pack: function with the arguments of `move.pack`.
         unpack: function with the arguments of `move.unpack`.
+        items_of: function that returns the items of a datatype in this form, if it is committed.
     """
 
     name: str
     layout_of: Callable[[Datatype, int], Layout]
     pack: Callable[[Layout, Memory, int, memoryview], None]
     unpack: Callable[[Layout, memoryview, Memory, int], None]
+    items_of: Callable[[Datatype], Items | None]
 
 
-NATIVE: Final = Representation("native", lambda datatype, count: datatype.layout_of(count), move.pack, move.unpack)
+NATIVE: Final = Representation(
+    "native",
+    lambda datatype, count: datatype.layout_of(count),
+    move.pack,
+    move.unpack,
+    operator.attrgetter("usable_items"),
+)
 EXTERNAL32: Final = Representation(
     external32.DATAREP,
     lambda datatype, count: datatype.external.repeat(count, datatype.extent),
     external32.pack,
     external32.unpack,
+    operator.attrgetter("usable_external_items"),
 )
 REPRESENTATIONS: Final = {it.name: it for it in (NATIVE, EXTERNAL32)}
 
@@ -85,9 +95,12 @@ def representation_of(comm: object) -> Representation:
     """
     if comm is None:
         return NATIVE
+    found = REPRESENTATIONS.get(getattr(comm, "representation", ""))
+    if found is not None:
+        return found
     if not (hasattr(comm, "group") and hasattr(comm, "rank")):
         raise InvalidCommError(f"comm is {comm!r}: expected a communicator, such as COMM_WORLD, or None")
-    return REPRESENTATIONS[getattr(comm, "representation", NATIVE.name)]
+    return NATIVE
 
 
 class Packing(TypeHandle):
@@ -172,6 +185,11 @@ class Packing(TypeHandle):
 
 
 def _pack(form: Representation, datatype: Datatype, inbuf: object, outbuf: object, position: int) -> int:
+    known = form.items_of(datatype)
+    if known is not None:
+        stop = known.pack(inbuf, outbuf, position)
+        if stop >= 0:
+            return stop
     datatype.check_usable("datatype")
     items = _Items(form, datatype, inbuf, "inbuf", writable=False)
     unit, stop = _unit(outbuf, position, items.nbytes, "outbuf", writable=True)
@@ -181,6 +199,11 @@ def _pack(form: Representation, datatype: Datatype, inbuf: object, outbuf: objec
 
 
 def _unpack(form: Representation, datatype: Datatype, inbuf: object, position: int, outbuf: object) -> int:
+    known = form.items_of(datatype)
+    if known is not None:
+        stop = known.unpack(inbuf, position, outbuf)
+        if stop >= 0:
+            return stop
     datatype.check_usable("datatype")
     items = _Items(form, datatype, outbuf, "outbuf", writable=True)
     unit, stop = _unit(inbuf, position, items.nbytes, "inbuf", writable=False)

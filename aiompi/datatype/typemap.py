@@ -15,6 +15,7 @@ from aiompi.constants import COMBINER_NAMED
 from aiompi.datatype.arguments import Integers
 from aiompi.datatype.bounds import Bounds
 from aiompi.datatype.layout.layout import Layout
+from aiompi.datatype.layout.move import Items
 from aiompi.datatype.signature import Signature
 from aiompi.lazy import np
 
@@ -68,11 +69,12 @@ class TypeMap:
         signature: basic types in order.
         constant: the predefined datatype to which it belongs, or None.
         small: True if few numbers describe it, its components included.
+        items, external_items: its items in both representations; None until they are needed.
     """
 
     __slots__ = (
         "_components", "_compose", "_dtype", "_external", "_layout", "arguments", "bounds", "combiner", "constant",
-        "extent", "lb", "signature", "small", "types",
+        "extent", "external_items", "items", "lb", "signature", "small", "types",
     )  # fmt: skip
 
     combiner: int
@@ -84,6 +86,8 @@ class TypeMap:
     signature: Signature
     constant: Datatype | None
     small: bool
+    items: Items | None
+    external_items: Items | None
     _dtype: np.dtype[Any] | Callable[[], np.dtype[Any]] | None
     _components: tuple[TypeMap, ...]
     _compose: Compose | None
@@ -112,6 +116,7 @@ class TypeMap:
         self._set_bounds(bounds)
         self.signature, self._dtype, self.small = signature, None, True
         self._components, self._compose, self._layout, self._external = (), None, None, None
+        self.items = self.external_items = None
         return self
 
     @classmethod
@@ -147,6 +152,7 @@ class TypeMap:
         self.combiner, self.arguments, self.types, self.constant = combiner, arguments, types, None
         self._components = tuple(dict.fromkeys(types if components is None else components))
         self._compose, self._layout, self._external = compose, None, None
+        self.items = self.external_items = None
         self.signature = compose(Signature, operator.attrgetter("signature"))
         bounds = compose(Bounds, operator.attrgetter("bounds"))
         self._set_bounds(bounds if markers is None else bounds.marked(*markers))
@@ -192,6 +198,20 @@ class TypeMap:
             self._complete("_external")
         assert self._external is not None
         return self._external
+
+    def make_items(self, form: str) -> Items:
+        """Make the items in one representation, named by their attribute.
+
+        They are empty, and so of no use, where elements of external32 have to be converted one by one.
+        """
+        from aiompi.datatype import external32
+
+        layout = self.layout if form == "items" else self.external
+        words = None if form == "items" else external32.words(layout)
+        parts = layout.blocks if words is not None or form == "items" else ()
+        made = Items(parts, words, layout.size, self.extent, layout.overlapping)
+        setattr(self, form, made)
+        return made
 
     def _complete(self, form: str) -> None:
         """Compute a layout after those of the components, without recursion: they may be nested too deeply for it."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
-from aiompi.driver.spin import Spin, move_to_end, stop_polling, yield_core_until
+from aiompi.core import look
+from aiompi.driver.doorbells import Doorbells
+from aiompi.driver.spin import Spin, stop_polling
 from aiompi.driver.threads import NO_THREAD, detach_descriptors, get_ident, name_of_thread
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import LocalProtocolError
@@ -20,10 +21,10 @@ T = TypeVar("T")
 
 #: polls of each poller per turn of a spinning loop; they take a few microseconds, like the turn itself
 _TURN_POLLS: Final = 2
-#: polls of each poller before a task waits for a request, about as long as another rank takes to answer
-_BRIEF_POLLS: Final = range(8)
-#: seconds for which requests may complete by such polls before the loop gets a turn; not Final, see
-#: `aiompi.engine.slices.SLICE`
+#: seconds for which a task looks before it waits for a request, about as long as another rank takes to answer
+_BRIEF_LOOK: Final = 8e-6
+_BRIEF_LOOKS: Final = range(16)  # of a poller that is not native
+#: seconds for which requests may complete by such polls before the loop gets a turn
 _BRIEF_SECONDS = 500e-6
 
 
@@ -48,7 +49,8 @@ class AsyncioDriver:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.loop_runs: Callable[[], bool] = bool
         self.at_rest: Callable[[], bool] = bool
-        self._doorbells: dict[int, LoopDoorbell] = {}
+        self._doorbells: Doorbells | None = None  # once there are some
+        self._doorbell: dict[int, LoopDoorbell] = {}
         self._reading: dict[int, Callable[[], object]] = {}
         self._writing: set[int] = set()
         self._pollers: list[Poller] = []
@@ -116,8 +118,6 @@ class AsyncioDriver:
         self._pollers.clear()
         self._loop = None
         self._adopt()
-        for doorbell in self._doorbells.values():
-            doorbell.move(self.loop)
         for fd, callback in self._reading.items():
             self.loop.add_reader(fd, callback)
         return True
@@ -125,32 +125,24 @@ class AsyncioDriver:
     def waiter(self, request: Request[Any]) -> Waiter | None:
         if get_ident() != self.owner or not self.loop_runs():
             self.check_thread()
-        if self._brief_until and self._complete_soon(request):
+        if self.completes_soon(request):
             return None
         return (self._loop or self.loop).create_future()
 
-    def _complete_soon(self, request: Request[Any]) -> bool:
-        """Poll before a task waits for the request, if the loop spins: a turn takes longer than most answers."""
-        if time.monotonic() >= self._brief_until:
+    def completes_soon(self, request: Request[Any]) -> bool:
+        """Poll before a task waits for a request, if the loop spins; return True if the request is complete then.
+
+        A turn of the loop takes longer than most answers.
+        """
+        if not self._brief_until or get_ident() != self.owner or time.monotonic() >= self._brief_until:
             return False
-        if self._poll_briefly():
+        pollers = self._pollers
+        if look(pollers, _BRIEF_LOOKS, _BRIEF_LOOK):
             self._busy = True
             if request._done:
                 return True
         # Either nothing arrived, or other work arrived, and there may be much of it.
         self._brief_until = 0.0
-        return False
-
-    def _poll_briefly(self) -> bool:
-        """Poll a few times, until one poller finds something to do. Return True if one does."""
-        pollers = self._pollers
-        polls = self._spin.polls(len(pollers))
-        for _ in _BRIEF_POLLS:
-            for poller in pollers:
-                if poller.poll(polls):
-                    if len(pollers) > 1:
-                        move_to_end(pollers, poller)
-                    return True
         return False
 
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
@@ -197,9 +189,6 @@ class AsyncioDriver:
             if pollers:
                 self.loop.call_soon(self._spin_turn)
 
-    def yield_core_until(self, ready: Callable[[], bool], seconds: float) -> bool:
-        return yield_core_until(ready, seconds)
-
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
         """Do nothing: this driver never blocks a thread."""
 
@@ -218,10 +207,14 @@ class AsyncioDriver:
         if self._loop is not None and not self.in_own_thread:
             self._loop.set_debug(False)  # in debug mode it refuses other threads, and its own is not in the copy
         try:
-            detach_descriptors({*self._reading, *self._writing})
+            detach_descriptors({*self._reading, *self._writing, *self._doorbell})
         finally:
             # The copy of the loop may continue to run, and would see events that are meant for the parent.
             self._pollers.clear()
+            for doorbell in self._doorbell.values():
+                doorbell.remove()
+            self._doorbell.clear()
+            self._doorbells = None
             for fd in [*self._reading]:
                 self.remove_reader(fd)
             for fd in [*self._writing]:
@@ -232,14 +225,44 @@ class AsyncioDriver:
         self._reading[fd] = callback
 
     def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
-        doorbell = self._doorbells[fd] = LoopDoorbell(self.loop, fd, deliver, callback)
-        self.add_reader(fd, doorbell.on_readable)
+        if self._doorbells is None:
+            self._doorbells = Doorbells(fd)
+            self.add_reader(self._doorbells.fileno(), self._rung)
+        else:
+            self._doorbells.add(fd)
+        self._doorbell[fd] = LoopDoorbell(deliver, callback)
+
+    def _rung(self) -> None:
+        """Handle the doorbells that have been rung."""
+        doorbells = self._doorbells
+        if doorbells is None:
+            return  # a call of this turn has removed the last one
+        try:
+            for fd in doorbells.rung():
+                doorbell = self._doorbell.get(fd)
+                if doorbell is not None:
+                    doorbell.rung(self.loop)
+        except BaseException:
+            if self._doorbells is doorbells:
+                doorbells.repeat()
+            raise
 
     def remove_reader(self, fd: int) -> None:
-        self._reading.pop(fd, None)
-        doorbell = self._doorbells.pop(fd, None)
+        doorbell = self._doorbell.pop(fd, None)
         if doorbell is not None:
             doorbell.remove()
+            assert self._doorbells is not None
+            self._doorbells.remove(fd)
+            if self._doorbell:
+                return
+            self._forget(self._doorbells.fileno())
+            self._doorbells.close()
+            self._doorbells = None
+        else:
+            self._forget(fd)
+
+    def _forget(self, fd: int) -> None:
+        self._reading.pop(fd, None)
         if not self.loop.is_closed():
             self.loop.remove_reader(fd)
 
@@ -254,51 +277,33 @@ class AsyncioDriver:
 
 
 class LoopDoorbell:
-    """An eventfd that a peer writes, in an event loop. Tasks that wait for an arrived message run before it is read.
+    """A doorbell in an event loop. Tasks that wait for an arrived message run before everything else is done.
 
     For the arguments see `Driver.add_doorbell`.
     """
 
-    __slots__ = ("_callback", "_deliver", "_fd", "_loop", "_reports_again", "_scheduled", "_skip")
+    __slots__ = ("_callback", "_deliver", "_scheduled")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]
-    ) -> None:
-        self._fd = fd
+    def __init__(self, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
         self._deliver = deliver
         self._callback: Callable[[], object] | None = callback
-        self.move(loop)
-
-    def move(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin in a loop, which may take the place of a closed one."""
-        self._loop = loop
         self._scheduled = False
-        # asyncio polls before the callbacks of a turn, so it reports an eventfd once more that they have read.
-        self._reports_again = isinstance(loop, asyncio.BaseEventLoop)
-        self._skip = False  # the next report is such a one
 
-    def on_readable(self) -> None:
-        """Handle a readable descriptor."""
-        if self._skip:
-            self._skip = False  # if the doorbell has been rung again the loop reports it again
-        elif self._scheduled or not self._deliver():
+    def rung(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Handle a write."""
+        if self._scheduled or not self._deliver():
             self._call_back()
         else:
             self._scheduled = True
-            self._loop.call_soon(self._call_back)
+            loop.call_soon(self._call_back)
 
     def _call_back(self) -> None:
-        self._skip, self._scheduled = self._scheduled and self._reports_again, False
-        if self._callback is None:
-            return
-        try:  # noqa: SIM105 (`suppress` takes longer than the call)
-            os.eventfd_read(self._fd)
-        except BlockingIOError:
-            pass
-        self._callback()
+        self._scheduled = False
+        if self._callback is not None:
+            self._callback()
 
     def remove(self) -> None:
-        """Call nothing any more, even if a call is scheduled: the descriptor's number may soon be reused."""
+        """Call nothing any more, even if a call is scheduled."""
         self._callback, self._deliver = None, bool
 
 

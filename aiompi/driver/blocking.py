@@ -16,8 +16,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
+from aiompi.core import look
 from aiompi.driver.epoll import Epoll
-from aiompi.driver.spin import ONCE, Spin, move_to_end, stop_polling, yield_core_until
+from aiompi.driver.spin import ONCE, ROUND, Spin, stop_polling
 from aiompi.driver.threads import NO_THREAD, detach_descriptors, get_ident, name_of_thread
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
@@ -51,7 +52,7 @@ class BlockingDriver:
         self._reset()
 
     def _reset(self) -> None:
-        """Forget everything. `__init__` must not be called twice: compiled classes rely on that."""
+        """Forget everything."""
         self._epoll = Epoll()
         self._readers: dict[int, Callable[[], object]] = {}
         self._writers: dict[int, Callable[[], object]] = {}
@@ -122,7 +123,7 @@ class BlockingDriver:
 
     def reset_after_fork(self) -> None:
         self._epoll.close()  # the parent's; closed first, because no other descriptor may be free
-        detach_descriptors({*self._readers, *self._writers})
+        detach_descriptors({*self._readers, *self._writers, *self._doorbells})
         self._reset()  # in place: communicators refer to it
 
     def start(self) -> None:
@@ -157,9 +158,13 @@ class BlockingDriver:
         if self._asleep:
             return self._interrupt(lambda: self.finish(request))
         self.single = True
+        pollers = self._pollers
         try:
             while not request._done:
-                self._turn(None)
+                nothing_due = not (self._soon or self._timers) and time.monotonic() < self._descriptors_due
+                seconds = 0.0 if self._spin.yields_core else ROUND
+                if not (pollers and nothing_due and look(pollers, ONCE, seconds, True)):
+                    self._turn(None)
         finally:
             self._asleep, self.owner, self.single = False, self._owner, False
 
@@ -271,28 +276,21 @@ class BlockingDriver:
             found = self._spin.review(self._pollers, now)
             if self._serve_descriptors(0.0) or found:
                 return True
-        pollers = self._pollers
-        for poller in pollers:
-            if poller.poll(ONCE):
-                if len(pollers) > 1:
-                    move_to_end(pollers, poller)
-                return True
+        if look(self._pollers, ONCE, 0.0, self.single):
+            return True
         return timeout != 0.0 and self._spin_until_found(now)
 
     def _spin_until_found(self, start: float) -> bool:
         """Spin until there is something to do and return True; stop polling if the spin ends before that."""
         pollers, check = self._pollers, start + _CHECK_IDLE
         until, due = start + self._spin.seconds, self._timers[0].due if self._timers else math.inf
-        polls = self._spin.polls(len(pollers))
+        polls, seconds = self._spin.polls(len(pollers)), 0.0 if self._spin.yields_core else ROUND
         while True:
             if self._spin.yields_core:
                 until = self._spin.yield_core_until(until)  # if this ends the spin, poll once more
-            for poller in pollers:
-                if poller.poll(polls):
-                    self._spin.found()
-                    if len(pollers) > 1:
-                        move_to_end(pollers, poller)
-                    return True
+            if look(pollers, polls, seconds, self.single):
+                self._spin.found()
+                return True
             now = time.monotonic()
             if now >= until or now >= due:
                 break
@@ -333,6 +331,9 @@ class BlockingDriver:
     def waiter(self, request: Request[Any]) -> Waiter:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
 
+    def completes_soon(self, request: Request[Any]) -> bool:
+        return False
+
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         self._deadlocked = deadlocked
 
@@ -344,9 +345,6 @@ class BlockingDriver:
             return False
         self._pollers.insert(0 if first else len(self._pollers), poller)
         return True
-
-    def yield_core_until(self, ready: Callable[[], bool], seconds: float) -> bool:
-        return yield_core_until(ready, seconds)
 
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
         self._observer = observer

@@ -1,8 +1,4 @@
-"""How threads sleep: in an `Epoll`, or in a `SharedEpoll`, where one of several threads sleeps for all of them.
-
-Python runs signal handlers that are due when a function begins. A compiled function runs none. So this module is never
-compiled: otherwise a thread would sleep although a handler is due.
-"""
+"""How threads sleep: in an `Epoll`, or in a `SharedEpoll`, where one of several threads sleeps for all of them."""
 
 from __future__ import annotations
 

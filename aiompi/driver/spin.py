@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 #: one poll of a poller
 ONCE: Final = range(1)
-#: polls of all pollers together in one round: they take a microsecond, as the calls of a few pollers do
+#: polls in one round of all pollers together, of those that are not native: they take a microsecond
 _POLLS: Final = 16
+#: seconds for which native pollers look in one round
+ROUND: Final = 10e-6
 #: maximum of waits without a spin after a spin that found nothing
 _MAX_SKIPS: Final = 255
 #: a sched_yield of more seconds than the call itself takes: another process wanted the core
@@ -37,13 +39,20 @@ def cores(root: str | os.PathLike[str] = "/") -> int:
     Args:
         root: root of the file system.
     """
-    allowed, quota = len(os.sched_getaffinity(0)), _quota(root)
+    allowed, quota = _allowed(), _quota(root)
     return allowed if quota is None else min(allowed, quota)
 
 
 def throttled(root: str | os.PathLike[str] = "/") -> bool:
     """Return True if the quota allows less than all cores, so that time spent on one core is missing on another."""
-    return cores(root) < len(os.sched_getaffinity(0))
+    return cores(root) < _allowed()
+
+
+def _allowed() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except OSError:  # a sandbox forbids the question
+        return os.cpu_count() or 1
 
 
 def _quota(root: str | os.PathLike[str]) -> int | None:
@@ -143,23 +152,6 @@ class Spin:
         for poller in stale:
             found |= poller in pollers and poller.poll(ONCE)
         return found
-
-
-def yield_core_until(ready: Callable[[], bool], seconds: float) -> bool:
-    """Yield the core until `ready` returns True, for `seconds` at most. Return True if it did."""
-    until = time.monotonic() + seconds
-    while not ready():
-        if time.monotonic() >= until:
-            return False
-        os.sched_yield()
-    return True
-
-
-def move_to_end(pollers: list[Poller], served: Poller) -> None:
-    """Poll the poller that found something last in the next round, because it may find something every time."""
-    if served in pollers:
-        pollers.remove(served)
-        pollers.append(served)
 
 
 def stop_polling(pollers: list[Poller], some: Iterable[Poller]) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -16,6 +15,7 @@ from typing import Any, Final
 from aiompi.constants import THREAD_MULTIPLE, THREAD_SERIALIZED
 from aiompi.driver.background import Background
 from aiompi.driver.blocking import DEADLOCK, BlockingDriver
+from aiompi.driver.doorbells import Doorbells
 from aiompi.driver.epoll import SharedEpoll, WaitingThread
 from aiompi.driver.threads import NO_THREAD, name_of_thread, stale_method_error
 from aiompi.engine import Poller, Request, Timer
@@ -23,7 +23,7 @@ from aiompi.errors import LocalProtocolError
 
 #: seconds between deadlock checks when no other rank can end the wait; threads end without notice
 _CHECK_AGAIN: Final = 0.2
-#: seconds that an abort waits for calls of other threads to end; not Final, see `aiompi.engine.slices.SLICE`
+#: seconds that an abort waits for calls of other threads to end
 _ABORT_TIMEOUT = 1.0
 
 
@@ -88,6 +88,8 @@ class ThreadDriver(BlockingDriver):
         self._lock = threading.RLock()
         self._epoll = self._shared_epoll = SharedEpoll(self._lock, self._leader_is_satisfied)
         self._waiters: list[WaitingThread] = []
+        self._bells: Doorbells
+        self._rings: dict[int, Callable[[], object]] = {}  # by doorbell, its callback
         self._leader = NO_THREAD
         self._background = Background(
             self._shared_epoll.fileno(),
@@ -239,15 +241,34 @@ class ThreadDriver(BlockingDriver):
         return False  # polling would hold the lock and delay threads that have something to do
 
     def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
-        def on_readable() -> None:
-            try:
-                os.eventfd_read(fd)
-            except BlockingIOError:
-                return  # another thread has read it, and called
-            callback()
+        # Not edge-triggered themselves: the thread that epoll tells of a write may leave it to another thread, which
+        # polls again, until one of them asks which doorbells have been rung.
+        if not self._rings:
+            self._bells = Doorbells(fd)
+            self.add_reader(self._bells.fileno(), self._rung)
+        else:
+            self._bells.add(fd)
+        self._rings[fd] = callback
 
-        # Not edge-triggered: the thread that epoll tells of a write may leave it to another thread, which polls again.
-        self.add_reader(fd, on_readable)
+    def _rung(self) -> None:
+        """Handle the doorbells that have been rung, unless another thread does."""
+        bells = self._bells
+        try:
+            for fd in bells.rung():
+                self._rings.get(fd, bool)()
+        except BaseException:
+            if self._rings and self._bells is bells:
+                bells.repeat()
+            raise
+
+    def remove_reader(self, fd: int) -> None:
+        if self._rings.pop(fd, None) is None:
+            super().remove_reader(fd)
+            return
+        self._bells.remove(fd)
+        if not self._rings:
+            super().remove_reader(self._bells.fileno())
+            self._bells.close()
 
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         with self._lock:

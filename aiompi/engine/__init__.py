@@ -5,6 +5,8 @@ that runs a coroutine, which awaits other requests. How a rank waits and how byt
 `Driver` and one `Link` per peer (`seams`).
 """
 
+from aiompi.core import Request
+from aiompi.core.seams import Waiter
 from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.engine import Engine
 from aiompi.engine.generalized import GeneralizedRequest
@@ -14,26 +16,15 @@ from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
 from aiompi.engine.probe import MessageListener
 from aiompi.engine.receive import NotedReceive, Receive
-from aiompi.engine.request import Request
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import ChainedRequest, Schedule
-from aiompi.engine.seams import Driver, Link, Poller, Recovery, Timer, Waiter
+from aiompi.engine.seams import Driver, Link, Poller, Recovery, Timer
 from aiompi.engine.send import Mode, Send
-from aiompi.engine.shm_sync import (
-    FIRST_COMMUNICATORS,
-    LITTLE_ROOM,
-    ROOM,
-    SlotEntry,
-    SlotExchange,
-    SlotGroup,
-    WindowBlock,
-    ordinal,
-    room,
-)
+from aiompi.engine.slots import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, ordinal, room
 
 __all__ = [
-    "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "MessageListener", "SlotGroup", "Driver", "Engine", "WindowBlock",
+    "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "MessageListener", "Driver", "Engine", "WindowBlock",
     "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned", "OwnedReceive", "Endpoint", "Peer",
-    "PersistentRequest", "Poller", "SlotEntry", "Receive", "Recovery", "Request", "SlotExchange", "Scattered",
+    "PersistentRequest", "Poller", "Receive", "Recovery", "Request", "Scattered",
     "ScatteredReceive", "Schedule", "Send", "Timer", "ChainedRequest", "Waiter", "ordinal", "room"
 ]  # fmt: skip

@@ -11,12 +11,13 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from aiompi.constants import BSEND_OVERHEAD
-from aiompi.engine.request import Request
+from aiompi.core import Request
 from aiompi.engine.schedule import Schedule, settled
 from aiompi.errors import InvalidBufferError, OtherError
 
 if TYPE_CHECKING:
-    from aiompi.engine.progress import Progress
+    from aiompi.core.progress import Progress
+    from aiompi.engine.engine import Engine
     from aiompi.wire.frame import Payload
 
 
@@ -26,15 +27,17 @@ class AttachedBuffer:
     Args:
         owner: the user's object, which detaching returns; None to take new memory for each message.
         memory: its bytes.
+        look: sees which messages have left; called before a message is refused for want of room.
 
     Attributes:
         pending: the sends of the messages in the buffer.
     """
 
-    def __init__(self, owner: object, memory: memoryview | None) -> None:
+    def __init__(self, owner: object, memory: memoryview | None, look: Callable[[], object]) -> None:
         self.owner = owner
         self.pending: set[Request[None]] = set()
         self._memory = memory
+        self._look = look
         self._starts: list[int] = []  # of the places in use, ascending
         self._ends: list[int] = []
         self._tail = 0  # end of the newest place
@@ -47,14 +50,28 @@ class AttachedBuffer:
         """
         if self._memory is None:
             return memoryview(b"".join(payload)), -1
-        start = self._find(nbytes + BSEND_OVERHEAD)
-        at = start
+        start = at = self._take(nbytes + BSEND_OVERHEAD)
         for piece in payload:
             self._memory[at : at + len(piece)] = piece
             at += len(piece)
         return self._memory[start:at], start
 
-    def _find(self, nbytes: int) -> int:
+    def _take(self, nbytes: int) -> int:
+        """Take a place, and look first which messages have left if there is none."""
+        start = self._find(nbytes)
+        if start is None:
+            self._look()
+            start = self._find(nbytes)
+        if start is None:
+            assert self._memory is not None
+            raise InvalidBufferError(
+                f"buffered send: the message takes {nbytes} bytes (with BSEND_OVERHEAD, {BSEND_OVERHEAD}), and the "
+                f"attached buffer of {len(self._memory)} bytes has no such room: {self._used()} are taken by "
+                f"{len(self._starts)} messages that have not left; attach a larger one"
+            )
+        return start
+
+    def _find(self, nbytes: int) -> int | None:
         """Take a place behind the newest one, or at the start as in the model, or else any gap that is wide enough."""
         assert self._memory is not None
         last = len(self._starts)
@@ -69,11 +86,7 @@ class AttachedBuffer:
                 self._tail = begin + nbytes
                 self._ends.insert(index, self._tail)
                 return begin
-        raise InvalidBufferError(
-            f"buffered send: the message takes {nbytes} bytes (with BSEND_OVERHEAD, {BSEND_OVERHEAD}), and the "
-            f"attached buffer of {len(self._memory)} bytes has no such room: {self._used()} are taken by "
-            f"{last} messages that have not left; attach a larger one"
-        )
+        return None
 
     def _used(self) -> int:
         return sum(self._ends) - sum(self._starts)
@@ -105,7 +118,7 @@ class Attachment:
 
     __slots__ = ("_engine", "buffer")
 
-    def __init__(self, engine: Progress) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.buffer: AttachedBuffer | None = None
 
@@ -121,7 +134,7 @@ class Attachment:
         """
         if self.buffer is not None:
             raise InvalidBufferError("a buffer is attached already; detach it first")
-        self.buffer = AttachedBuffer(owner, memory)
+        self.buffer = AttachedBuffer(owner, memory, self._engine.look)
 
     def detach(self) -> Schedule[object]:
         """Take the memory back (MPI_Buffer_detach); the result is its owner, once all messages in it have left.

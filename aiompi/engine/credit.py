@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from aiompi.core.pure.peer import OVERHEAD
 from aiompi.engine.endpoint import Endpoint
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire.frame import HEADER, PROTOACK
@@ -18,9 +19,6 @@ from aiompi.wire.frame import HEADER, PROTOACK
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.seams import Link
-
-#: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
-OVERHEAD: Final = 128
 
 _pack: Final = HEADER.pack
 
@@ -30,27 +28,25 @@ NO_CREDIT: Final = -(2**62)
 
 
 class CreditedEndpoint(Endpoint):
-    """A rank that grants this rank credit for eager messages, and is granted credit by it.
+    """A rank that grants this rank credit for eager messages, and is granted credit by it."""
 
-    Attributes:
-        credit: bytes that this rank may still send eagerly.
-    """
-
-    __slots__ = ("_ackmark", "_held", "_hiwater", "_links", "_looked", "_owed", "credit")
+    __slots__ = ("_links", "_looked")
 
     def __init__(self, engine: Engine, rank: int, credit: int) -> None:
         super().__init__(engine, rank)
-        self.credit = credit
+        self.credit = self.most_credit = credit
         self._hiwater = engine.settings.eager_window
         self._ackmark = self._hiwater // 2
-        self._held = 0
-        self._owed = 0
         self._links: list[Link] = []
         self._looked = False
 
     @abstractmethod
     def connect(self) -> Link:
         """Make a link to the peer, unless the peer makes one meanwhile."""
+
+    def look(self) -> None:
+        for link in [*self._links]:
+            link.look()
 
     # Credit that the peer grants.
 
@@ -64,7 +60,7 @@ class CreditedEndpoint(Endpoint):
         """
         if cost > self.credit and not self._looked:
             for link in self._links:
-                self.credit += link.granted()
+                self.gain(link.granted())
             if self.engine.driver.background:
                 self._looked = True
                 self.engine.driver.call_soon(self._look_again)
@@ -73,17 +69,15 @@ class CreditedEndpoint(Endpoint):
     def _look_again(self) -> None:
         self._looked = False
 
-    def _give(self, envelope: tuple[int, ...], cost: int, give: Callable[[bytes], bool]) -> bool:
-        """Let `give` send a frame with this envelope; return False, at no cost, if it cannot be sent now."""
+    def _give(self, envelope: tuple[int, ...], give: Callable[[bytes], bool]) -> bool:
+        """Let `give` send a frame with this envelope; return False if it cannot be sent now."""
         kind, tag, source, context, length, srqid, note = envelope
         owed, self._owed = self._owed, 0
-        self.credit -= cost
-        given = True  # assumed if this is interrupted, so that no credit is spent or returned twice
+        given = True  # assumed if this is interrupted, so that no credit is returned twice
         try:
             given = give(_pack(kind, tag, source, owed, context, length, srqid, note))
         finally:
             if not given:
-                self.credit += cost
                 self._owed += owed
         return given
 
@@ -91,11 +85,12 @@ class CreditedEndpoint(Endpoint):
 
     def _hold(self, length: int) -> int:
         cost = length + OVERHEAD
-        self._held += cost
-        if self._held > self._hiwater:
+        held = self._held + cost
+        if held > self._hiwater:
             raise RemoteProtocolError(
-                f"rank {self.rank} sent {self._held} bytes eagerly, more than the {self._hiwater} it was granted"
+                f"rank {self.rank} sent {held} bytes eagerly, more than the {self._hiwater} it was granted"
             )
+        self._held = held
         return cost
 
     def consumed(self, eager: int) -> None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from aiompi.core import PeerBase
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import STANDARD, Mode, Send
 from aiompi.errors import OtherError, ProcessFailedError
 
 if TYPE_CHECKING:
+    from aiompi.core import Request
     from aiompi.engine.engine import Engine
     from aiompi.engine.message import Landing, Message
-    from aiompi.engine.request import Request
     from aiompi.engine.seams import BufferOwner, Failable, Link
     from aiompi.wire.frame import Payload
 
 
-class Endpoint(ABC):
+class Endpoint(PeerBase, ABC):
     """One other rank, or this rank itself: how messages go to it and come from it, and how that ends.
 
     Attributes:
@@ -29,16 +30,12 @@ class Endpoint(ABC):
         orphans: owners of memory that a broken link has not sent. They fail once it is known what became of the peer.
     """
 
-    __slots__ = ("engine", "error", "finalize_error", "landings", "link", "orphans", "rank")
+    __slots__ = ()
 
-    def __init__(self, engine: Engine, rank: int) -> None:
-        self.engine = engine
-        self.rank = rank
-        self.link: Link | None = None
-        self.error: Exception | None = None
-        self.finalize_error: Exception | None = None
-        self.landings: set[Landing] = set()
-        self.orphans: list[BufferOwner] = []
+    engine: Engine
+    link: Link | None
+    landings: set[Landing]
+    orphans: list[BufferOwner]
 
     @abstractmethod
     def send(
@@ -81,12 +78,16 @@ class Endpoint(ABC):
     def consumed(self, eager: int) -> None:
         """Return so many bytes of credit: the memory of an eager message is free again."""
 
+    def look(self) -> None:
+        """Handle what has come by now, if it may be that a message has left and this rank has not seen it yet."""
+        return
+
     def check_sends(self) -> None:
         """Let every further send look first whether the peer, or the job, is gone."""
         return
 
-    def announcement_dropped(self) -> None:
-        """Note that a message which the peer has announced is not received."""
+    def announcement_dropped(self, message: Message) -> None:
+        """Note that a message which the peer has announced is not among the unexpected ones any more."""
         return
 
     @abstractmethod
@@ -117,9 +118,7 @@ class Endpoint(ABC):
     def mark_finalized(self) -> None:
         """Note that the peer has finalized: it begins no message and no receive any more."""
         if self.finalize_error is None:
-            self.finalize_error = ProcessFailedError(
-                f"{self.engine.processes.label(self.rank)} has finalized: it sends and receives nothing more"
-            )
+            self.finalize_error = ProcessFailedError(f"{self.engine.processes.label(self.rank)} {self.engine.farewell}")
             self.engine.failure.peer_finalized(self, self.finalize_error)
 
     def mark_closed(self) -> None:

@@ -1,7 +1,7 @@
 """The engine: the state of one rank. It holds contexts, peers, sends in progress and arriving messages.
 
 `Engine` starts receives and probes; `aiompi.engine.endpoint.Endpoint` starts sends. Failures are in
-`aiompi.engine.failure`, waiting in `aiompi.engine.progress`.
+`aiompi.engine.failure`, waiting in `aiompi.core.progress`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import itertools
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiompi.core import Request
+from aiompi.core.progress import Progress
+from aiompi.core.pure.receive import SHORT
 from aiompi.engine.bsend import Attachment
 from aiompi.engine.credit import NO_CREDIT
 from aiompi.engine.endpoint import Endpoint
@@ -19,19 +22,19 @@ from aiompi.engine.message import Landing, Message
 from aiompi.engine.peer import Peer
 from aiompi.engine.probe import Probe
 from aiompi.engine.processes import FIRST_MET, Processes
-from aiompi.engine.progress import Progress
-from aiompi.engine.receive import SHORT, ArrivedReceive, Decode, Receive
-from aiompi.engine.request import Request
+from aiompi.engine.receive import ArrivedReceive, Decode, Receive
 from aiompi.engine.schedule import Schedule, settled
 from aiompi.engine.seams import Driver, Link, Recovery
 from aiompi.engine.send import Send
-from aiompi.engine.shm_sync import SlotExchange, SlotExchanges, SlotProvider
 from aiompi.engine.single_copy import CopyQueue
+from aiompi.engine.slots import SlotProvider
+from aiompi.engine.withheld import WithholdingEndpoint, asks
 from aiompi.errors import LocalProtocolError, ProcessFailedError
 from aiompi.settings import Settings
 from aiompi.status import Status
 
 if TYPE_CHECKING:
+    from aiompi.core._native import SlotExchange
     from aiompi.engine.gateway import Gateway
     from aiompi.engine.slices import HeldSend
     from aiompi.impi.universe import Universe
@@ -56,32 +59,35 @@ class Engine(Progress):
         windows: by rank, the bytes of eager memory that it grants to each other rank.
         connect: makes the link to a peer when the first frame is sent to it; set by the runtime.
         slot_provider: makes slots that other ranks read, None if there is no shared memory.
-        core_per_rank: True if this host has a core for each of its ranks.
-        wake_callbacks: by rank, the wake-up callback for each peer that was recently asleep.
         shm_domains: by rank, a value that is equal for ranks that read each other's memory, None for a rank whose
             memory no other rank reads.
         peer_lost: judges a broken connection, and calls `peer.mark_failed` or `peer.mark_closed`; set by `Departures`.
+        unfit: called with the error if this rank cannot communicate with the others of its job any more, for a reason
+            that only it knows: every operation fails with it. `Departures` tells the agent before.
         contexts: by context id, the queues of receives and messages.
         sends: by srqid, the sends that the receiver is still to answer.
         arriving: by drqid, where messages arrive that this rank has asked for.
-        slot_exchanges: those in which this rank has filled its slot, and others have not.
+        slot_exchanges: the calls of collectives through slots in which this rank waits for others.
+        spins, yields_core: how a blocking call waits, as told to the driver.
         copy_queue: messages that are being copied between memory of this rank and of peers.
         assisted: by srqid, the entries of `copy_queue` that copy messages of this rank.
         failure: fails operations whose peers are gone.
         survives: True if the job goes on when a rank fails.
         recovery: asks the agent about communicators with failed members, None if the job has no agent for this.
-        degraded: True if the job is over, or a peer has finalized or died; starting a receive then checks more.
         closing: True if this rank starts no operation any more.
         finished: True if this rank has also told its peers so.
+        parted: True if it has told those of other jobs so.
         unawaited: sends that complete although nothing waits for them: buffered ones, and those whose request was
             freed. This rank does not end before them.
         held_sends: sends whose messages are still being encoded, and those behind them.
         completed_send: the request of every message that had left when its send returned, and of those to PROC_NULL.
         attachment: the buffer of the process for buffered sends.
+        farewell: what errors say of a peer that has ended in good order.
         lenient: True if small messages in standard mode to ranks that have finalized are lost without an error, as in
             implementations where such ranks stay until all have finalized.
     """
 
+    driver: Driver
     schedules: set[Schedule[Any]]
 
     def __init__(self, rank: int, size: int, settings: Settings, driver: Driver) -> None:
@@ -89,15 +95,18 @@ class Engine(Progress):
         self.settings = settings
         self.eager_limit = settings.eager_limit
         self.shm_eager_limit = settings.shm_eager_limit
+        self.brief_limit = min(settings.eager_limit, settings.shm_eager_limit)
         self.tcp_eager_limit = max(settings.eager_limit, settings.tcp_eager_limit)
         self.contexts: dict[int, Matcher] = {}
         self.sends: dict[int, Send] = {}
         self.arriving: dict[int, Landing] = {}
-        self.slot_exchanges = SlotExchanges(driver)
+        self.slot_exchanges: list[SlotExchange] = []
+        self.spins = self.yields_core = False
         self.copy_queue = CopyQueue(driver)
         self.assisted: dict[int, Callable[[], bool]] = {}
         self.failure = FailureHandler(self)
-        self.degraded = self.closing = self.finished = self.lenient = self.survives = False
+        self.closing = self.finished = self.parted = self.lenient = self.survives = False
+        self.farewell = "has finalized: it sends and receives nothing more"
         self.recovery: Recovery | None = None
         self.unawaited: set[Send] = set()
         self.held_sends: set[HeldSend] = set()
@@ -107,10 +116,8 @@ class Engine(Progress):
         self.next_id = itertools.count(1).__next__
         self.connect: Callable[[Endpoint], Link] = self._unconnected
         self.slot_provider: SlotProvider | None = None
-        self.core_per_rank = False
-        self.wake_callbacks: dict[int, Callable[[], object]] = {}
         self.peer_lost: Callable[[Endpoint, str], object] = Endpoint.mark_failed
-        self._dropped = self.finalizers.pending
+        self.unfit: Callable[[Exception], object] = self.failure.abort
         self.join_world(rank, size)
 
     def join_world(self, rank: int, size: int, universe: Universe | None = None) -> None:
@@ -130,6 +137,7 @@ class Engine(Progress):
         self.shm_domains: list[Hashable] = [None] * size
         self.processes = Processes(self)
         self._peers: dict[int, Endpoint] = {}
+        self.withholding: set[WithholdingEndpoint] = set()
 
     def peer(self, rank: int) -> Endpoint:
         """Return the endpoint of a process by its number (see `Processes`), which may be this one.
@@ -158,6 +166,14 @@ class Engine(Progress):
     def peers(self) -> list[Endpoint]:
         """Return the endpoints of the processes that this one has communicated with."""
         return [self._peers[rank] for rank in sorted(self._peers)]
+
+    def look(self) -> None:
+        """See what has become of messages that their receivers copy. A call does this before it fails for want of room.
+
+        The receiver may have told another rank, in memory that all share, before this rank has read its answer.
+        """
+        for peer in self.peers():
+            peer.look()
 
     def forget(self, rank: int) -> Endpoint | None:
         """Remove the endpoint of a process to which no communicator refers; return it, None if there is none."""
@@ -189,7 +205,7 @@ class Engine(Progress):
 
     def at_rest(self) -> bool:
         """Return True if no operation of this rank is in progress."""
-        begun = self.schedules, self.sends, self.arriving, self.unawaited, self.held_sends, [*self.slot_exchanges]
+        begun = self.schedules, self.sends, self.arriving, self.unawaited, self.held_sends, self.slot_exchanges
         waiting = any(next(matcher.posted(), None) or matcher.probes for matcher in self.contexts.values())
         return not any(begun) and not waiting
 
@@ -221,7 +237,7 @@ class Engine(Progress):
         """
         matcher = self.matcher(context)
         matcher.open(sources, *more)
-        for message in matcher.unexpected() if matcher.arrivals else ():
+        for message in matcher.unexpected():
             peer = message.peer
             if isinstance(peer, Peer) and not matcher.admits(peer.rank, message.source):
                 peer.refuse(message)
@@ -247,8 +263,8 @@ class Engine(Progress):
             return
         matcher = receive.matcher
         try:
-            if matcher.arrivals:
-                message = matcher.find_unexpected(receive.want_source, receive.want_tag)
+            if matcher.arrivals or matcher.early:
+                message = matcher.find(receive.want_source, receive.want_tag)
                 if message is not None:
                     message.peer.match(message, receive)
                     return
@@ -257,12 +273,28 @@ class Engine(Progress):
                 if error is not None:
                     receive.fail(error)
                     return
-            matcher.post(receive)
+            self.post(receive)
         except BaseException:
             # The caller does not get the receive, so nothing may arrive in its memory any more.
             if not receive.cancel() and receive.landing is not None:
                 receive.withdraw()
             raise
+
+    def post(self, receive: Receive) -> None:
+        """Post a receive."""
+        receive.matcher.post(receive)
+        if self.withholding:
+            self.ask(receive.matcher, receive.want_tag, receive.peer_rank)
+
+    def ask(self, matcher: Matcher, tag: int, peer_rank: int) -> None:
+        """Ask the peers that withhold messages for one that a receive or a probe wants.
+
+        Args:
+            peer_rank: rank of the world, or ANY_SOURCE.
+        """
+        for peer in [*self.withholding]:
+            if peer.questions is not None and asks(matcher, peer, peer_rank):
+                peer.questions.ask(matcher.context, tag)
 
     def receive_arrived(
         self, matcher: Matcher, source: int, tag: int, decode: Decode, status: Status | None
@@ -289,21 +321,11 @@ class Engine(Progress):
         else:
             message.peer.deliver(message, receive)
 
-    def start_exchange(self, exchange: SlotExchange) -> None:
-        """Wait until the other members have filled their slots, or fail the exchange if one of them never will."""
-        error = None
-        if self.degraded:
-            error = next(filter(None, map(self.failure.error_of, exchange.absent())), None)
-        if error is None:
-            self.slot_exchanges.add(exchange)
-        else:
-            exchange.fail(error)
-
     def probe(self, probe: Probe) -> None:
         """Start a probe."""
         if self._dropped:
             self.finalizers.run()
-        message = probe.matcher.find_unexpected(probe.want_source, probe.want_tag)
+        message = probe.matcher.find(probe.want_source, probe.want_tag)
         error = self.failure.error_of(probe.peer_rank, probe.matcher)
         if message is not None:
             if probe.takes:
@@ -313,6 +335,8 @@ class Engine(Progress):
             probe.fail(error)
         else:
             probe.matcher.probes.append(probe)
+            if self.withholding:
+                self.ask(probe.matcher, probe.want_tag, probe.peer_rank)
 
     def iprobe(self, matcher: Matcher, source: int, tag: int, peer_rank: int) -> Message | None:
         """Return the message that a receive would get now (MPI_Iprobe, section 3.8), None if there is none.
@@ -322,11 +346,13 @@ class Engine(Progress):
         """
         if self._dropped:
             self.finalizers.run()
-        message = matcher.find_unexpected(source, tag)
+        message = matcher.find(source, tag)
         if message is None:
             error = self.failure.error_of(peer_rank, matcher)
             if error is not None:
                 raise error
+            if self.withholding:
+                self.ask(matcher, tag, peer_rank)
         return message
 
     def close(self) -> None:
@@ -338,8 +364,21 @@ class Engine(Progress):
         """Tell every peer, also one that connects later, that this rank starts no operation any more."""
         self.close()
         self.finished = True
+        self._tell_end()
+
+    def part(self) -> None:
+        """Tell only processes of other jobs so, to which no agent says that this rank has left in good order."""
+        self.close()
+        self.parted = True
+        self._tell_end()
+
+    def ends_for(self, rank: int) -> bool:
+        """Return True if a process is to know that this rank starts no operation any more."""
+        return self.finished or (self.parted and self.processes.is_stranger(rank))
+
+    def _tell_end(self) -> None:
         for peer in self.peers():
-            if peer.rank != self.rank:
+            if peer.rank != self.rank and self.ends_for(peer.rank):
                 peer.fini()
 
     def _unconnected(self, peer: Endpoint) -> Link:

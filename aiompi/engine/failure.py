@@ -65,6 +65,10 @@ class FailureHandler:
         peer = engine.known_peer(rank)
         return None if peer is None else peer.error or peer.finalize_error
 
+    def error_among(self, ranks: Iterable[int]) -> Exception | None:
+        """Return the error of an operation that would now wait for some ranks of the world."""
+        return next(filter(None, map(self.error_of, ranks)), None)
+
     def _error_of_any_source(self, matcher: Matcher) -> Exception | None:
         """Return the error of a receive from any source that may wait for a dead peer; None without one."""
         dead = (peer for peer in self._dead if peer.finalize_error is None and self._may_send(peer, matcher))
@@ -105,7 +109,7 @@ class FailureHandler:
         for matcher in self._engine.contexts.values():
             for message in matcher.unexpected():
                 if message.peer is peer and message.data is None:
-                    matcher.remove_unexpected(message)
+                    matcher.remove(message)
         self._fail_all_with(peer, [*unfinished, *self._sends_to(peer)], error)
         if survives and peer.finalize_error is None:
             for community in list(self._communities.values()):
@@ -116,6 +120,8 @@ class FailureHandler:
     def watch(self, community: Community) -> None:
         """Tell a new communicator of the failures of its members and of its revocation, also those before now."""
         self._communities[community.context_id] = community
+        if self._engine.error is not None:
+            community.ended(self._engine.error)
         for peer in self._dead:
             if peer.error is not None and community.has(peer.rank) and self._survives(peer):
                 community.member_failed(peer.error)  # the first error is the one that counts
@@ -181,10 +187,8 @@ class FailureHandler:
             if send.context == context and not send.done():
                 send.detach()  # the receiver may still ask for it
                 operations.append(send)
-        for exchange in engine.slot_exchanges:
-            if exchange.context == context - 1:  # it has the id of the communicator, and `context` is that id + 1
-                engine.slot_exchanges.remove(exchange)
-                operations.append(exchange)
+        # They have the id of the communicator, and `context` is that id + 1.
+        operations += [exchange for exchange in engine.slot_exchanges if exchange.context == context - 1]
         _fail(operations, error)
 
     def acknowledge(self, matcher: Matcher, ranks: Iterable[int]) -> None:
@@ -210,11 +214,10 @@ class FailureHandler:
         engine = self._engine
         died = peer.error is not None and peer.finalize_error is None
         interrupted: list[Receive] = []
-        engine.slot_exchanges.poll()
-        for exchange in engine.slot_exchanges:
-            if peer.rank in exchange.absent():
-                engine.slot_exchanges.remove(exchange)
-                operations = [*operations, exchange]
+        for exchange in [*engine.slot_exchanges]:
+            exchange.poll()
+        waiting = [exchange for exchange in engine.slot_exchanges if peer.rank in exchange.absent()]
+        operations = [*operations, *waiting]
         for matcher in engine.contexts.values():
             operations = [*operations, *matcher.withdraw_all(peer.rank, any_source=died)]
             if died and engine.survives and self._may_send(peer, matcher):
@@ -234,7 +237,6 @@ class FailureHandler:
         engine.error = error
         engine.degraded = True
         operations: list[Failable] = [*engine.held_sends, *engine.sends.values(), *engine.slot_exchanges]
-        engine.slot_exchanges.clear()
         for peer in engine.peers():
             peer.check_sends()
             operations += peer.drop_unfinished()
@@ -242,7 +244,13 @@ class FailureHandler:
             operations += matcher.withdraw_all()
         engine.sends.clear()
         engine.arriving.clear()
+        self.refuse(error)
         _fail(operations, error)
+
+    def refuse(self, error: Exception) -> None:
+        """Let all communicators refuse new collectives; those in progress go on."""
+        for community in self._communities.values():
+            community.ended(error)
 
     def abort_fork(self, error: Exception) -> None:
         """Abort in the copy of a fork, and leave alone what the parent is copying meanwhile."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from aiompi.engine.request import Request
+from aiompi.core import Request
 from aiompi.errors import call_back
 from aiompi.status import Status
 
 if TYPE_CHECKING:
-    from aiompi.engine.progress import Progress
+    from aiompi.core.progress import Progress
 
 Function: TypeAlias = Callable[..., object]
 

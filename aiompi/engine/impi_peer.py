@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from aiompi.datatype.buffer.allocation import allocate
+from aiompi.core.allocation import allocate
 from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.message import Landing, Message
 from aiompi.engine.receive import Receive

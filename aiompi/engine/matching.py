@@ -1,19 +1,13 @@
-"""Matching: which message meets which receive (sections 3.2.4 and 3.5).
-
-A `Matcher` holds the posted receives and the unexpected messages of one context. Receives are hashed by (source, tag)
-with their wildcards as given, messages by their (source, tag). Both carry the order in which they came. For an incoming
-message the at most four keys under which a receive can be are looked up, and the receive that was posted first wins. A
-receive that is the only one is not hashed. A receive without wildcards looks up one key. A receive with wildcards goes
-through the messages in order of arrival.
-"""
+"""`Matcher`: which message meets which receive of one context (sections 3.2.4 and 3.5), and the probes that wait."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.core import MatchQueues
 
 if TYPE_CHECKING:
     from aiompi.engine.message import Message
@@ -25,36 +19,23 @@ if TYPE_CHECKING:
 Sources: TypeAlias = tuple[int, Mapping[int, int]]
 
 
-class Matcher:
+class Matcher(MatchQueues["Receive", "Message"]):
     """Posted receives, unexpected messages and waiting probes of one context.
 
     Attributes:
         context: its id.
-        arrivals: the unexpected messages by their order.
         probes: the waiting probes.
-        sources: by rank of the world, the source of its messages; empty until there is a communicator.
         opener: the peer whose message came before there was a communicator.
         acknowledged: ranks of the world whose failure does not end receives from any source.
         error: why nothing can be received in this context any more, None if it can.
     """
 
-    __slots__ = (
-        "_disordered", "_more_sources", "_only", "_order", "_posted", "_unexpected", "_wildcards", "acknowledged",
-        "arrivals", "context", "error", "opener", "probes", "sources"
-    )  # fmt: skip
+    __slots__ = ("_more_sources", "acknowledged", "context", "error", "opener", "probes")
 
     def __init__(self, context: int) -> None:
+        super().__init__()
         self.context = context
-        self._only: Receive | None = None
-        # A receive that is alone under its key, the usual case, needs no queue. Queues are by order.
-        self._posted: dict[tuple[int, int], Receive | OrderedDict[int, Receive]] = {}
-        self._wildcards = 0
-        self._unexpected: dict[tuple[int, int], OrderedDict[int, Message]] = {}
-        self.arrivals: OrderedDict[int, Message] = OrderedDict()
-        self._disordered: dict[int, OrderedDict[int, Message]] = {}  # queues of messages to be sorted, by their id()
-        self._order = 0
         self.probes: list[Probe] = []
-        self.sources: Mapping[int, int] = {}
         self._more_sources: tuple[Sources, ...] = ()
         self.opener: Peer | None = None
         self.acknowledged: set[int] = set()
@@ -76,176 +57,81 @@ class Matcher:
             return True
         return any(rank in ranks and ranks[rank] + added == source for added, ranks in self._more_sources)
 
-    def post(self, receive: Receive) -> None:
-        """Post a receive."""
-        self._order = receive.order = self._order + 1
-        if self._only is not None:
-            self._enter(self._only)
-        elif not self._posted:
-            self._only = receive
-            return
-        self._enter(receive)
-
-    def _enter(self, receive: Receive) -> None:
-        source, tag = receive.want_source, receive.want_tag
-        if source == ANY_SOURCE or tag == ANY_TAG:
-            self._wildcards += 1
-        self._only = None  # no call between this and the next line, in which a signal handler could raise
-        posted = self._posted.setdefault((source, tag), receive)
-        if posted is not receive:
-            if not isinstance(posted, OrderedDict):
-                self._posted[source, tag] = posted = OrderedDict({posted.order: posted})
-            posted[receive.order] = receive
-
-    def take_posted(self, source: int, tag: int) -> Receive | None:
-        """Take the first posted receive that matches an incoming message; None if there is none.
-
-        It is no longer posted, and its `order` is the order of the message from now on.
-        """
-        only = self._only
-        if only is not None:
-            wanted = only.want_source
-            if wanted != source and wanted != ANY_SOURCE:
-                return None
-            wanted = only.want_tag
-            if wanted != tag and wanted != ANY_TAG:
-                return None
-            if only._done:
-                only.resume()
-            self._only = None
-            self._order = only.order = self._order + 1
-            return only
-        key = self._first_posted(source, tag) if self._wildcards else (source, tag)
-        posted = self._posted.get(key)
-        if posted is None:
-            return None
-        if isinstance(posted, OrderedDict):
-            _, receive = posted.popitem(last=False)
-            if not posted:
-                del self._posted[key]
-        else:
-            receive = posted
-            del self._posted[key]
-        if key[0] == ANY_SOURCE or key[1] == ANY_TAG:
-            self._wildcards -= 1
-        if receive._done:
-            receive.resume()
-        self._order = receive.order = self._order + 1
-        return receive
-
-    def _first_posted(self, source: int, tag: int) -> tuple[int, int]:
-        """Return the key of the receive that the message gets, when some receives have wildcards."""
-        if len(self._posted) == 1:  # as with many receives that have the same arguments
-            (only,) = self._posted
-            fits = only[0] in (source, ANY_SOURCE) and only[1] in (tag, ANY_TAG)
-            return only if fits else (source, tag)
-        first, order = (source, tag), 0
-        for key in ((source, tag), (source, ANY_TAG), (ANY_SOURCE, tag), (ANY_SOURCE, ANY_TAG)):
-            posted = self._posted.get(key)
-            if posted is None:
-                continue
-            receive = next(iter(posted.values())) if isinstance(posted, OrderedDict) else posted
-            if not order or receive.order < order:
-                first, order = key, receive.order
-        return first
-
-    def withdraw(self, receive: Receive) -> bool:
-        """Withdraw a posted receive; return False if it has been matched."""
-        if self._only is receive:
-            self._only = None
-            return True
-        key = (receive.want_source, receive.want_tag)
-        posted = self._posted.get(key)
-        if isinstance(posted, OrderedDict) and posted.get(receive.order) is receive:
-            del posted[receive.order]
-            if not posted:
-                del self._posted[key]
-        elif posted is receive:
-            del self._posted[key]
-        else:
-            return False
-        if key[0] == ANY_SOURCE or key[1] == ANY_TAG:
-            self._wildcards -= 1
-        return True
-
-    def posted(self) -> Iterator[Receive]:
-        """Iterate over all posted receives; the caller may withdraw them meanwhile."""
-        if self._only is not None:
-            return iter([self._only])
-        if not self._posted:
-            return iter(())
-        found = self._posted.values()
-        return iter([r for each in found for r in (each.values() if isinstance(each, OrderedDict) else (each,))])
+    def find(self, source: int, tag: int) -> Message | None:
+        """Return what `find_unexpected` does, or an early message: it comes behind all others of its source and tag."""
+        message = self.find_unexpected(source, tag) if self.arrivals else None
+        if message is not None or not self.early or tag == ANY_TAG:
+            return message
+        if source != ANY_SOURCE:
+            return next(iter(self.early.get((source, tag), ())), None)
+        return next((found[0] for (_, of_tag), found in self.early.items() if of_tag == tag), None)
 
     def unexpected(self) -> Iterator[Message]:
-        """Iterate over all unexpected messages in order of arrival; the caller may remove them meanwhile."""
-        if self._disordered:
-            self._sort()
-        return iter(list(self.arrivals.values()))
+        """Iterate over all unexpected messages, early ones last; the caller may remove them meanwhile."""
+        return chain(super().unexpected(), [message for found in self.early.values() for message in found])
 
     def add_unexpected(self, message: Message) -> None:
-        """Keep a message for which no receive is posted, behind all others."""
-        self._order += 1
-        message.order = self._order
-        key = (message.source, message.tag)
-        place = self._unexpected.get(key)
-        if place is None:
-            place = self._unexpected[key] = OrderedDict()
-        place[message.order] = self.arrivals[message.order] = message
+        """Keep a message for which no receive is posted, behind all others, and tell the probes that wait for it."""
+        if message.early:
+            self.early.setdefault((message.source, message.tag), []).append(message)
+        else:
+            self.keep(message)
         if self.probes:
             self.announce(message)
 
-    def restore(self, message: Message) -> None:
-        """Put a message back where it was before it was matched, so that no later one of its sender is ahead of it."""
-        order = message.order
-        place = self._unexpected.setdefault((message.source, message.tag), OrderedDict())
-        for queue in (place, self.arrivals):
-            if queue and next(reversed(queue)) > order:
-                queue[order] = message
-                if next(iter(queue)) > order:
-                    queue.move_to_end(order, last=False)
-                else:
-                    # Sorted at the next look-up: thousands of receives may be withdrawn at once, and each comes here.
-                    self._disordered[id(queue)] = queue
-            else:
-                queue[order] = message
+    def remove(self, message: Message) -> None:
+        """Remove an unexpected message, which may be early."""
+        if not message.early:
+            self.remove_unexpected(message)
+            return
+        key = (message.source, message.tag)
+        found = self.early[key]
+        found.remove(message)
+        if not found:
+            del self.early[key]
 
-    def _sort(self) -> None:
-        queues = list(self._disordered.values())
-        for queue in queues:
-            for order in sorted(queue):
-                queue.move_to_end(order)
-        self._disordered.clear()
+    def holds_early(self, message: Message) -> bool:
+        """Return True if an early message is among the unexpected ones: no matched probe has it."""
+        return message in self.early.get((message.source, message.tag), ())
+
+    def take_tagged(self, source: int, tag: int) -> Receive | None:
+        """Do the same as `take_posted` for an early message, which receives of any tag do not get."""
+        posted = filter(None, (self.first_posted(source, tag), self.first_posted(ANY_SOURCE, tag)))
+        receive = min(posted, key=lambda receive: receive.order, default=None)
+        if receive is not None:
+            self.withdraw(receive)
+            receive.resume()
+        return receive
+
+    def waits_for(self, rank: int, tag: int) -> bool:
+        """Return True if a receive or a probe with exactly this tag, or ANY_TAG, waits for a rank of the world."""
+        sources = {ANY_SOURCE, *self._sources_of(rank)}
+        return any(self.first_posted(source, tag) is not None for source in sources) or any(
+            probe.want_tag == tag and probe.want_source in sources for probe in self.probes
+        )
+
+    def knows(self, rank: int) -> bool:
+        """Return True if a rank of the world may send messages in this context."""
+        return bool(self._sources_of(rank))
+
+    def _sources_of(self, rank: int) -> list[int]:
+        found = [ranks[rank] + added for added, ranks in self._more_sources if rank in ranks]
+        if rank in self.sources:
+            found.append(self.sources[rank])
+        return found
 
     def put_back(self, message: Message) -> None:
         """Give a message whose receive was withdrawn to the next receive, or make it unexpected again."""
-        receive = self.take_posted(message.source, message.tag)
-        self.restore(message)
+        if message.early:
+            receive = self.take_tagged(message.source, message.tag)
+            self.early.setdefault((message.source, message.tag), []).insert(0, message)
+        else:
+            receive = self.take_posted(message.source, message.tag)
+            self.restore(message)
         if receive is not None:
             message.peer.match(message, receive)
         else:
             self.announce(message)
-
-    def find_unexpected(self, source: int, tag: int) -> Message | None:
-        """Return the message that a receive with these arguments would get now (section 3.8); None if there is none."""
-        if self._disordered:
-            self._sort()
-        if source != ANY_SOURCE and tag != ANY_TAG:
-            place = self._unexpected.get((source, tag))
-            return next(iter(place.values())) if place else None
-        for message in self.arrivals.values():
-            if source in (ANY_SOURCE, message.source) and tag in (ANY_TAG, message.tag):
-                return message
-        return None
-
-    def remove_unexpected(self, message: Message) -> None:
-        """Remove a message that has been matched, or recalled by its sender."""
-        key = (message.source, message.tag)
-        place = self._unexpected[key]
-        del place[message.order]
-        if not place:
-            del self._unexpected[key]
-        del self.arrivals[message.order]
 
     def announce(self, message: Message) -> None:
         """Complete the probes that wait for an unexpected message."""

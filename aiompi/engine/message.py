@@ -6,9 +6,9 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self
 
-from aiompi.datatype.buffer.allocation import allocate
+from aiompi.core import Envelope
 from aiompi.status import Status
-from aiompi.wire.frame import SCRATCH, Keep
+from aiompi.wire.frame import SCRATCH
 
 if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
@@ -19,56 +19,49 @@ if TYPE_CHECKING:
 _NOTHING: Final = memoryview(bytearray())  # empty, and may be written to
 
 
-def place(nbytes: int, keep: Keep | None) -> memoryview:
-    """Return memory for an arriving payload: the memory where it lies, if it may stay there, otherwise new memory."""
-    memory = None if keep is None else keep()
-    return allocate(nbytes) if memory is None else memory
-
-
-class Message:
+class Message(Envelope):
     """A message that has arrived, or was announced, before a receive for it was posted.
 
     Attributes:
         peer: the sender.
-        source, tag, length: envelope; the source is a rank of the communicator, the length is in bytes.
+        length: its bytes. Source, tag and order are those of an `Envelope`.
         srqid: the sender's id. A long message (`rts`) is asked for by it, a synchronous one (`sync`) acknowledged.
         note: a number that the sender has sent to the receive, 0 if none.
+        asked: True if this rank has asked for the announcement.
+        early: True if another message of its context that was sent before it is not announced yet.
         offer: from where a long message can be copied, None if it must be asked for.
-        order: its position among the unexpected messages.
         data: payload of a complete eager message, None if there was no memory for it.
         landing: where the payload of an eager message is arriving.
         eager: bytes of credit to be returned when it is consumed.
     """
 
     __slots__ = (
+        "asked",
         "data",
         "eager",
+        "early",
         "landing",
         "length",
         "matcher",
         "note",
         "offer",
-        "order",
         "peer",
         "rts",
-        "source",
         "srqid",
         "sync",
-        "tag",
     )
 
     def __init__(
         self, peer: Endpoint, matcher: Matcher, source: int, tag: int, length: int, srqid: int, *, rts: bool, sync: bool
     ) -> None:
+        super().__init__(source, tag)
         self.peer = peer
         self.matcher = matcher
-        self.source = source
-        self.tag = tag
         self.length = length
         self.srqid = srqid
         self.rts = rts
         self.sync = sync
-        self.order = 0
+        self.asked = self.early = False
         self.note = 0
         self.eager = 0
         self.data: memoryview | None = None
@@ -80,7 +73,7 @@ class Message:
 
     def extract(self) -> None:
         """Remove it from the unexpected messages: no other receive can get it, and its sender cannot recall it."""
-        self.matcher.remove_unexpected(self)
+        self.matcher.remove(self)
         self.peer.forbid_recall(self)
 
     def put_back(self) -> None:
@@ -92,7 +85,7 @@ class Message:
         """Drop it, which is no longer among the unexpected messages: no receive can take it any more."""
         landing = self.landing
         if self.rts:
-            self.peer.announcement_dropped()
+            self.peer.announcement_dropped(self)
         elif landing is None:
             self.peer.consumed(self.eager)
         else:

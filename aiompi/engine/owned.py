@@ -8,13 +8,12 @@ import warnings
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
-from aiompi.engine.progress import AWAITS_PER_TURN
-from aiompi.engine.request import Request
+from aiompi.core import OwnedBase, Request
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Owned(Coroutine[Any, None, T_co]):
+class Owned(OwnedBase[T_co], Coroutine[Any, None, T_co]):
     """An operation that belongs to the code that awaits it, as in `await comm.send(obj, dest)`.
 
     If the await is cancelled or times out, the operation is withdrawn as far as that is still possible, once no other
@@ -27,12 +26,7 @@ class Owned(Coroutine[Any, None, T_co]):
         name: of the call that has started it, for tools.
     """
 
-    __slots__ = ("__name__", "_request", "_steps")
-
-    def __init__(self, request: Request[T_co], name: str = "operation") -> None:
-        self._request: Request[T_co] | None = request
-        self._steps: Generator[Any, None, T_co] | None = None
-        self.__name__ = name
+    __slots__ = ()
 
     # Attributes of a coroutine. With `__getattr__` instead, each access to any attribute would take 3 times as long.
     cr_await = property(lambda self: self._begun().gi_yieldfrom)
@@ -44,24 +38,20 @@ class Owned(Coroutine[Any, None, T_co]):
 
     def _begun(self) -> Generator[Any, None, T_co]:
         if self._steps is None:
-            self._steps = self.__await__()
+            self._steps = self._wait()
         return self._steps
 
-    def __await__(self) -> Generator[Any, None, T_co]:
+    def _wait(self) -> Generator[Any, None, T_co]:
         request, self._request = self._request, None
         if request is None:
             raise RuntimeError("this operation has been awaited already; use its i-form to await it twice")
-        done, engine = request._done, request._engine
-        if done and engine.awaits < AWAITS_PER_TURN:  # the usual case, in which `turn_due` returns False
-            engine.awaits += 1
-        elif not done or engine.turn_due():
-            try:
-                if done:
-                    yield
-                else:
-                    yield from request.suspend()
-            except BaseException as error:
-                yield from _undone(request, error)
+        try:
+            if not request._done:
+                yield from request.suspend()
+            elif request._engine.turn_due():
+                yield
+        except BaseException as error:
+            yield from _undone(request, error)
         return request.result()
 
     def send(self, value: None) -> Any:

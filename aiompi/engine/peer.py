@@ -1,13 +1,13 @@
 """The protocols behind a send and a receive: what passes between this rank and one other that understands frames.
 
 Eager: a message of at most `eager_limit` bytes is sent at once, as long as the receiver has granted memory for it
-(`credit`). If the receiver shares memory with this rank, the limit is `shm_eager_limit` bytes: the message is written
-into memory that the receiver reads, and an object may stay there.
+(`credit`). If the receiver can copy from the memory of this rank, the limit is `shm_eager_limit` bytes.
 
 Rendezvous: any other message is announced (RTS). The receiver asks for it when it is matched (CTS), and it goes from
 user memory to user memory (DATA). If the receiver can read the memory of the message, it copies the message when that
 is matched, and answers (SYNCACK). So a sender without credit waits for its receiver, and order and progress are kept.
-Announcements are bounded too: at most MAX_ANNOUNCED are unanswered, and the sender withholds all that follows.
+Announcements are bounded too: at most MAX_ANNOUNCED are unanswered. The sender withholds all that follows until the
+receiver asks for it (`withheld`).
 
 The receiver trusts no frame. It refuses what exceeds these bounds, and messages with the source of another rank: the
 connection breaks with a RemoteProtocolError.
@@ -17,33 +17,30 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from aiompi.datatype.buffer.allocation import LARGE, copied
-from aiompi.engine.credit import OVERHEAD, CreditedEndpoint
-from aiompi.engine.message import Landing, Message, place
-from aiompi.engine.owned import warn_unraisable
+from aiompi.core.allocation import LARGE, allocate, copied
+from aiompi.core.pure.peer import OVERHEAD
+from aiompi.engine.message import Landing, Message
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import STANDARD, Mode, Send
 from aiompi.engine.single_copy import copy_from_sender, copy_to_receiver
+from aiompi.engine.withheld import WithholdingEndpoint
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
-from aiompi.wire.frame import EAGER, HEADER, MAX_ANNOUNCED, Keep, Offer, Payload
+from aiompi.wire.frame import EAGER, HEADER, MAX_ANNOUNCED, Offer, Payload
 
 if TYPE_CHECKING:
+    from aiompi.core import Request
     from aiompi.engine.engine import Engine
     from aiompi.engine.matching import Matcher
-    from aiompi.engine.request import Request
     from aiompi.engine.seams import Failable, Link, Sharing
 
 #: contexts that messages of one peer may open before this rank has made the communicators
 MAX_CONTEXTS = 2**14
 #: announcements that are kept with their offers; what is announced beyond these is asked for
 _MAX_OFFERS = 2**12
-#: taken from the credit while messages are withheld, so that none is sent eagerly
-_NO_CREDIT: Final = 2**64
 
 _pack: Final = HEADER.pack
 
@@ -56,7 +53,7 @@ _KINDS: Final = {
 }
 
 
-class Peer(CreditedEndpoint):
+class Peer(WithholdingEndpoint):
     """One other rank that understands frames, or this rank itself.
 
     Attributes:
@@ -64,25 +61,13 @@ class Peer(CreditedEndpoint):
         contexts_opened: contexts that messages of the peer have opened, and of which this rank has no communicator.
     """
 
-    __slots__ = (
-        "_announced",
-        "_contexts",
-        "_max_announced",
-        "_unanswered",
-        "_withheld",
-        "contexts_opened",
-        "recallable",
-    )
+    __slots__ = ("_announced", "contexts_opened", "recallable")
 
     def __init__(self, engine: Engine, rank: int, credit: int) -> None:
-        super().__init__(engine, rank, credit)
-        self._contexts = engine.contexts
+        super().__init__(engine, rank, credit, sys.maxsize if rank == engine.rank else MAX_ANNOUNCED)
         self.recallable: dict[int, Message] = {}
         self.contexts_opened = 0
-        self._max_announced = sys.maxsize if rank == engine.rank else MAX_ANNOUNCED
-        self._announced = 0  # messages that the peer has announced, and that are not matched
-        self._unanswered = 0  # messages that the peer has to answer, including those that are withheld
-        self._withheld: OrderedDict[int, Callable[[], None]] | None = None  # by srqid, functions that announce
+        self._announced = 0  # messages that the peer has announced unasked, and that are not matched
 
     # Sending.
 
@@ -91,10 +76,7 @@ class Peer(CreditedEndpoint):
     ) -> Request[None]:
         engine = self.engine
         cost = nbytes + OVERHEAD
-        if mode is not STANDARD or nbytes > engine.eager_limit or cost > self.credit:
-            streamable = mode is STANDARD and engine.eager_limit < nbytes <= engine.shm_eager_limit
-            if streamable and self._stream(payload, nbytes, context, source, tag, note):
-                return engine.completed_send
+        if mode is not STANDARD or nbytes > engine.brief_limit or cost > self.credit:
             request = Send(engine, self, payload, nbytes)
             try:
                 self._send_acknowledged(request, context, source, tag, mode, note)
@@ -132,7 +114,7 @@ class Peer(CreditedEndpoint):
             return
         link = self.link or self.connect()
         limit = self.engine.tcp_eager_limit if link.far else self.engine.eager_limit
-        eager = nbytes <= limit and self._affords(cost)
+        eager = nbytes <= limit and not self._exposes(request, mode) and self._affords(cost)
         if not eager or short != EAGER:
             request.acknowledged = False
             request.context = context
@@ -141,77 +123,31 @@ class Peer(CreditedEndpoint):
             self._unanswered += 1
         if not eager:
             if self._unanswered <= self._max_announced:
-                self._announce(request, context, source, tag, mode, note)
+                self.announce(request, context, source, tag, mode, note)
             else:
-                self._withhold(request, functools.partial(self._announce, request, context, source, tag, mode, note))
+                self._withhold(request, (context, source, tag, mode, note))
             return
         self.credit -= cost
         header = self._header(short, tag, source, context, nbytes, request.srqid, note)
         if link.send(header, request.payload, request):
             request.sent()
 
-    def _announce(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
-        kind = _KINDS[mode][1]
-        if kind != frame.RTS or not self._send_shared(request, context, source, tag, mode, note):
-            self.emit(kind, tag, source, context, request.nbytes, request.srqid, note)
-
-    def _withhold(self, request: Send, announce: Callable[[], None]) -> None:
-        """Announce a message, and all that follow, only when the peer has answered earlier ones."""
-        if self._withheld is None:
-            self._withheld = OrderedDict()
-            self.credit -= _NO_CREDIT
-            warn_unraisable(
-                f"rank {self.engine.rank} has announced {MAX_ANNOUNCED} messages that rank {self.rank} has not begun "
-                "to receive; the messages that follow stay at their sender until then"
-            )
-        self._withheld[request.srqid] = announce
-
-    def _release(self) -> None:
-        """Announce messages that were withheld, as far as answers have come."""
-        withheld = self._withheld
-        while withheld and self._unanswered - len(withheld) < self._max_announced:
-            withheld.popitem(last=False)[1]()
-        if not withheld and self._withheld is not None:
-            self._withheld = None
-            self.credit += _NO_CREDIT
-
-    def _send_shared(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> bool:
-        """Send a long message through memory that the peer reads; return False if that is impossible."""
-        sharing, nbytes = self._sharing, request.nbytes
-        if sharing is None:
-            return False
-        payload, longer = request.payload, nbytes > self.engine.shm_eager_limit
-
-        def announce(header: bytes) -> bool:
-            return longer and sharing.expose(header, payload, nbytes)
-
-        if self._give((frame.RTS, tag, source, context, nbytes, request.srqid, note), 0, announce):
-            request.sent()
-            return True
-        if mode is Mode.SYNCHRONOUS or longer:
-            return False
-        sent = True  # assumed if this is interrupted: then no answer is awaited
-        try:
-            sent = self._stream(payload, nbytes, context, source, tag, note)
-        finally:
-            if sent:
-                self.engine.sends.pop(request.srqid, None)
-                self._unanswered -= 1
-                request.acknowledged = True
-        if sent:
-            request.sent()
-        return sent
-
-    def _stream(self, payload: Payload, nbytes: int, context: int, source: int, tag: int, note: int) -> bool:
-        """Copy a message to memory that the peer reads; return False if that cannot be done now."""
+    def _exposes(self, request: Send, mode: Mode) -> bool:
+        """Return True if the peer is to copy a message from the memory of this rank."""
         sharing = self._sharing
-        if sharing is None or not self._affords(nbytes + OVERHEAD):
-            return False
-        envelope = EAGER, tag, source, context, nbytes, 0, note
-        return self._give(envelope, nbytes + OVERHEAD, lambda header: sharing.stream(header, payload, nbytes))
+        return sharing is not None and _KINDS[mode][1] == frame.RTS and sharing.exposes(request.payload, request.nbytes)
+
+    def announce(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
+        kind, sharing = _KINDS[mode][1], self._sharing
+        if sharing is not None and self._exposes(request, mode):
+            envelope = kind, tag, source, context, request.nbytes, request.srqid, note
+            if self._give(envelope, lambda header: sharing.expose(header, request.payload)):
+                request.sent()
+                return
+        self.emit(kind, tag, source, context, request.nbytes, request.srqid, note)
 
     def recall(self, send: Send) -> None:
-        if self._withheld is not None and self._withheld.pop(send.srqid, None) is not None:
+        if self._withheld is not None and self._withheld.take(send.srqid):
             self._answer_to(send.srqid).recalled()
         elif send.srqid in self.engine.sends and not send.recalling:
             send.recalling = True
@@ -239,7 +175,7 @@ class Peer(CreditedEndpoint):
             self._links.append(link)
         if self.link is None:
             self.link = link
-            if self.engine.finished:
+            if self.engine.ends_for(self.rank):
                 self.emit(frame.FINI)
 
     def connect(self) -> Link:
@@ -249,29 +185,12 @@ class Peer(CreditedEndpoint):
 
     # Receiving: frames of the peer in their order (protocol aiompi.wire.frame.Sink).
 
-    def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
-        kind, tag, source, credit, context, length, _, note = header
-        self.credit += credit
-        if kind == EAGER and context in self._contexts:
-            matcher = self._contexts[context]
-            if matcher.sources.get(self.rank) != source:
-                self._check_source(matcher, source)
-            receive = matcher.take_posted(source, tag)
-            if receive is None:
-                self._keep_eager(matcher, header, payload)
-                return
-            self._owed += length + OVERHEAD
-            if self._owed >= self._ackmark:
-                self._acknowledge()
-            if note:
-                receive.noted(note)
-            receive.take(source, tag, payload)
-            return
-        _HANDLERS.get(kind, Peer._unknown)(self, header, payload)
+    def handle(self, header: tuple[int, ...], payload: memoryview) -> None:
+        _HANDLERS.get(header[0], Peer._unknown)(self, header, payload)
 
-    def land(self, header: tuple[int, ...], keep: Keep | None = None) -> Landing:
+    def land(self, header: tuple[int, ...]) -> Landing:
         kind, tag, source, credit, context, length, srqid, drqid = header
-        self.credit += credit
+        self.gain(credit)
         if kind == frame.DATA:
             return self._landing(drqid, length)
         eager = self._hold(length)
@@ -282,7 +201,7 @@ class Peer(CreditedEndpoint):
                 self.emit(frame.SYNCACK, srqid=srqid)
             receive.noted(drqid)
             try:
-                return receive.begin(self, source, tag, length, length, eager, keep)
+                return receive.begin(self, source, tag, length, length, eager)
             except MemoryError:
                 receive.out_of_memory(source, tag, length)
                 return Landing.dropped(self, length, eager)
@@ -292,7 +211,7 @@ class Peer(CreditedEndpoint):
         message = Message(self, matcher, source, tag, length, srqid, rts=False, sync=kind == frame.EAGER_SYNC)
         message.note = drqid
         try:
-            landing = Landing(self, message, place(length, keep), length, 0)
+            landing = Landing(self, message, allocate(length), length, 0)
             message.eager = eager
         except MemoryError:
             landing = Landing.dropped(self, length, eager)
@@ -366,11 +285,15 @@ class Peer(CreditedEndpoint):
         message.extract()
         if message.landing is not None:
             message.landing.drop()
+        self.break_off(self._forgery(message.matcher, message.source))
+
+    def break_off(self, cause: str) -> None:
+        """Break the connection in the next turn, because the peer has sent what it must not send."""
         for link in self._links:
-            self.engine.driver.call_soon(link.lost, self._forgery(message.matcher, message.source))
+            self.engine.driver.call_soon(link.lost, cause)
 
     def offer(self, header: tuple[int, ...], offer: Offer) -> None:
-        self.credit += header[3]
+        self.gain(header[3])
         self._take_announcement(header, offer)
 
     def _rts(self, header: tuple[int, ...], payload: memoryview) -> None:
@@ -399,19 +322,23 @@ class Peer(CreditedEndpoint):
         self._keep(message)
 
     def deliver(self, message: Message, receive: Receive) -> None:
-        receive.order = message.order
+        if message.order:  # an early message has none
+            receive.order = message.order
         if message.note:
             receive.noted(message.note)
         if message.rts:
-            self._announced -= 1
+            self.announcement_dropped(message)
             self._fetch(receive, message.source, message.tag, message.length, message.srqid, message.offer)
             return
         if message.sync:
             self.emit(frame.SYNCACK, srqid=message.srqid)
         message.deliver_to(receive)
 
-    def announcement_dropped(self) -> None:
-        self._announced -= 1
+    def announcement_dropped(self, message: Message) -> None:
+        if not message.asked:
+            self._announced -= 1
+        elif message.early and self.questions is not None:
+            self.questions.early.pop(message.srqid, None)
 
     def _fetch(self, receive: Receive, source: int, tag: int, length: int, srqid: int, offer: Offer | None) -> None:
         """Copy a long message from where it is, or ask the peer to send it."""
@@ -472,13 +399,18 @@ class Peer(CreditedEndpoint):
         request, sharing = self.engine.sends.get(srqid), self._sharing
         if request is None or request.peer is not self or sharing is None:
             return  # the message is complete or withdrawn
-        if wanted > request.nbytes or number <= 0:
+        if wanted > request.nbytes or number <= 0 or address + wanted > frame.ADDRESSES:
             raise RemoteProtocolError(
-                f"rank {self.rank} has {wanted} bytes of a message of {request.nbytes} written, by invitation {number}"
+                f"rank {self.rank} has {wanted} bytes of a message of {request.nbytes} written to {address:#x}, by "
+                f"invitation {number}"
             )
+        if request.invited:  # each invitation may cost this rank a copy of the whole message
+            raise RemoteProtocolError(f"rank {self.rank} has a message written twice")
+        request.invited = True
         write = sharing.assist(request.payload, wanted, number, address)
         if write is not None:
-            part = self.engine.assisted[srqid] = functools.partial(copy_to_receiver, request, request.payload, write)
+            part = functools.partial(copy_to_receiver, self, request, request.payload, write)
+            self.engine.assisted[srqid] = part
             self.engine.copy_queue.begin(part)
 
     def _answer_to(self, srqid: int) -> Send:
@@ -486,8 +418,7 @@ class Peer(CreditedEndpoint):
         request = self._answered(srqid)
         del self.engine.sends[srqid]
         self._unanswered -= 1
-        if self._withheld is not None:
-            self._release()
+        self._release(srqid)
         part = self.engine.assisted.pop(srqid, None)
         if part is not None:
             self.engine.copy_queue.drop(part)
@@ -514,8 +445,9 @@ class Peer(CreditedEndpoint):
         if message is None:
             self.emit(frame.CANCELNO, srqid=srqid)
             return
-        message.matcher.remove_unexpected(message)
-        self._announced -= message.rts
+        message.matcher.remove(message)
+        if message.rts:
+            self.announcement_dropped(message)
         self.consumed(message.eager)
         self.emit(frame.CANCELYES, srqid=srqid)
 
@@ -559,6 +491,7 @@ class Peer(CreditedEndpoint):
     def drop_unfinished(self) -> list[Failable]:
         self.recallable = {}
         self._withheld = None
+        self._end_questions()
         arriving = self.engine.arriving
         for drqid in [drqid for drqid, landing in arriving.items() if landing.peer is self]:
             del arriving[drqid]
@@ -583,4 +516,13 @@ _HANDLERS: Final[dict[int, Callable[[Peer, tuple[int, ...], memoryview], None]]]
     frame.FINI: Peer._fini,
     frame.INVITE: Peer._invited,
     frame.REVOKE: Peer._revoke,
+    frame.WITHHELD: Peer._withholds,
+    frame.ASK: Peer._asked_for,
+    frame.RTS_ASKED: Peer._take_asked,
+    frame.RTS_ANY: Peer._take_asked,
+    frame.RTS_EARLY: Peer._take_asked,
+    frame.TURN: Peer._in_turn,
+    frame.RTS_ASKED | frame.READY: Peer._take_asked,
+    frame.RTS_ANY | frame.READY: Peer._take_asked,
+    frame.RTS_EARLY | frame.READY: Peer._take_asked,
 }

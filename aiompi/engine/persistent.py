@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiompi.engine.request import Request
+from aiompi.core import Request
 from aiompi.errors import InvalidRequestError
 from aiompi.status import Status
 
 if TYPE_CHECKING:
-    from aiompi.engine.progress import Progress
+    from aiompi.core.progress import Progress
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+from aiompi.core import Request
 from aiompi.engine.message import Message
-from aiompi.engine.request import Request
 from aiompi.status import Status
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ class Probe(Request[Any]):
         self.peer_rank = peer_rank
 
     def matches(self, message: Message) -> bool:
-        return self.want_source in (ANY_SOURCE, message.source) and self.want_tag in (ANY_TAG, message.tag)
+        if self.want_source not in (ANY_SOURCE, message.source):
+            return False
+        return self.want_tag == message.tag or (self.want_tag == ANY_TAG and not message.early)
 
     def found(self, message: Message) -> None:
         """Take a matching message, and complete."""
@@ -101,12 +103,12 @@ class MessageListener(Probe):
         self.want_tag = tag
         self._callback = callback
         matcher = self.matcher
-        if matcher.arrivals:
-            for message in matcher.unexpected():
-                if self.matches(message):
-                    callback(message)
-                    return
+        for message in matcher.unexpected():
+            if self.matches(message):
+                callback(message)
+                return
         matcher.probes.append(self)
+        cast("Engine", self._engine).ask(matcher, tag, ANY_SOURCE)
 
     def unset(self) -> None:
         """Do not call back any more."""

@@ -15,14 +15,15 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from aiompi.engine.obituaries import Obituaries
 from aiompi.errors import InvalidGroupError
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.hello import NO_NAMESPACE, Namespace
 
 if TYPE_CHECKING:
+    from aiompi.core import Request
     from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
-    from aiompi.engine.request import Request
 
 #: the first number of processes that are not of the world
 FIRST_MET: Final = 2**40
@@ -77,6 +78,7 @@ class Processes:
         admit: starts to listen for processes of other jobs; set by the runtime.
         start: starts processes that connect to a port of this process, with options of the launcher; set by the
             runtime. The request that it returns completes when they have ended, and fails if they cannot be started.
+        obituaries: why processes of spawned jobs have failed.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -91,6 +93,7 @@ class Processes:
         self.ports: dict[str, Any] = {}
         self.admit: Callable[[], Awaitable[None]] = self._refuse
         self.start: Callable[[Sequence[Program], str, Sequence[str]], Request[None]]
+        self.obituaries = Obituaries()
         self._next = FIRST_MET
         self._names: dict[int, Name] = {}  # of the processes that were met
         self._numbers: dict[Name, int] = {}
@@ -241,6 +244,9 @@ class Processes:
         if name is None or self._references[number] or (name.job == self.job and number not in self._gone):
             return
         del self._names[number], self._references[number], self.cards[number]
+        starters = self.obituaries.starters
+        if name.job in starters and all(other.job != name.job for other in self._names.values()):
+            del starters[name.job]
         self._gone.discard(number)
         if self._numbers.get(name) == number:
             del self._numbers[name]

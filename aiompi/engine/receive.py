@@ -4,123 +4,36 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from aiompi.datatype.buffer.allocation import LARGE, allocate, copied
-from aiompi.engine.message import Landing, Message, place
-from aiompi.engine.request import Request
-from aiompi.engine.seams import StepwiseDecode
+from aiompi.constants import ANY_SOURCE, PROC_NULL
+from aiompi.core import PostedReceive, Request
+from aiompi.core.allocation import allocate, copied
+from aiompi.core.pure.receive import SHORT
+from aiompi.engine.message import Landing, Message
 from aiompi.engine.slices import Sliced
 from aiompi.errors import OtherError, ProcessFailedError, ProcessFailedPendingError, TruncationError
 from aiompi.status import Status
-from aiompi.wire.frame import Keep
 
 #: makes the result of a receive from the bytes of its message
 Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
-
-#: bytes up to which a message is never decoded in steps
-SHORT: Final = 16 * 2**10
-
 
 if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
     from aiompi.engine.impi_peer import ImpiPeer
     from aiompi.engine.matching import Matcher
+    from aiompi.engine.seams import StepwiseDecode
 
 
-class Receive(Request[Any]):
-    """A receive, posted or matched.
+class Receive(PostedReceive):
+    """A receive, posted or matched; for its arguments see `aiompi.core.pure.receive.PostedReceive`."""
 
-    Args:
-        memory: where the message goes, as bytes; None to take a message of any length into new memory.
-        source, tag: wanted envelope; the source is a rank of the communicator. Both may be wildcards.
-        peer_rank: world rank of `source`, or ANY_SOURCE.
-        decode: makes the result from the bytes of the message; without it the result is the Status.
-        status: is filled with the envelope when the result is taken.
+    __slots__ = ()
 
-    Attributes:
-        data: the bytes of a message that was received into new memory.
-        source, tag, length: envelope of the message, once matched.
-        stays: True if it stays posted when a rank fails that may be the sender.
-    """
-
-    __slots__ = (
-        "_decoding",
-        "data",
-        "decode",
-        "landing",
-        "length",
-        "matcher",
-        "memory",
-        "order",
-        "peer_rank",
-        "source",
-        "status_out",
-        "stays",
-        "tag",
-        "want_source",
-        "want_tag",
-    )
-
-    def __init__(
-        self,
-        engine: Engine,
-        matcher: Matcher,
-        memory: memoryview | None,
-        source: int,
-        tag: int,
-        peer_rank: int,
-        decode: Decode | None = None,
-        status: Status | None = None,
-    ) -> None:
-        self._engine = engine
-        self._done = self._cancelled = self._error_seen = self.stays = False
-        self._error = self._value = self._callbacks = self._waiter = None
-        self.matcher = matcher
-        self.memory = memory
-        self.want_source = source
-        self.want_tag = tag
-        self.peer_rank = peer_rank
-        self.decode = decode
-        self.status_out = status
-        self.data: bytearray | memoryview | None = None
-        self.landing: Landing | None = None
-        self._decoding: Sliced[Any] | None = None
-        self.source = ANY_SOURCE
-        self.tag = ANY_TAG
-        self.length = self.order = 0
-
-    @property
-    def status(self) -> Status:
-        return Status.of(self.source, self.tag, self.length, self._cancelled)
-
-    def result(self) -> Any:
-        value = self.outcome()
-        return value if self.decode is not None else self.status
-
-    def outcome(self) -> Any:
-        if self._done and self.status_out is not None:
-            self.status_out.assign(self.status)
-        if self._error is not None or not self._done:
-            if self._done and type(self._error) is not ProcessFailedPendingError:
-                self._let_go()
-            return super().result()
-        self.memory = None  # an exporter such as bytearray may be resized from now on
-        data, decode = self.data, self.decode
-        if data is not None and decode is not None:
-            self.data = None
-            try:
-                self._value = decode(data) if self._decoding is None else self._decoding.result()
-                self._decoding = None
-            except Exception as error:
-                self._error = error
-                raise
-            except BaseException:
-                self.data = data  # for the next call
-                raise
-        return self._value
+    landing: Landing | None
+    matcher: Matcher
+    decode: Decode | None
 
     def _let_go(self) -> None:
         """Release the memory of the receive, which has ended. A traceback may refer to the receive for longer."""
@@ -141,42 +54,12 @@ class Receive(Request[Any]):
     def from_other_client(self, peer: ImpiPeer) -> None:
         """Note that the matched message comes from another IMPI client. Here its bytes are taken as they are."""
 
-    def take(self, source: int, tag: int, payload: memoryview, own: bool = False) -> None:
-        """Take a whole message.
-
-        Args:
-            own: True if `payload` is memory that now belongs to the receive.
-        """
-        self.source = source
-        self.tag = tag
-        self.length = length = len(payload)
-        memory = self.memory
-        if memory is None:
-            try:
-                self.data = payload if own else bytearray(payload) if length < LARGE else copied(payload)
-            except MemoryError:
-                self.out_of_memory(source, tag, length)
-                return
-            if length > SHORT and self._decodes_in_steps(self.data):
-                return
-        elif length <= len(memory):
-            memory[:length] = payload
-        else:
-            memory[:] = payload[: len(memory)]
-            self._truncated(len(memory))
-            return
-        self._done = True
-        if self._callbacks is not None or self._waiter is not None:
-            self._finish()
-
-    def begin(
-        self, peer: Endpoint, source: int, tag: int, length: int, wanted: int, eager: int = 0, keep: Keep | None = None
-    ) -> Landing:
+    def begin(self, peer: Endpoint, source: int, tag: int, length: int, wanted: int, eager: int = 0) -> Landing:
         """Match a message that is still to arrive; `wanted` bytes of it will."""
         self.source = source
         self.tag = tag
         self.length = length
-        memory = place(wanted, keep) if self.memory is None else self.memory
+        memory = allocate(wanted) if self.memory is None else self.memory
         return Landing(peer, self, memory, wanted, eager)
 
     def wanted(self, length: int) -> int:
@@ -198,9 +81,10 @@ class Receive(Request[Any]):
 
     def _decodes_in_steps(self, data: bytearray | memoryview) -> bool:
         """Begin to decode the message of a large object before the receive is complete; return False if it is small."""
-        decode = self.decode
-        if not isinstance(decode, StepwiseDecode) or not decode.is_large_message(data):
+        is_large = getattr(self.decode, "is_large_message", None)  # `isinstance` takes ten times as long
+        if is_large is None or not is_large(data):
             return False
+        decode = cast("StepwiseDecode", self.decode)
         self._decoding = Sliced(cast("Engine", self._engine), decode.loads_in_steps(data))
         self._decoding.when_done(self._decoded)
         return True
@@ -236,7 +120,7 @@ class Receive(Request[Any]):
         self.stays = cast("Engine", self._engine).survives
         if self.stays and type(self._error) is ProcessFailedError:
             self._error = _pending(self._error)
-            self.matcher.post(self)
+            cast("Engine", self._engine).post(self)
 
     def interrupt(self, error: Exception) -> None:
         """Raise an error in the calls that wait for the receive, although it is still posted; see `resume`."""
@@ -342,10 +226,8 @@ class ArrivedReceive(Request[Any]):
     __slots__ = ("_decode", "_message", "_status_out")
 
     def __init__(self, engine: Engine, message: Message, decode: Decode, status: Status | None) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._done = True
-        self._cancelled = self._error_seen = False
-        self._error = self._value = self._callbacks = self._waiter = None
         self._message: Message | None = message
         self._decode = decode
         self._status_out = status

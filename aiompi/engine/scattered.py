@@ -53,6 +53,7 @@ class ScatteredReceive(Receive):
         status: Status | None = None,
     ) -> None:
         super().__init__(engine, matcher, None, source, tag, peer_rank, None, status)
+        self.unpacks = True
         self._target = target
 
     def outcome(self) -> Any:

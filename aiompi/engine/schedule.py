@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from aiompi.engine.request import Request
+from aiompi.core import Request
 from aiompi.errors import InternalError
 
 if TYPE_CHECKING:
-    from aiompi.engine.progress import Progress
+    from aiompi.core.progress import Progress
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -55,10 +55,7 @@ class Schedule(ChainedRequest[T_co]):
     __slots__ = ("_coroutine", "awaited", "owner")
 
     def __init__(self, engine: Progress, coroutine: Coroutine[Any, None, T_co], owner: object = None) -> None:
-        # Spelled out instead of super().__init__: there is one of these per call of a collective.
-        self._engine = engine
-        self._done = self._cancelled = self._error_seen = False
-        self._error = self._value = self._callbacks = self._waiter = None
+        super().__init__(engine)
         self._coroutine = coroutine
         self.owner = owner
         self.awaited: Request[Any] | None = None

@@ -5,14 +5,15 @@ Drivers implement `Driver`, transports implement `Link` and what is beside it. T
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from aiompi.core.seams import Waiter
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
-    from aiompi.engine.request import Request
+    from aiompi.core import Request
     from aiompi.wire.control import Agreed
 
 
@@ -20,18 +21,6 @@ class Timer(Protocol):
     """A call that is to be made later."""
 
     def cancel(self) -> None: ...
-
-
-class Waiter(Protocol):
-    """The object that waiting code yields, such as a future of its event loop."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-    def done(self) -> bool:
-        """Return True if the waiting has ended, by `set_result` or by cancellation."""
-
-    def set_result(self, result: None, /) -> None:
-        """Make the waiting code continue."""
 
 
 class Poller(Protocol):
@@ -51,7 +40,6 @@ class Poller(Protocol):
         """Be woken from now on instead of being polled; return False if there is something to do first."""
 
 
-@runtime_checkable
 class StepwiseDecode(Protocol):
     """A `Decode` (see `aiompi.engine.receive`) that can also decode the messages of large objects in steps."""
 
@@ -106,6 +94,9 @@ class Community(Protocol):
     def member_failed(self, error: Exception) -> None:
         """Note that a member has failed: collectives cannot complete any more."""
 
+    def ended(self, error: Exception) -> None:
+        """Note that communication of this rank has ended: no collective begins any more, also none of one rank."""
+
     def revoked(self, error: Exception, source: int) -> None:
         """Note that a rank has revoked the communicator; `source` is the process that says so."""
 
@@ -139,6 +130,9 @@ class Driver(Protocol):
     def waiter(self, request: Any) -> Waiter | None:
         """Return what awaiting code yields in order to wait for a `Request`; None if that is complete now."""
 
+    def completes_soon(self, request: Request[Any]) -> bool:
+        """Look for a moment whether a request completes; return True if it is complete."""
+
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         """Call `deadlocked` before each wait: it returns True if all other ranks are gone.
 
@@ -161,9 +155,6 @@ class Driver(Protocol):
         Args:
             first: True to poll it before all others.
         """
-
-    def yield_core_until(self, ready: Callable[[], bool], seconds: float) -> bool:
-        """Yield the core until `ready` returns True, for at most `seconds`; return its last answer."""
 
     @property
     def now(self) -> Callable[[], float]:
@@ -224,17 +215,13 @@ class BufferOwner(Failable, Protocol):
 
 
 class Sharing(Protocol):
-    """Memory that this rank and a peer share, for messages whose payload is not in the frames of the link.
+    """Memory of this process that a peer can copy, for messages whose payload is not in the frames of the link."""
 
-    Each method sends a frame that announces the message. If that is impossible now, or would not pay, it sends nothing,
-    and the message has to take another way.
-    """
+    def exposes(self, payload: Payload, nbytes: int) -> bool:
+        """Return True if the peer can copy a message, and that takes less time than to send it."""
 
-    def stream(self, header: bytes, payload: Payload, nbytes: int) -> bool:
-        """Copy a message to memory of this rank, which the peer reads meanwhile; return True if the frame was sent."""
-
-    def expose(self, header: bytes, payload: Payload, nbytes: int) -> bool:
-        """Announce a message in any memory of this process, for the peer to copy; return True if the frame was sent."""
+    def expose(self, header: bytes, payload: Payload) -> bool:
+        """Announce a message for the peer to copy; return False if that is impossible now, and nothing was sent."""
 
     def assist(self, payload: Payload, nbytes: int, number: int, address: int) -> Callable[[int], bool] | None:
         """Begin to copy the end of an exposed message to the peer, as the peer has asked.
@@ -297,6 +284,10 @@ class Link(Protocol):
     def granted(self) -> int:
         """Return the bytes of credit that the peer has granted in this way since the last call."""
         return 0
+
+    def look(self) -> None:
+        """Handle what has come by now, if it may be that a message has left and this rank has not seen it yet."""
+        return
 
     def lost(self, cause: str) -> None:
         """Close the link and report that the connection broke."""

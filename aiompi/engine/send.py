@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING, Final
 
-from aiompi.datatype.buffer.allocation import joined
-from aiompi.engine.request import Request
+from aiompi.core import Request
+from aiompi.core.allocation import joined
+from aiompi.core.mode import Mode as Mode
 from aiompi.errors import OtherError
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
-
-
-class Mode(enum.Enum):
-    """Communication modes of a send (section 3.4)."""
-
-    STANDARD = "standard"
-    BUFFERED = "buffered"
-    SYNCHRONOUS = "synchronous"
-    READY = "ready"
 
 
 STANDARD: Final = Mode.STANDARD
@@ -38,17 +29,18 @@ class Send(Request[None]):
         acknowledged: True if the send need not wait for an answer to be complete.
         released: True if the memory of the payload is free again.
         recalling: True if the receiver has been asked to give the message back, and has not answered.
+        invited: True if the receiver has asked for help with its copy.
         expendable: True if it is no error when the message is lost because the receiver has finalized.
     """
 
-    __slots__ = ("acknowledged", "context", "expendable", "released", "nbytes", "payload", "peer", "recalling", "srqid")
+    __slots__ = (
+        "acknowledged", "context", "expendable", "invited", "nbytes", "payload", "peer", "recalling", "released",
+        "srqid",
+    )  # fmt: skip
 
     def __init__(self, engine: Engine, peer: Endpoint, payload: Payload, nbytes: int) -> None:
-        # Spelled out instead of super().__init__: there is one of these per message.
-        self._engine = engine
-        self._done = self.released = False
-        self._cancelled = self._error_seen = self.recalling = self.expendable = False
-        self._error = self._value = self._callbacks = self._waiter = None
+        super().__init__(engine)
+        self.released = self.recalling = self.invited = self.expendable = False
         self.peer = peer
         self.payload = payload
         self.nbytes = nbytes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aiompi.core import Request
 from aiompi.engine.receive import Decode, Receive
-from aiompi.engine.request import Request
 from aiompi.errors import InvalidRequestError
 from aiompi.status import Status
 

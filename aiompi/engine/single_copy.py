@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from aiompi.engine.blame import cause_of
 from aiompi.wire.frame import SYNCACK, Offer, Payload
 
 if TYPE_CHECKING:
@@ -75,6 +76,14 @@ class CopyQueue:
 
 def copy_from_sender(peer: Peer, landing: Landing, srqid: int, offer: Offer) -> bool:
     """Copy a part of a message that a peer offers, and answer when it is complete; return True if there is more."""
+    try:
+        return _copy_from_sender(peer, landing, srqid, offer)
+    except Exception as error:
+        peer.break_off(cause_of(error))
+        return False
+
+
+def _copy_from_sender(peer: Peer, landing: Landing, srqid: int, offer: Offer) -> bool:
     if landing not in peer.landings:
         return False  # it is complete, or the peer is gone
     if landing.filled < landing.length:
@@ -95,15 +104,18 @@ def copy_from_sender(peer: Peer, landing: Landing, srqid: int, offer: Offer) -> 
     return False
 
 
-def copy_to_receiver(request: Send, payload: Payload, write: Callable[[int], bool]) -> bool:
+def copy_to_receiver(peer: Peer, request: Send, payload: Payload, write: Callable[[int], bool]) -> bool:
     """Copy a part of a message to its receiver; return True if there is more.
 
     Args:
         payload: the payload that the request had when the copy began. The program may use its memory again by now.
         write: copies up to so many bytes, and returns True if there is more.
     """
-    engine = request.peer.engine
-    if engine.sends.get(request.srqid) is request and request.payload is payload and write(_PER_TURN):
-        return True
+    engine = peer.engine
+    try:
+        if engine.sends.get(request.srqid) is request and request.payload is payload and write(_PER_TURN):
+            return True
+    except Exception as error:
+        peer.break_off(cause_of(error))
     engine.assisted.pop(request.srqid, None)
     return False

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiompi.engine.request import Request
+from aiompi.core import Request
 from aiompi.engine.send import STANDARD, Mode, Send
 from aiompi.wire.frame import Payload
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
 
-#: seconds of a slice; not Final, so that tests can make slices shorter also where this module is compiled
+#: seconds of a slice
 SLICE = 4e-3
 
 T_co = TypeVar("T_co", covariant=True)

@@ -15,10 +15,10 @@ from aiompi.create import ports
 from aiompi.driver.threads import loop_is_running
 from aiompi.face.blocking import COMM_SELF, COMM_WORLD, Intracomm
 from aiompi.face.blocking.process import process
-from aiompi.futures import setup
 from aiompi.futures.task import Task
 from aiompi.futures.worker import BlockingServer, Worker
 from aiompi.futures.workers import Queue, Workers, recruiter
+from aiompi.program import refuse_while_loading
 
 
 class BlockingWorkers:
@@ -88,11 +88,7 @@ class RemoteWorkers(BlockingWorkers):
     """
 
     def __init__(self) -> None:
-        if setup.is_loading():
-            raise RuntimeError(
-                "the program of a worker makes an executor while the worker loads it: put what only the master does "
-                'under `if __name__ == "__main__":`'
-            )
+        refuse_while_loading("makes an executor")
         _start()
         check_level()
         self._comm = self._thread = None

@@ -25,7 +25,9 @@ from aiompi.wire.control import ENV_PARENT
 
 def main() -> None:
     """Do the tasks of the process that has started this one, or of one that connects, until it dismisses this one."""
-    parser = argparse.ArgumentParser(prog=f"python -m {SERVER}", description="Be a worker of an executor.")
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {SERVER}", description="Be a worker of an executor.", allow_abbrev=False
+    )
     parser.add_argument("--service", metavar="NAME", default=SERVICE, help=f"name of these workers ({SERVICE})")
     options = parser.parse_args()
     started = ENV_PARENT in os.environ

@@ -40,6 +40,7 @@ class Setup:
 
         The main program is loaded before variables and the initializer, which may refer to it.
         """
+        global _process
         environment = (dict(self.env), self.wdir, [os.path.abspath(path) for path in self.path])
         calls: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = [
             (set_environment, environment, {})
@@ -47,7 +48,8 @@ class Setup:
         program = Program.current() or Program.of_main() if self.main else None
         if program is not None:
             sys.modules.setdefault(WORKER_NAME, sys.modules["__main__"])  # results are pickled by that name
-            calls.append((load_main, (list(sys.path), list(sys.argv), program), {}))
+            _process = _process or os.urandom(16)
+            calls.append((load_main, (list(sys.path), list(sys.argv), program, _process), {}))
         if self.globals:
             calls.append((set_globals, (dict(self.globals),), {}))
         if self.initializer is not None:
@@ -63,29 +65,24 @@ def set_environment(env: Mapping[str, str], wdir: str, path: Iterable[str]) -> N
     sys.path.extend(directory for directory in path if directory not in sys.path)
 
 
-def load_main(path: Iterable[str], arguments: list[str], program: Program) -> None:
+def load_main(path: Iterable[str], arguments: list[str], program: Program, process: bytes) -> None:
     """Load the master's main program, so that this worker has its functions under the names by which they are sent.
 
     Args:
         path, arguments: sys.path and sys.argv of the master.
+        program: its main program.
+        process: names its process.
     """
-    global _loading
+    if process == _process:
+        return
     sys.path.extend(directory for directory in path if directory not in sys.path)
     if Program.current() != program:
-        _loading = True
         sys.argv = arguments
-        try:
-            program.load(WORKER_NAME)
-        finally:
-            _loading = False
+        program.load(WORKER_NAME)
 
 
-_loading = False
-
-
-def is_loading() -> bool:
-    """Return True while this worker loads the main program."""
-    return _loading
+#: names the process of a master, so that a worker in the same process does not load its program again
+_process = b""
 
 
 def set_globals(values: Mapping[str, Any]) -> None:

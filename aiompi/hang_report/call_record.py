@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiompi import hooks
 from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from aiompi.engine import Request, Schedule, SlotExchange
+from aiompi.engine import Request, Schedule
 from aiompi.wire.wait_report import MAX_MEMBERS, Wait
 
 #: arguments that a report shows, and the names of their special values
@@ -152,8 +152,7 @@ def _awaited_ranks(operation: Request[Any]) -> Iterator[int]:
             yield from _awaited_ranks(inner)
     if isinstance(operation, Schedule) and operation.awaited is not None:
         yield from _awaited_ranks(operation.awaited)
-    if isinstance(operation, SlotExchange):
-        yield from operation.absent()
+    yield from getattr(operation, "absent", list)()  # of a call through slots
     peer = getattr(operation, "peer", None)
     rank = getattr(operation, "peer_rank", ANY_SOURCE) if peer is None else peer.rank
     if rank != ANY_SOURCE:

@@ -129,7 +129,7 @@ class HangReporter:
             yield
             return
         operations = [operation for operation in operations if not operation.done()]
-        record.block(operations, [one.record for one in operations if hasattr(one, "record")])
+        record.block(operations, [one.record for one in operations if one.record is not None])
         try:
             yield
         finally:

@@ -12,6 +12,9 @@ A method is available if the user enabled it through its environment variable, a
 key travels in clear, as the specification demands: it keeps strangers and stray jobs out, but not an eavesdropper.
 TLS is a method of aiompi, in which the key itself is not sent: both ends prove it, with a secret that follows from it,
 for this channel (`aiompi.tls.binding`). Other implementations ignore that it is offered, and do not offer it.
+
+A client of aiompi sets one more bit, which is no method. A server of aiompi answers it with the GREETING behind
+Server_auth, where an answer may have bytes of its method. So each knows what the other one understands.
 """
 
 from __future__ import annotations
@@ -31,6 +34,10 @@ from aiompi.impi.command import LENGTHS, Code, encode, swap_hint
 NONE: Final = 0
 KEY: Final = 1
 TLS: Final = 31
+#: no method: the bit of a client that is aiompi
+AIOMPI: Final = 30
+#: what a server of aiompi answers such a client
+GREETING: Final = b"aiompi server"
 
 #: method -> environment variable, the strongest first: the default order of preference
 METHODS: Final[dict[int, str]] = {TLS: "AIOMPI_TLS", KEY: "IMPI_AUTH_KEY", NONE: "IMPI_AUTH_NONE"}
@@ -180,16 +187,21 @@ def encode_auth(methods: Sequence[int]) -> bytes:
 
 
 def decode_auth(payload: bytes) -> frozenset[int]:
-    """Return the methods in the mask words of an AUTH command, including unknown ones."""
+    """Return the methods in the mask words of an AUTH command, including unknown ones and AIOMPI."""
     words = struct.unpack(f">{len(payload) // 4}I", payload)
     return frozenset(
         _MASK_BITS * place + bit for place, word in enumerate(words) for bit in range(_MASK_BITS) if word >> bit & 1
     )
 
 
-def encode_server_auth(which: int) -> bytes:
-    """Return the Server_auth message, without a command header and without method-specific bytes."""
-    return _SERVER_AUTH.pack(which, 0)
+def encode_server_auth(which: int, greeting: bytes = b"") -> bytes:
+    """Return the Server_auth message, without a command header.
+
+    Args:
+        which: the method.
+        greeting: what follows; GREETING to a client of aiompi.
+    """
+    return _SERVER_AUTH.pack(which, len(greeting)) + greeting
 
 
 def decode_server_auth(data: bytes, offered: Collection[int]) -> tuple[int, int]:

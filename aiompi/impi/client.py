@@ -4,7 +4,7 @@
     CHOOSING   the server has not chosen a method yet            Server_auth        AUTH
     SECURING   the method is TLS; a TLS handshake is due         nothing
     PROVING    the server has not proven the key                 its proof          the own proof
-    JOINING    the server has not answered with the job's size   IMPI               Auth_key for KEY, IMPI
+    JOINING    the server has not answered with the job's size   IMPI, NOTE         Auth_key for KEY, IMPI
     LABELS     we have not sent DONE yet                         COLL               the fourteen labels
     WAITING    other clients may still submit labels             COLL, DONE         DONE
     RUNNING    the programs run
@@ -41,6 +41,7 @@ from aiompi.impi.command import (
     CommandReader,
     decode_broadcast,
     decode_impi,
+    decode_note,
     encode,
     encode_coll,
     encode_impi,
@@ -78,7 +79,7 @@ TRANSITIONS: Final[dict[ClientState, dict[Code, ClientState]]] = {
     ClientState.CHOOSING: {},
     ClientState.SECURING: {},
     ClientState.PROVING: {},
-    ClientState.JOINING: {Code.IMPI: ClientState.LABELS},
+    ClientState.JOINING: {Code.IMPI: ClientState.LABELS, Code.NOTE: ClientState.JOINING},
     ClientState.LABELS: {Code.COLL: ClientState.LABELS},
     ClientState.WAITING: {Code.COLL: ClientState.WAITING, Code.DONE: ClientState.RUNNING},
     ClientState.RUNNING: {},
@@ -116,7 +117,14 @@ class Started:
     universe: Universe
 
 
-Event: TypeAlias = Accepted | Described | PrivateLabel | Started
+@dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """The server tells why it still waits, in one line."""
+
+    text: str
+
+
+Event: TypeAlias = Note | Accepted | Described | PrivateLabel | Started
 
 
 class Client:
@@ -136,6 +144,7 @@ class Client:
 
     Attributes:
         state: see the table at the top of the module.
+        server_known: True if the server is aiompi, so that it passes on private labels.
         size: number of clients, 0 until the server has sent it.
         universe: the job, None until all labels have arrived.
     """
@@ -146,17 +155,19 @@ class Client:
         credentials.require()
         self.rank = rank
         self.state = ClientState.CHOOSING
+        self.server_known = False
         self.size = 0
         self.universe: Universe | None = None
         self._credentials = credentials
         self._part = part
         self._method = auth.NONE
+        self._greeting_due = False
         self._binding = b""
         self._reader = CommandReader(MAX_BROADCAST_BYTES)
         self._arrays: dict[int, Broadcast] = {}
         self._last_private = FIRST_PRIVATE - 1
         self._events: list[Event] = []
-        self._out = [auth.encode_auth(credentials.methods)]
+        self._out = [auth.encode_auth((*credentials.methods, auth.AIOMPI))]
 
     @property
     def may_submit(self) -> bool:
@@ -286,7 +297,7 @@ class Client:
 
     def _step(self) -> bool:
         if self.state is ClientState.CHOOSING:
-            data = self._reader.next_bytes(auth.SERVER_AUTH_BYTES)
+            data = self._reader.next_bytes(len(auth.GREETING) if self._greeting_due else auth.SERVER_AUTH_BYTES)
             if data is not None:
                 self._chosen(data)
             return data is not None
@@ -304,8 +315,14 @@ class Client:
         return True
 
     def _chosen(self, data: bytes) -> None:
-        self._method, extra = auth.decode_server_auth(data, self._credentials.methods)
-        self._reader.skip(extra)
+        if self._greeting_due:
+            self._greeting_due, self.server_known = False, data == auth.GREETING
+        else:
+            self._method, extra = auth.decode_server_auth(data, self._credentials.methods)
+            if extra == len(auth.GREETING):
+                self._greeting_due = True
+                return
+            self._reader.skip(extra)
         if self._method == auth.TLS:
             self.state = ClientState.SECURING
         else:
@@ -321,6 +338,9 @@ class Client:
             self._out.append(self._credentials.encode_key())
         self._out.append(encode_impi(self.rank))
         self.state = ClientState.JOINING
+
+    def _noted(self, command: Command) -> None:
+        self._events.append(Note(decode_note(command.payload)))
 
     def _joined(self, command: Command) -> None:
         size = decode_impi(command.payload)
@@ -391,4 +411,5 @@ _HANDLERS: Final[dict[Code, Callable[[Client, Command], None]]] = {
     Code.IMPI: Client._joined,
     Code.COLL: Client._label,
     Code.DONE: Client._started,
+    Code.NOTE: Client._noted,
 }

@@ -18,6 +18,8 @@ MAX_CLIENTS: Final = 32  # width of client_mask
 #: most bytes of one client's labels that wait in the server, hence also the longest COLL of a client
 MAX_LABEL_BYTES: Final = 16 * 2**20
 
+MAX_NOTE_BYTES: Final = 512
+
 #: longest broadcast that can result
 MAX_BROADCAST_BYTES: Final = MAX_CLIENTS * MAX_LABEL_BYTES
 
@@ -27,13 +29,17 @@ _BROADCAST: Final = struct.Struct(">iI")
 
 
 class Code(enum.IntEnum):
-    """IMPI_CMD_ constants: the ASCII letters of their names."""
+    """IMPI_CMD_ constants: the ASCII letters of their names.
+
+    NOTE is of aiompi: a server sends it to clients that it knows to be aiompi.
+    """
 
     AUTH = 0x41555448
     IMPI = 0x494D5049
     COLL = 0x434F4C4C
     DONE = 0x444F4E45
     FINI = 0x46494E49
+    NOTE = 0x4E4F5445
 
 
 class Length(NamedTuple):
@@ -51,6 +57,7 @@ LENGTHS: Final[dict[Code, Length]] = {
     Code.COLL: Length(4, None, 1),
     Code.DONE: Length(0, 128, 1),
     Code.FINI: Length(0, 128, 1),
+    Code.NOTE: Length(1, MAX_NOTE_BYTES, 1),
 }
 
 
@@ -64,6 +71,16 @@ class Command(NamedTuple):
 def encode(code: Code, payload: bytes = b"") -> bytes:
     """Return the bytes of one command."""
     return _HEADER.pack(code, len(payload)) + payload
+
+
+def encode_note(text: str) -> bytes:
+    """Return NOTE with a text, of which the end is left out if it is too long."""
+    return encode(Code.NOTE, text.encode("ascii", "replace")[:MAX_NOTE_BYTES])
+
+
+def decode_note(payload: bytes) -> str:
+    """Return the text of a NOTE, with a question mark for all that cannot be printed."""
+    return "".join(letter if letter.isprintable() else "?" for letter in payload.decode("latin-1"))
 
 
 def encode_impi(word: int) -> bytes:

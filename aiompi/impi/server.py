@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
@@ -42,6 +43,7 @@ from aiompi.impi.command import (
     encode,
     encode_broadcast,
     encode_impi,
+    encode_note,
     swap_hint,
 )
 from aiompi.impi.label import FIRST_PRIVATE
@@ -147,6 +149,7 @@ class ServerConnection:
     Attributes:
         peer: network address of the client, for messages.
         state: see the table at the top of the module.
+        known: True if the client is aiompi.
         rank: client rank, None until the client has taken one.
         deadline: time at which it is dropped unless it has joined, None if there is no limit.
     """
@@ -154,6 +157,7 @@ class ServerConnection:
     def __init__(self, server: Server, peer: str, deadline: float) -> None:
         self.peer = peer
         self.state = ConnectionState.AUTH
+        self.known = False
         self.rank: int | None = None
         self.deadline: float | None = deadline
         self._server = server
@@ -240,13 +244,15 @@ class ServerConnection:
 
     def _auth(self, payload: bytes) -> None:
         offered = auth.decode_auth(payload)
+        self.known = auth.AIOMPI in offered
+        offered -= {auth.AIOMPI}
         method = auth.choose(self._server.preference, self._server.credentials.methods, offered)
         if method is None:
             raise AuthenticationError(
                 f"no common authentication method: the client has {auth.names(sorted(offered))} available, "
                 f"the server {auth.names(self._server.credentials.methods)}"
             )
-        self._send(auth.encode_server_auth(method))
+        self._send(auth.encode_server_auth(method, auth.GREETING if self.known else b""))
         self._method = method
         if method == auth.NONE:
             self._authenticated()
@@ -342,6 +348,7 @@ class Server:
         self._collation = Collation(count, max_label_bytes)
         self._clients: dict[int, ServerConnection] = {}
         self._newcomers: list[ServerConnection] = []
+        self._notes: deque[bytes] = deque(maxlen=_NOTES)
         self._events: list[Event] = []
 
     @property
@@ -392,6 +399,13 @@ class Server:
         if self._check is not None and self._check <= now:
             self._check_start()
 
+    def tell(self, text: str) -> None:
+        """Tell all clients of aiompi that wait, or are yet to come, why others have not come."""
+        self._notes.append(encode_note(text))
+        for client in self._clients.values():
+            if client.known and not self._full:
+                client._send(self._notes[-1])
+
     def events(self) -> list[Event]:
         """Return the events since the last call."""
         events, self._events = self._events, []
@@ -423,6 +437,9 @@ class Server:
             self._await_labels()
             for newcomer in list(self._newcomers):
                 self._drop(newcomer, _FULL)
+        elif connection.known:
+            for note in self._notes:
+                connection._send(note)
 
     def _check_start(self) -> None:
         if self._moved:
@@ -486,4 +503,5 @@ class Server:
             self._drop(newcomer, "the job has failed")
 
 
+_NOTES: Final = 4  # last notes that a client gets when it joins
 _FULL: Final = "all clients of the job have joined already"

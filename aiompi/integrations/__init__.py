@@ -33,6 +33,7 @@ from aiompi.errors import InvalidArgumentError, ProcessFailedError, RevokedError
 from aiompi.joining import init
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
+from aiompi.wire import version
 from aiompi.wire.control import ENV_CONTROL, ENV_KEY, ENV_RANK
 from aiompi.wire.hello import new_key
 
@@ -58,6 +59,17 @@ class Invitation:
 
     address: str
     key: bytes = dataclasses.field(repr=False)
+
+
+def refuse_other_version(protocol: int, release: str) -> None:
+    """In the process of a place: refuse a program that has another version of aiompi.
+
+    This is called first, with arguments that any version understands.
+
+    Raises:
+        OtherVersionError: it has another protocol.
+    """
+    version.own.refuse(version.Release(protocol, release))
 
 
 def start_agent(size: int, settings: Settings, host: str) -> Invitation:

@@ -30,10 +30,12 @@ from aiompi.integrations import (
     T,
     be_rank,
     check_size,
+    refuse_other_version,
     run_in,
     start_agent,
 )
 from aiompi.settings import Settings
+from aiompi.wire import version
 
 __all__ = ["ranks", "run"]
 
@@ -166,6 +168,16 @@ class _Workers(Allocation):
             raise self._lost(rank, f"its worker {self._workers[rank]} is gone")
 
 
+async def _check_versions(client: Client, workers: Sequence[str]) -> None:
+    """Let each worker compare its version of aiompi with that of this process. This needs no thread of the worker."""
+    call = client._run(refuse_other_version, *version.own, workers=[*dict.fromkeys(workers)], on_error="return")
+    for worker, answer in (await _in_loop(client, call)).items():
+        if isinstance(answer, version.OtherVersionError):
+            raise version.OtherVersionError(f"worker {worker} refuses this program: {answer}")
+        if isinstance(answer, Exception):
+            raise answer
+
+
 async def _in_loop(client: Client, coroutine: Coroutine[Any, Any, T]) -> T:
     """Await a coroutine in the event loop of a client."""
     loop = client.loop.asyncio_loop
@@ -194,12 +206,15 @@ async def ranks(
 
     Raises:
         InvalidArgumentError: the workers have too few threads.
+        OtherVersionError: a worker has a version of aiompi with another protocol.
     """
     check_size(size)
     client = client or get_client()
     identity = await _in_loop(client, client.scheduler.identity(n_workers=-1))
     threads = _threads(identity["workers"], workers)
-    yield _Workers(client, threads, _choose(size, threads), settings, options)
+    chosen = _choose(size, threads)
+    await _check_versions(client, chosen)
+    yield _Workers(client, threads, chosen, settings, options)
 
 
 def _threads(known: Mapping[str, Mapping[str, Any]], wanted: Sequence[str] | str | None) -> dict[str, int]:

@@ -27,11 +27,13 @@ from aiompi.integrations import (
     T,
     be_rank,
     check_size,
+    refuse_other_version,
     run_in,
     start_agent,
 )
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
+from aiompi.wire import version
 
 __all__ = ["ranks", "run"]
 
@@ -44,8 +46,9 @@ _OPTIONS: Final = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 class Place:
     """The actor in which the ranks of one number live."""
 
-    def node(self) -> tuple[str, str]:
-        """Return the id of the node, and the name of the machine."""
+    def node(self, protocol: int, release: str) -> tuple[str, str]:
+        """Return the id of the node, and the name of the machine, to a program with the same protocol."""
+        refuse_other_version(protocol, release)
         return ray.get_runtime_context().get_node_id(), platform.node()
 
     def serve(self, size: int, settings: Settings) -> Invitation:
@@ -114,6 +117,7 @@ async def ranks(
 
     Raises:
         TimeoutError: the cluster had no room for them within `start_timeout` seconds.
+        OtherVersionError: an actor has a version of aiompi with another protocol.
     """
     check_size(size)
     wanted = dict(resources or {"CPU": 1})
@@ -125,7 +129,7 @@ async def ranks(
             async with asyncio.timeout(limit):
                 await used.ready()
                 actors = [_actor(used, number, wanted, options) for number in range(size)]
-                nodes = await asyncio.gather(*(actor.node.remote() for actor in actors))
+                nodes = await asyncio.gather(*(actor.node.remote(*version.own) for actor in actors))
         except TimeoutError:
             raise TimeoutError(
                 f"no room for {size} ranks with {wanted} each within {limit:g} s (start_timeout): the cluster has "

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import numpy as np
 
 from aiompi.objects import type_tags
-from aiompi.objects.type_tags import InexpressibleError
+from aiompi.objects.type_tags import InexpressibleError, is_shape
 
 if TYPE_CHECKING:
     from aiompi.objects.decode import DecodeFunction, Decoder
     from aiompi.objects.encode import Encoder
 
 _BUILTIN: Final = range(24)  # numbers of NumPy's own dtypes of fixed size; dtypes of others use the same characters
-_INT: Final = frozenset({int})
+_DEPTH: Final = 32  # levels of a dtype inside dtypes; deeper ones are pickled
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 # Excludes "O": an object dtype from the network would be an array of addresses.
@@ -40,8 +40,8 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
     if name is not None and dtype.isbuiltin == 1 and flags.c_contiguous:  # the usual case
         brief = array.nbytes < encoder.out_of_band
         payload = array.tobytes() if brief else encoder.payload(memoryview(cast(Any, array)).cast("B"))
-        return encoder.node(type_tags.ARRAY, [name, False, payload, *array.shape])
-    description = encoder.encode(describe(dtype))
+        return encoder.extension(type_tags.ARRAY, [name, False, payload, *array.shape])
+    description = describe(dtype)
     fortran = flags.f_contiguous and not flags.c_contiguous
     if not (fortran or flags.c_contiguous):
         array = np.ascontiguousarray(array)
@@ -50,14 +50,16 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
     else:
         memory: Any = (array.T if fortran else array).reshape(-1).view(np.uint8)
         payload = encoder.payload(memoryview(memory))
-    return encoder.node(type_tags.ARRAY, [description, fortran, payload, *array.shape])
+    return encoder.extension(type_tags.ARRAY, [description, fortran, payload, *array.shape])
 
 
 def decode_array(decoder: Decoder, description: Any, fortran: bool, data: bytes | None, *shape: int) -> Array:
     """Decode an array: a view of its buffer, or of new memory if it was sent inside the body."""
     dtype = _named(description) if type(description) is str else parse(description)
     payload = decoder.array_payload(data)
-    if not _is_shape(shape) or dtype.itemsize * math.prod(shape) != len(payload):
+    if not is_shape(shape):
+        raise ValueError(f"array with {len(shape)} dimensions")
+    if dtype.itemsize * math.prod(shape) != len(payload):
         raise ValueError(f"array of shape {shape} and dtype {dtype} with {len(payload)} bytes")
     return np.ndarray(shape, dtype, payload, order="F") if fortran else np.ndarray(shape, dtype, payload)
 
@@ -67,9 +69,8 @@ def encode_scalar(encoder: Encoder, scalar: np.generic) -> Any:
     if isinstance(scalar, (np.str_, np.bytes_)):
         # Not str(scalar), which drops trailing zeros.
         value = str.__str__(scalar) if isinstance(scalar, np.str_) else bytes(scalar)
-        return encoder.node(type_tags.SCALAR, [scalar.dtype.kind, value])
-    description = encoder.encode(describe(scalar.dtype))
-    return encoder.node(type_tags.SCALAR, [description, scalar.tobytes()])
+        return encoder.extension(type_tags.SCALAR, [scalar.dtype.kind, value])
+    return encoder.extension(type_tags.SCALAR, [describe(scalar.dtype), scalar.tobytes()])
 
 
 def decode_scalar(_decoder: Decoder, description: Any, data: Any) -> np.generic:
@@ -87,7 +88,7 @@ def decode_scalar(_decoder: Decoder, description: Any, data: Any) -> np.generic:
 
 
 def describe(dtype: np.dtype[Any]) -> Any:
-    """Describe a dtype with built-in types: a str, (base, shape) of a subarray, or a dict for a structured type.
+    """Describe a dtype with built-in types: a str, [base, shape] of a subarray, or a dict for a structured type.
 
     Raises:
         InexpressibleError: the dtype holds objects, has titles or metadata, or is a custom class.
@@ -98,7 +99,7 @@ def describe(dtype: np.dtype[Any]) -> Any:
         raise InexpressibleError(np.ndarray, f"of dtype {dtype}" + " with metadata" * (dtype.metadata is not None))
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
-        return (describe(base), shape)
+        return [describe(base), list(shape)]
     if dtype.fields is None:
         return _name(*_traits(dtype))
     names = list(dtype.names or ())
@@ -115,22 +116,24 @@ def describe(dtype: np.dtype[Any]) -> Any:
     return _checked(description, dtype)
 
 
-def parse(description: Any) -> np.dtype[Any]:
-    """Return the dtype of a description made by `describe`.
+def parse(description: Any, depth: int = _DEPTH) -> np.dtype[Any]:
+    """Return the dtype of a description made by `describe`, nested at most so deeply.
 
     Raises:
         ValueError, TypeError, KeyError: the description is malformed.
     """
     if isinstance(description, str):
         return _named(description)
-    if isinstance(description, tuple):
+    if not depth:
+        raise ValueError(f"dtype nested deeper than {_DEPTH} levels")
+    if isinstance(description, list):
         base, shape = description
-        if not isinstance(shape, tuple) or not _is_shape(shape):
-            raise ValueError(f"subarray of shape {shape}")
-        return np.dtype((parse(base), shape))
+        if not isinstance(shape, list) or not is_shape(shape):
+            raise ValueError("subarray of no shape")
+        return np.dtype((parse(base, depth - 1), tuple(shape)))
     layout = {
         "names": list(description["names"]),
-        "formats": [parse(field) for field in description["formats"]],
+        "formats": [parse(field, depth - 1) for field in description["formats"]],
         "offsets": list(description["offsets"]),
         "itemsize": int(description["itemsize"]),
     }
@@ -163,10 +166,6 @@ def _checked(description: Any, dtype: np.dtype[Any]) -> Any:
 def _traits(dtype: np.dtype[Any]) -> tuple[object, ...]:
     """Return the dtype and what its comparison ignores: for example, long equals long long, and a record its struct."""
     return dtype, dtype.type, dtype.num, dtype.char, dtype.flags & _PUBLIC_FLAGS, dtype.alignment
-
-
-def _is_shape(shape: tuple[Any, ...]) -> bool:
-    return _INT.issuperset(map(type, shape)) and min(shape, default=0) >= 0
 
 
 #: number of each dtype that memoryview can cast to bytes -> its description. `isbuiltin` is 1 for NumPy's own object of

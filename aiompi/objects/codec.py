@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pickle
 import struct
-from collections.abc import Callable, Generator, Iterable, Iterator
-from functools import lru_cache
-from itertools import chain
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgpack
 
+from aiompi.core import FOREIGN, OTHER, TUPLES, contents
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import InvalidTypeError, OtherError, RemoteProtocolError
 from aiompi.objects import pickles, steps, type_tags
 from aiompi.objects.decode import HASHED, Decoder
-from aiompi.objects.encode import ATOMS, ATOMS_WITHOUT_INT, Encoder
+from aiompi.objects.encode import ATOMS, ATOMS_WITHOUT_INT, EXTENSIONS, Encoder
 from aiompi.objects.pickles import Input, Output, Steps
 from aiompi.objects.type_tags import InexpressibleError
 
@@ -35,7 +35,7 @@ _MARKS: Final = frozenset({_TAGS, _PICKLE, _BUFFERS})
 _TAGS_HEADER: Final = struct.Struct("<BI")
 _BUFFERS_HEADER: Final = struct.Struct("<BxxxIQ")
 _TUPLE: Final = bytes([type_tags.TUPLE])
-_FLAT_TUPLE: Final = _TAGS_HEADER.pack(_TAGS, 1) + _TUPLE
+_LIST: Final = bytes([type_tags.LIST])
 _NO_BUFFERS: Final[Iterator[memoryview]] = iter(())
 _PICKLE_MARK: Final = bytes([_PICKLE])
 _BUFFERS_MARK: Final = bytes([_BUFFERS])
@@ -44,21 +44,16 @@ _STOP: Final = ord(".")
 _PADDING: Final = bytes(ALIGNMENT)
 _PROTOCOL: Final = 5
 _unpack: Final = msgpack.unpackb
-
-_FEW: Final = 32  # items; larger containers are checked before an attempt to pack them
-# After a failed attempt to pack an object, this many smaller containers are checked first. A check takes 0.4 us, as
-# long as packing a small dict, and avoids copies of long bytes. Programs tend to send similar objects repeatedly.
-_CHECKS: Final = 64
-_are_atoms: Final = ATOMS.issuperset
+# Exceptions of the packer for objects that it cannot express: other types, dtypes with objects, ints beyond 64 bits,
+# lone surrogates, cycles, memory with gaps.
+_REFUSALS: Final = (InexpressibleError, TypeError, ValueError, OverflowError, BufferError)
 _may_be_simple: Final = frozenset({*ATOMS, list, dict}).issuperset
-
-# Exceptions of the packer for objects that it cannot express: other types, ints beyond 64 bits, lone surrogates,
-# cycles, memory with gaps.
-_REFUSALS: Final = (TypeError, ValueError, OverflowError, BufferError)
 #: reasons to pickle
 _INEXPRESSIBLE: Final = (InexpressibleError, RecursionError, ValueError)
-# A packer keeps the memory of its largest message. It is replaced after messages larger than this, bytes.
+# The packer keeps the memory of its largest message. It is replaced after messages larger than this, bytes.
 _RETAINED: Final = 2**20
+#: memory with which a packer of one message begins, bytes
+_ROOM: Final = 1024
 _JOINED: Final = 16 * 2**10  # bytes: up to here a copy is cheaper than one more segment
 
 
@@ -71,17 +66,19 @@ class Codec:
 
     Args:
         pickle: True to pickle objects that msgpack cannot express, and to accept pickles. If False, dataclasses
-            are received only if their modules are already imported.
+            are received only if their modules are already imported (they are made without `__init__`), and of the keys
+            of a large set or dict at most `MOST_ALIKE` have one hash.
         out_of_band: bytes; payloads of at least this size are sent without a copy.
     """
 
-    __slots__ = ("_checks_left", "_out_of_band", "_pack", "_pack_any", "_pickle")
+    __slots__ = ("_extension", "_mapping", "_out_of_band", "_pack", "_pickle")
 
     def __init__(self, *, pickle: bool = True, out_of_band: int = OUT_OF_BAND) -> None:
         self._pickle = pickle
         self._out_of_band = out_of_band
-        self._pack, self._pack_any = _packers()
-        self._checks_left = 0
+        self._pack = msgpack.Packer().pack  # without a function for other types: it runs no code and is not reentered
+        decoder = Decoder(iter(()), iter(()), pickle)
+        self._extension, self._mapping = decoder.extension, None if pickle else decoder.mapping
 
     def dumps(self, obj: object) -> tuple[list[Segment], int]:
         """Return the message of an object.
@@ -95,19 +92,29 @@ class Codec:
         Raises:
             InvalidTypeError: the object cannot be pickled, or pickling is required and switched off.
         """
-        try:
-            body = self._pack(obj) if type(obj) in ATOMS else self._pack_simple(obj)
-        except _REFUSALS:
-            if not self._checks_left:
-                self._pack, self._pack_any = _packers()  # discards the unknown amount of data they have packed
-            self._checks_left = _CHECKS
-            body = None
-        if body is None:
-            return self._dumps_any(obj)
-        nbytes = len(body)
-        if nbytes > _RETAINED:
-            self._pack, self._pack_any = _packers()
-        return [body], nbytes
+        found = contents(obj, EXTENSIONS, self._out_of_band)
+        if found < OTHER:
+            try:
+                if found:
+                    return self._dumps_simple(obj, found)
+                body = self._pack(obj)
+                nbytes = len(body)
+                if nbytes > _RETAINED:
+                    self._pack = msgpack.Packer().pack
+                return [body], nbytes
+            except _REFUSALS:
+                self._pack = msgpack.Packer().pack  # discards the unknown amount of data it has packed
+        return self._dumps_any(obj)
+
+    def _dumps_simple(self, obj: object, found: int) -> tuple[list[Segment], int]:
+        """Return the message of an object that msgpack expresses with tags for tuples and extensions for NumPy."""
+        tags = bytearray()
+        if found & TUPLES:
+            contents(obj, EXTENSIONS, self._out_of_band, tags)
+        encoder = Encoder(self._out_of_band)
+        strict = bool(found & FOREIGN)  # some scalars of NumPy are subclasses of Python's types
+        body = msgpack.Packer(strict_types=strict, default=encoder.leaf, buf_size=_ROOM).pack(obj)
+        return _tagged(tags, body, encoder.buffers)
 
     is_large = staticmethod(steps.is_large)
 
@@ -125,8 +132,8 @@ class Codec:
 
     def _packed_in_steps(self, obj: Any) -> Generator[None, None, tuple[list[Segment], int]]:
         if type(obj) in (list, dict) and _may_be_simple(map(type, obj.values() if type(obj) is dict else obj)):
-            with contextlib.suppress(InexpressibleError, *_REFUSALS):
-                body = steps.Body(msgpack.Packer(strict_types=True).pack, None, _check_simple)
+            with contextlib.suppress(*_REFUSALS):
+                body = steps.Body(msgpack.Packer().pack, None, self._check_simple)
                 yield from body.add(obj)
                 return [memoryview(body.value)], len(body.value)
         encoder = Encoder(self._out_of_band)
@@ -137,7 +144,16 @@ class Codec:
             encoder = Encoder(self._out_of_band, ATOMS_WITHOUT_INT)
             body = steps.Body(msgpack.Packer(unicode_errors="surrogatepass").pack, encoder)
             yield from body.add(obj)
-        return _tagged(encoder, memoryview(body.value))
+        return _tagged(encoder.tags, memoryview(body.value), encoder.buffers)
+
+    def _check_simple(self, items: Any) -> None:
+        """Check that msgpack expresses items without type tags and extensions.
+
+        Raises:
+            TypeError: it does not.
+        """
+        if contents(items, EXTENSIONS, self._out_of_band):
+            raise TypeError
 
     def loads(self, message: bytes | bytearray | memoryview) -> Any:
         """Return the object of a message.
@@ -156,9 +172,15 @@ class Codec:
         try:
             mark = message[0]
             if mark not in _MARKS:
-                return _unpack(message, strict_map_key=False, unicode_errors="surrogatepass")
+                return _unpack(  # as with `_hooks`, which takes longer
+                    message,
+                    ext_hook=self._extension,
+                    object_pairs_hook=self._mapping,
+                    strict_map_key=False,
+                    unicode_errors="surrogatepass",
+                )
             if mark == _TAGS:
-                return self._loads_tagged(memoryview(message), _NO_BUFFERS)
+                return self._loads_value(memoryview(message), _NO_BUFFERS)
             return self._loads_marked(memoryview(message).cast("B"))
         except (MPIException, MemoryError, OSError):
             raise
@@ -183,27 +205,23 @@ class Codec:
         try:
             view = memoryview(message).cast("B")
             body, buffers = _split(view) if view[0] == _BUFFERS else (view, [])
-            unused, tags = iter(buffers), b""
-            hook: Callable[[list[Any]], Any] | None = None
-            if body[0] == _TAGS:
-                tags, body = _split_tags(body)
-            elif body[0] == _PICKLE:
+            unused = iter(buffers)
+            if body[0] == _PICKLE:
                 return (yield from Steps(lambda suspend: self._loads_marked(view, suspend)).run())
-            elif buffers:
-                return self.loads(message)
-            left = iter(tags)
-            if not HASHED.isdisjoint(tags):
+            tags, value = _split_tags(body)
+            left = iter(tags or b"")
+            decoder = Decoder(left, unused, self._pickle)
+            hooks = _hooks(decoder, tags)
+            if self._pickle and HASHED.isdisjoint(tags or b""):
+                obj = yield from steps.unpacked(value, hooks)
+            else:
 
                 def decode(suspend: Callable[[], None]) -> Any:
-                    revive = Decoder(left, unused, self._pickle, suspend).revive
-                    return _finished(steps.unpacked(body, revive), suspend)
+                    decoder.suspend = suspend
+                    return _finished(steps.unpacked(value, hooks), suspend)
 
                 obj = yield from Steps(decode).run()
-            else:
-                if tags:
-                    hook = Decoder(left, unused, self._pickle).revive if tags.strip(_TUPLE) else tuple
-                obj = yield from steps.unpacked(body, hook)
-            if next(unused, None) is not None or (hook is not tuple and next(left, None) is not None):
+            if next(unused, None) is not None or (hooks.get("list_hook") is not tuple and next(left, None) is not None):
                 raise ValueError("type tags or buffers without objects")
             return obj
         except (MPIException, MemoryError, OSError):
@@ -223,33 +241,6 @@ class Codec:
             "data that was sent with Send, and run the same version of aiompi and of the program on all ranks"
         ) from error
 
-    def _pack_simple(self, obj: Any) -> bytes | None:
-        """Return the message of an object if a quick check shows that msgpack has its types; None for other objects."""
-        kind = type(obj)
-        if kind is dict or kind is list:
-            if (self._checks_left or len(obj) > _FEW) and not self._looks_simple(obj.values() if kind is dict else obj):
-                return None
-            body = self._pack(obj)
-            # The packer writes bytearray and memoryview as bytes. A body without the lead bytes of such values contains
-            # none of them. This check takes 0.1 us, while a check of all objects takes 0.8 us.
-            if (0xC4 in body or 0xC5 in body or 0xC6 in body) and not _is_simple(obj):
-                self._checks_left = _CHECKS
-                if len(body) > _RETAINED:
-                    self._pack, self._pack_any = _packers()
-                return None
-            return body
-        if kind is tuple:
-            return _FLAT_TUPLE + self._pack(list(obj)) if _is_flat(obj) else None
-        if kind is bytes:
-            return self._pack(obj) if len(obj) < self._out_of_band else None
-        return None
-
-    def _looks_simple(self, items: Iterable[Any]) -> bool:
-        """Return True if the types of the items of a container suggest that msgpack can pack them."""
-        simple = _may_be_simple(map(type, items))
-        self._checks_left = max(0, self._checks_left - 1) if simple else _CHECKS
-        return simple
-
     def _dumps_any(self, obj: object) -> tuple[list[Segment], int]:
         try:
             return _finished(self._packed_in_steps(obj)) if steps.is_large(obj) else self._encode(obj)
@@ -267,13 +258,11 @@ class Codec:
     def _encode(self, obj: object) -> tuple[list[Segment], int]:
         encoder = Encoder(self._out_of_band)
         try:
-            body = self._pack_any(encoder.encode(obj))
+            body = msgpack.Packer(buf_size=_ROOM).pack(encoder.encode(obj))
         except (OverflowError, UnicodeEncodeError):
             encoder = Encoder(self._out_of_band, ATOMS_WITHOUT_INT)
             body = msgpack.packb(encoder.encode(obj), unicode_errors="surrogatepass")
-        if len(body) > _RETAINED:
-            self._pack, self._pack_any = _packers()
-        return _tagged(encoder, body)
+        return _tagged(encoder.tags, body, encoder.buffers)
 
     def _dumps_pickle(self, obj: object, output: Output | None) -> tuple[list[Segment], int]:
         """Pickle an object, into a file if there is one."""
@@ -309,22 +298,18 @@ class Codec:
         unused = iter(buffers)
         if body[0] == _PICKLE:
             obj = self._loads_pickle(body[1:], unused, suspend)
-        elif body[0] == _TAGS:
-            obj = self._loads_tagged(body, unused)
         else:
-            raise ValueError(f"body of format {body[0]:#x}")
+            obj = self._loads_value(body, unused)
         if next(unused, None) is not None:
             raise ValueError("buffers without objects")
         return obj
 
-    def _loads_tagged(self, body: memoryview, buffers: Iterator[memoryview]) -> Any:
+    def _loads_value(self, body: memoryview, buffers: Iterator[memoryview]) -> Any:
         tags, value = _split_tags(body)
-        if not tags.strip(_TUPLE):
-            return _unpack(value, list_hook=tuple, strict_map_key=False, unicode_errors="surrogatepass")
-        unused = iter(tags)
-        revive = Decoder(unused, buffers, self._pickle).revive
-        obj = _unpack(value, list_hook=revive, strict_map_key=False, unicode_errors="surrogatepass")
-        if next(unused, None) is not None:
+        left = iter(tags or b"")
+        hooks = _hooks(Decoder(left, buffers, self._pickle), tags)
+        obj = _unpack(value, **hooks)
+        if hooks.get("list_hook") is not tuple and next(left, None) is not None:
             raise ValueError("more type tags than arrays")
         return obj
 
@@ -368,48 +353,25 @@ def is_pickle(data: bytes | bytearray | memoryview) -> bool:
     return len(data) > 1 and data[0] <= _PROTO and data[-1] == _STOP
 
 
-def _is_flat(obj: Any) -> bool:
-    """Return True if a list, a tuple or a dict holds only atoms."""
-    return _are_atoms(map(type, obj)) and (type(obj) is not dict or _are_atoms(map(type, obj.values())))
+def _hooks(decoder: Decoder, tags: bytes | None) -> dict[str, Any]:
+    """Return the arguments with which msgpack unpacks a value.
 
-
-def _is_simple(obj: Any) -> bool:
-    """Return True if a list or a dict holds only atoms, and lists and dicts of them in any depth."""
-    level = [obj]
-    while level:
-        if not _are_atoms(map(type, chain.from_iterable(each for each in level if type(each) is dict))):
-            return False
-        items = list(chain.from_iterable(each.values() if type(each) is dict else each for each in level))
-        if not _may_be_simple(map(type, items)):
-            return False
-        level = [item for item in items if type(item) is list or type(item) is dict]
-    return True
-
-
-def _packers() -> tuple[Callable[[Any], bytes], Callable[[Any], bytes]]:
-    """Return two pack functions: for exact types only, and for trees made by an encoder.
-
-    They are reused, because making a packer costs more than packing a message. Neither has a `default` function, so
-    packing runs no Python code and cannot be reentered.
+    Args:
+        decoder: makes the objects.
+        tags: type tags of the arrays; None: they are lists.
     """
-    return msgpack.Packer(strict_types=True).pack, msgpack.Packer().pack
+    hooks: dict[str, Any] = {"ext_hook": decoder.extension, "strict_map_key": False, "unicode_errors": "surrogatepass"}
+    if tags is not None:
+        hooks["list_hook"] = decoder.revive if tags.strip(_TUPLE) or not decoder.imports else tuple
+    if not decoder.imports:
+        hooks["object_pairs_hook"] = decoder.mapping
+    return hooks
 
 
-def _tagged(encoder: Encoder, body: Segment) -> tuple[list[Segment], int]:
-    """Return the message of a body that an encoder has made, and its length."""
-    tags, buffers = encoder.tags, encoder.buffers
-    head = _TAGS_HEADER.pack(_TAGS, len(tags)) + tags if buffers or any(tags) else b""
-    return _framed(head, body, buffers)
-
-
-def _check_simple(items: Any, body: bytes) -> None:
-    """Check that msgpack expresses items exactly; see `_pack_simple`.
-
-    Raises:
-        TypeError: it may not.
-    """
-    if (0xC4 in body or 0xC5 in body or 0xC6 in body) and not _is_simple(items):
-        raise TypeError
+def _tagged(tags: bytearray, body: Segment, buffers: list[memoryview]) -> tuple[list[Segment], int]:
+    """Return the message of a packed value with type tags, and its length."""
+    needed = body[0] in _MARKS or tags.strip(_LIST)
+    return _framed(_TAGS_HEADER.pack(_TAGS, len(tags)) + tags if needed else b"", body, buffers)
 
 
 def _framed(head: bytes, body: Segment, buffers: list[memoryview]) -> tuple[list[Segment], int]:
@@ -431,7 +393,7 @@ def _framed(head: bytes, body: Segment, buffers: list[memoryview]) -> tuple[list
     return segments, nbytes
 
 
-@lru_cache(16)
+@functools.lru_cache(16)
 def _lengths(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}Q")
 
@@ -442,8 +404,10 @@ def _joined(*parts: Segment) -> list[Segment]:
     return [part for part in parts if part]
 
 
-def _split_tags(body: memoryview) -> tuple[bytes, memoryview]:
-    """Return the type tags and the msgpack value of a body that begins with tags."""
+def _split_tags(body: memoryview) -> tuple[bytes | None, memoryview]:
+    """Return the type tags of a body, None if it has none, and its msgpack value."""
+    if body[0] != _TAGS:
+        return None, body
     _, count = _TAGS_HEADER.unpack_from(body)
     start = _TAGS_HEADER.size + count
     return bytes(body[_TAGS_HEADER.size : start]), body[start:]
@@ -458,7 +422,7 @@ def _split(message: memoryview) -> tuple[memoryview, list[memoryview]]:
     _, count, nbody = _BUFFERS_HEADER.unpack_from(message)
     start = _BUFFERS_HEADER.size + 8 * count
     end = start + nbody
-    if end > len(message):
+    if not count or end > len(message):
         raise ValueError(f"{count} buffers and a body of {nbody} bytes")
     buffers = []
     body = message[start:end]

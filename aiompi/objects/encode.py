@@ -8,12 +8,21 @@ from itertools import chain
 from types import NoneType
 from typing import Any, Final, TypeAlias
 
+import msgpack
+
 from aiompi.objects import dataclass, type_tags
 from aiompi.objects.type_tags import InexpressibleError
 
 # Types that msgpack packs and unpacks exactly. An int beyond 64 bits makes the packer raise OverflowError.
 ATOMS: Final[frozenset[type]] = frozenset({NoneType, bool, int, float, str})
 ATOMS_WITHOUT_INT: Final = ATOMS - {int}
+
+#: types of objects that `Encoder.extension` expresses: NumPy's, once one of them has been sent
+EXTENSIONS: Final[set[type]] = set()
+
+#: packs the items of extensions, which are plain values
+_packed: Final = msgpack.Packer(unicode_errors="surrogatepass").pack
+_new: Final = tuple.__new__  # without the checks of ExtType
 
 _ROWS: Final[dict[type, bytes]] = {list: bytes([type_tags.LIST]), tuple: bytes([type_tags.TUPLE]), dict: b""}
 
@@ -58,6 +67,24 @@ class Encoder:
         """Return an array with a type tag; everything inside it must be encoded first."""
         self.tags.append(tag)
         return items
+
+    def extension(self, code: int, items: list[Any]) -> msgpack.ExtType:
+        """Return an object of NumPy: msgpack's extension type of this code, which holds the items."""
+        return _new(msgpack.ExtType, (code, _packed(items)))
+
+    def leaf(self, obj: Any) -> Any:
+        """Return what the packer packs in place of a tuple, or of an object of one of `EXTENSIONS`.
+
+        Raises:
+            InexpressibleError: only pickle can express the object.
+            OverflowError: the object is an int that msgpack cannot express, for which the packer asks too.
+        """
+        kind = type(obj)
+        if kind is tuple:
+            return list(obj)
+        if kind is int:
+            raise OverflowError("int of more than 64 bits")
+        return _ENCODERS[kind](self, obj)
 
     def payload(self, data: memoryview) -> bytes | None:
         """Return the representation of data in the body: the data, or None if it is sent out of band."""
@@ -110,6 +137,13 @@ def _encode_memoryview(encoder: Encoder, view: memoryview) -> Any:
     return encoder.node(type_tags.MEMORYVIEW, [view.readonly, code, encoder.payload(data), *shape])
 
 
+def _encode_range(encoder: Encoder, it: range) -> Any:
+    numbers = it.start, it.stop, it.step
+    if max(map(int.bit_length, numbers)) > type_tags.RANGE_BITS:
+        raise InexpressibleError(range, f"of numbers of more than {type_tags.RANGE_BITS} bits")
+    return encoder.node(type_tags.RANGE, encoder.encode_all(numbers))
+
+
 def _encode_other(encoder: Encoder, obj: Any) -> Any:
     kind = type(obj)
     if "__dataclass_fields__" in kind.__dict__:
@@ -120,6 +154,7 @@ def _encode_other(encoder: Encoder, obj: Any) -> Any:
         from aiompi.objects import arrays
 
         _ENCODERS.update(arrays.ENCODERS)
+        EXTENSIONS.update(arrays.ENCODERS)
         if kind in arrays.ENCODERS:
             return arrays.ENCODERS[kind](encoder, obj)
     raise InexpressibleError(kind)
@@ -140,6 +175,6 @@ _ENCODERS: Final[dict[type, EncodeFunction]] = {
     bytes: _encode_bytes,
     bytearray: lambda encoder, data: encoder.node(type_tags.BYTEARRAY, [encoder.payload(memoryview(data))]),
     memoryview: _encode_memoryview,
-    range: lambda encoder, it: encoder.node(type_tags.RANGE, encoder.encode_all((it.start, it.stop, it.step))),
+    range: _encode_range,
     slice: lambda encoder, it: encoder.node(type_tags.SLICE, encoder.encode_all((it.start, it.stop, it.step))),
 }

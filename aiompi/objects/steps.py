@@ -7,6 +7,7 @@ STEP_BYTES bytes. `pickles` does the same for objects that msgpack cannot expres
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from functools import lru_cache
@@ -16,8 +17,9 @@ from typing import Any, Final, cast
 
 import msgpack
 
+from aiompi.core import MANY, OTHER, contents
 from aiompi.objects import dataclass, type_tags
-from aiompi.objects.encode import ATOMS, Encoder
+from aiompi.objects.encode import ATOMS, EXTENSIONS, Encoder
 from aiompi.objects.type_tags import InexpressibleError
 
 STEP_ITEMS: Final = 2048
@@ -36,33 +38,13 @@ _TAGS: Final[dict[type, int]] = {
 _SEQUENCES: Final = frozenset(_TAGS) - {dict}
 #: types that are encoded in one piece, whatever they hold
 _LEAVES: Final = ATOMS | {bytes, bytearray, memoryview, complex, range, slice}
-#: numbers of containers and of items in each that are always small together
-_FEW: Final = 16
-_FEW_ITEMS: Final = 64
 _getattribute: Final = object.__getattribute__  # runs no code of the class
 
 
 def is_large(obj: Any) -> bool:
     """Return True if an object has so many items, all containers and attributes in it included, that steps are due."""
-    if type(obj) in _LEAVES:
-        return False
-    found = [obj]
-    for each in found:  # most objects are certainly small; this takes less time than `_exceeds`
-        kind: Any = type(each)
-        if kind is dict:
-            items = each.values()
-        elif kind in _SEQUENCES:
-            items = each
-        elif (items_of := _items_of(kind)) is None:
-            continue
-        else:
-            items = items_of(each)
-        if len(items) > _FEW_ITEMS or len(found) > _FEW:
-            return _exceeds([obj], LARGE_ITEMS)
-        for item in items:
-            if type(item) not in _LEAVES:
-                found.append(item)  # noqa: PERF401 # the list that is gone through
-    return False
+    found = contents(obj, EXTENSIONS, sys.maxsize, None, LARGE_ITEMS)
+    return found >= OTHER and (found & MANY != 0 or _exceeds([obj], LARGE_ITEMS))
 
 
 def _exceeds(items: Collection[Any], limit: int = STEP_ITEMS) -> bool:
@@ -126,11 +108,11 @@ class Body:
     Args:
         pack: packs a list or a dict of which each part is small.
         encoder: makes the trees for it and collects type tags; None if `pack` refuses whatever needs one.
-        check: called with each list or dict and its packed value; raises an error if that may not express it.
+        check: called with each list or dict before it is packed; raises an error if `pack` does not express it.
     """
 
     def __init__(
-        self, pack: Callable[[Any], bytes], encoder: Encoder | None, check: Callable[[Any, bytes], object] | None = None
+        self, pack: Callable[[Any], bytes], encoder: Encoder | None, check: Callable[[Any], None] | None = None
     ) -> None:
         self.value = bytearray()
         self._pack = pack
@@ -217,22 +199,24 @@ class Body:
 
     def _append(self, items: Any, count: int) -> None:
         """Append the packed items of a list or a dict, without its header."""
-        packed = self._pack(items)
         if self._check is not None:
-            self._check(items, packed)
+            self._check(items)
+        packed = self._pack(items)
         self.value += memoryview(packed)[1 if count < 16 else 3 :]
 
 
-def unpacked(value: memoryview, list_hook: Callable[[list[Any]], Any] | None) -> Generator[None, None, Any]:
+def unpacked(value: memoryview, hooks: dict[str, Any]) -> Generator[None, None, Any]:
     """Unpack a msgpack value.
+
+    Args:
+        value: it.
+        hooks: further arguments for msgpack, which make objects.
 
     Raises:
         builtins.Exception: of any class, if it is malformed.
     """
     nbytes = len(value)
-    unpacker = msgpack.Unpacker(
-        list_hook=list_hook, strict_map_key=False, unicode_errors="surrogatepass", max_buffer_size=nbytes
-    )
+    unpacker = msgpack.Unpacker(max_buffer_size=nbytes, **hooks)
     for start in range(0, nbytes, STEP_BYTES):
         unpacker.feed(value[start : start + STEP_BYTES])
         try:

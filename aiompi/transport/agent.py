@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from aiompi import bootstrap
+from aiompi import bootstrap, network
 from aiompi.engine import Engine, Request, Timer
-from aiompi.errors import InvalidArgumentError, JobAbortedError, RemoteProtocolError
+from aiompi.engine.blame import cause_of
+from aiompi.errors import InvalidArgumentError, JobAbortedError
 from aiompi.settings import Settings
 from aiompi.transport.dial import Dialling, describe
 from aiompi.transport.resolve import Address, Resolving, resolve
@@ -64,16 +65,16 @@ class Contact:
 
         Raises:
             AuthenticationError: there is no key for the job, or it is too short.
+            InvalidArgumentError: another variable of the launcher is no number.
         """
         address = environ.get(control.ENV_CONTROL)
         if address is None:
             engine = settings.engine or bootstrap.find(environ)
             alone = engine in ("", bootstrap.NONE)
             return None if alone else cls("", b"", RANK_ANY, launched=True, engine=engine)
-        rank = int(environ.get(control.ENV_RANK, RANK_ANY))
-        appnum = environ.get(control.ENV_APPNUM)
+        rank, appnum = (_number(environ, name) for name in (control.ENV_RANK, control.ENV_APPNUM))
         key = parse_key(environ.get(control.ENV_KEY, ""))
-        return cls(address, key, rank, launched=True, appnum=None if appnum is None else int(appnum))
+        return cls(address, key, RANK_ANY if rank is None else rank, launched=True, appnum=appnum)
 
     async def met(self, engine: Engine) -> Contact | None:
         """Return the contact once the processes of the process manager have met; None if this one is alone.
@@ -111,6 +112,14 @@ class Contact:
         if kind != "tcp" or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 2**16:
             raise InvalidArgumentError(f"{rest!r} is no address of a job: expected HOST:PORT")
         return host, int(port)
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(name)
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise InvalidArgumentError(f"{name}={text!r} is no number, as a launcher sets it") from None
 
 
 def in_thread(engine: Engine, call: Callable[[], T]) -> Request[T]:
@@ -168,6 +177,7 @@ class Agent:
         self._finishing = False
         self._watchdog: Timer | None = None
         self._watcher: Watcher | None = None
+        self._heartbeat = 0.0  # 0: none, or not over TCP
         self._lifeline: socket.socket | None = None  # whose end ends the monitor of this process
         self.connected: Request[None] = Request(engine)
         self.closed: Request[None] = Request(engine)
@@ -202,7 +212,9 @@ class Agent:
         self._starting = Dialling(
             self._driver,
             addresses,
-            lambda: Connector(contact.key, role=ROLE_CONTROL, rank=contact.rank, target=RANK_AGENT),
+            lambda channel: Connector(
+                contact.key, role=ROLE_CONTROL, rank=contact.rank, target=RANK_AGENT, channel=channel
+            ),
             self._settings,
             self._timeout,
             self._dialled,
@@ -220,7 +232,6 @@ class Agent:
         sock.setblocking(False)
         self._socket = sock
         if sock.family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a message would wait 40 ms for its predecessor
             liveness.end_if_silent(sock, liveness.LONG_SILENCE)  # until `watch` is called
             if self._contact.launched:  # on the agent's own machine a launcher ends its processes itself
                 from aiompi.bootstrap.watcher import Watcher
@@ -242,6 +253,12 @@ class Agent:
         host: str = self._socket.getsockname()[0]
         return host
 
+    @property
+    def process(self) -> int:
+        """Id of the process of the agent, 0 if it is on another machine or in another pid namespace."""
+        sock = self._socket
+        return 0 if sock is None or sock.family != socket.AF_UNIX else network.credentials(sock)[0]
+
     def watch(self, heartbeat: float, namespace: str) -> None:
         """Take the job for lost if the machine of the agent does not answer for so many seconds.
 
@@ -250,6 +267,7 @@ class Agent:
         """
         if self._socket is None or self._socket.family == socket.AF_UNIX:
             return
+        self._heartbeat = heartbeat
         if self._watchdog is None:
             liveness.keep_alive(self._socket, heartbeat, end=True)  # for the watcher
             if namespace and namespace != liveness.namespace():
@@ -346,14 +364,22 @@ class Agent:
         except OSError as error:
             self._lost(describe(error))
             return
-        except RemoteProtocolError as error:
-            self._lost(str(error))
+        except Exception as error:
+            self._lost(cause_of(error))
             return
         for message in messages:
             if self._socket is not None:
-                self._on_message(message)
+                try:
+                    self._on_message(message)
+                except Exception as error:
+                    self._lost(cause_of(error))
         if not data:
-            self._lost("the launcher is gone")
+            self._lost(self._end())
+
+    def _end(self) -> str:
+        """Return why the connection has ended, although it has reported no error, or TLS has taken it."""
+        silent = 0 < self._heartbeat <= (0.0 if self._socket is None else liveness.silence(self._socket))
+        return liveness.CUT_OFF if silent else "the launcher is gone"
 
     def _lost(self, cause: str) -> None:
         if self._socket is not None:

@@ -1,24 +1,31 @@
 """`Departures`: judges how a peer has ended, by its links and by the reports of the agent.
 
 The agent reports each process of the job that leaves or fails. Of a process of another job only its links tell: it has
-left if it finalized before its link ended, and has failed otherwise.
+left if it finalized before its link ended, and has failed otherwise. It says why by its last message, if it can. Of a
+job that a process of this job has started, the launcher tells (`aiompi.engine.obituaries`).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from aiompi.engine import Endpoint, Engine, Timer
+from aiompi.errors import failure
 from aiompi.transport.template import Transport
 from aiompi.wire import control
 
 #: seconds between checks whether a rank that left has sent data in a connection that is not accepted yet
 _RECHECK: Final = 0.02
-#: most seconds between the report that a rank has failed and the end of what it has sent before
-_LINGER: Final = 0.25
+#: most looks for what a rank has sent before it has failed. This is no time: a process that computes looks later
+_LOOKS: Final = 12
 #: seconds between the end of a link and the question to the agent why it ended, which is seldom necessary
 _SUSPECT: Final = 0.25
+#: most seconds between the end of a link and the reason, which comes from the launcher of a spawned job
+_VERDICT: Final = 3.0
+#: context of the message by which a process tells those of other jobs why it ends, beyond those of communicators
+_LAST_WORDS: Final = 2**64 - 16
 
 
 class Departures:
@@ -27,30 +34,41 @@ class Departures:
     Args:
         engine: of the rank.
         transports: its transports.
-        ask: sends a question to the agent; None if no agent knows all ranks of the world.
+        tell: sends a message to the agent; None without one.
         ending: returns True if all ranks have finalized, so that links end for a good reason.
+        knows_all: True if the agent knows all ranks of the world, and decides about them.
     """
 
     def __init__(
         self,
         engine: Engine,
         transports: Sequence[Transport],
-        ask: Callable[[control.Message], object] | None,
+        tell: Callable[[control.Message], object] | None,
         ending: Callable[[], bool],
+        knows_all: bool = False,
     ) -> None:
         self._engine = engine
         self._transports = transports
-        self._ask = ask
+        self._tell = tell
+        self._ask = tell if knows_all else None
         self._ending = ending
         self._left: set[int] = set()
         self._failed: dict[int, str] = {}  # by number of the process, why it has failed
         self._leaving: list[Endpoint] = []  # forgotten processes to which data is still to be sent
         self.verdicts: dict[int, Timer] = {}  # judge peers whose links are lost, unless the agent says why before
+        self._unexplained: dict[int, Endpoint] = {}  # processes of spawned jobs that have failed
         engine.peer_lost = self._lost
+        engine.unfit = self._unfit
+        engine.processes.obituaries.on_told = self._told
+        if tell is not None:
+            engine.processes.obituaries.relay = tell
         engine.processes.on_forgotten = self._forgotten
 
-    def report(self, message: control.Left | control.Failed) -> None:
+    def report(self, message: control.Left | control.Failed | control.Obituary) -> None:
         """Take a report of the agent."""
+        if isinstance(message, control.Obituary):
+            self._engine.processes.obituaries.add(message)
+            return
         rank = self._engine.processes.of_job(message.process)
         if rank is None or self._engine.processes.gone(rank):
             return  # no communicator refers to it
@@ -60,12 +78,12 @@ class Departures:
             self._conclude(peer)
         else:
             self._failed[rank] = message.cause
-            self._bury(peer, message.cause, self._engine.driver.now() + _LINGER)
+            self._bury(peer, message.cause)
 
     def gone(self, rank: int) -> None:
         """Note that a rank has failed or left by the agreement of other ranks, which need not wait any longer."""
         if rank in self._failed:
-            self._bury(self._engine.peer(rank), self._failed[rank], 0.0)
+            self._bury(self._engine.peer(rank), self._failed[rank], looks=0)
         elif rank in self._left:
             self._engine.peer(rank).mark_closed()
 
@@ -76,13 +94,64 @@ class Departures:
         stranger = self._engine.processes.is_stranger(peer.rank)
         if peer.rank in self._left or (stranger and peer.finalize_error is not None):
             self._conclude(peer)
-        elif stranger:
-            peer.mark_failed(cause)
         elif peer.rank in self._failed:
-            self._bury(peer, self._failed[peer.rank], self._engine.driver.now() + _LINGER)
+            self._bury(peer, self._failed[peer.rank])
+        elif stranger:
+            self._lose_stranger(peer, cause)
         elif not self._ending() and peer.rank not in self.verdicts:
             delay = _SUSPECT if self._ask is not None else self._engine.settings.connect_timeout
             self.verdicts[peer.rank] = self._engine.driver.call_later(delay, lambda: self._suspect(peer, cause))
+
+    def _unfit(self, error: Exception) -> None:
+        """Tell the agent why this rank cannot go on, of which others see only that links break."""
+        if self._tell is not None and self._engine.error is None and not self._ending():
+            self._tell(control.Failed(self._engine.processes.own.process, failure(error)))
+        self._engine.failure.abort(error)
+
+    def _lose_stranger(self, peer: Endpoint, cause: str) -> None:
+        """Handle the broken link of a process of another job. Why it has failed may be known, or be told soon."""
+        processes = self._engine.processes
+        name = processes.name(peer.rank)
+        known = processes.obituaries.cause(name) or self._last_words(peer)
+        if known is not None or name.job not in processes.obituaries.starters:
+            self._bury(peer, known or cause)
+        elif peer.rank not in self._unexplained:
+            self._unexplained[peer.rank] = peer
+            self.verdicts[peer.rank] = self._engine.driver.call_later(_VERDICT, lambda: self._explain(peer.rank, cause))
+
+    def say(self, reason: str) -> None:
+        """Tell processes of other jobs why this one ends, unless its communication has ended before."""
+        words = reason.encode(errors="replace")[: control.MAX_OBITUARY]
+        for peer in self._engine.peers() if self._engine.error is None else ():
+            met = self._engine.processes.is_stranger(peer.rank) and peer.link is not None
+            if met and not self._engine.ends_for(peer.rank):
+                with contextlib.suppress(Exception):  # this process ends all the same
+                    peer.send((words,), len(words), _LAST_WORDS, 0, 0)
+
+    def _last_words(self, peer: Endpoint) -> str | None:
+        """Take what a process of another job has said of its end."""
+        words, matcher = None, self._engine.contexts.get(_LAST_WORDS)
+        if matcher is not None:
+            for message in [message for message in matcher.unexpected() if message.peer is peer]:
+                message.extract()
+                if message.data is not None:
+                    words = bytes(message.data[: control.MAX_OBITUARY]).decode(errors="replace")
+                message.discard()
+            if not matcher.arrivals:
+                del self._engine.contexts[_LAST_WORDS]
+        return words
+
+    def _told(self) -> None:
+        """Take what has been told about processes of other jobs."""
+        processes = self._engine.processes
+        for rank in [*self._unexplained]:
+            known = processes.obituaries.cause(processes.name(rank)) if processes.knows(rank) else ""
+            if known is not None and rank in self._unexplained:  # what was told before may have ended communication
+                self._explain(rank, known)
+
+    def _explain(self, rank: int, cause: str) -> None:
+        self.verdicts.pop(rank).cancel()
+        self._bury(self._unexplained.pop(rank), cause)
 
     def _suspect(self, peer: Endpoint, cause: str) -> None:
         """Let the agent judge a peer to which a link has broken; no agent knows the ranks of other IMPI clients."""
@@ -102,12 +171,19 @@ class Departures:
         else:
             peer.mark_closed()
 
-    def _bury(self, peer: Endpoint, cause: str, deadline: float) -> None:
-        """Handle a rank that has failed: give it up after all that it sent has arrived, or at the deadline."""
-        driver = self._engine.driver
+    def _bury(self, peer: Endpoint, cause: str, looks: int = _LOOKS) -> None:
+        """Handle a rank that has failed: give it up after all that it sent has arrived, or after some looks.
+
+        Of a process of another job what arrives may say that it has left.
+        """
+        if self._engine.known_peer(peer.rank) is not peer:
+            return  # it was forgotten
+        if peer.rank not in self._failed and peer.finalize_error is not None:
+            self._conclude(peer)
+            return
         coming = any(transport.linked(peer) or transport.pending() for transport in self._transports)
-        if coming and peer.error is None and driver.now() < deadline:
-            driver.call_later(_RECHECK, lambda: self._bury(peer, cause, deadline))
+        if coming and peer.error is None and looks:
+            self._engine.driver.call_later(_RECHECK, lambda: self._bury(peer, cause, looks - 1))
             return
         peer.mark_failed(cause)
         for transport in self._transports:
@@ -119,6 +195,7 @@ class Departures:
         """Close the links of a process that the rank has forgotten, once all that was sent has left."""
         self._left.discard(peer.rank)
         self._failed.pop(peer.rank, None)
+        self._last_words(peer)
         peer.fini()
         self._leaving.append(peer)
         self.drained()
@@ -133,3 +210,4 @@ class Departures:
         for timer in self.verdicts.values():
             timer.cancel()
         self.verdicts.clear()
+        self._unexplained.clear()

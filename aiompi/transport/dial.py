@@ -10,18 +10,16 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiompi import network
 from aiompi.engine import Driver, Timer
-from aiompi.errors import InvalidArgumentError, RemoteProtocolError
+from aiompi.engine.blame import cause_of
+from aiompi.greeter import Greeter, channel_of
 from aiompi.settings import Settings
 from aiompi.transport.resolve import Address
 from aiompi.wire import liveness
-from aiompi.wire.hello import Acceptor, Handshake
-
-if TYPE_CHECKING:
-    from aiompi.tls import SecureSocket
+from aiompi.wire.hello import Channel, Handshake
 
 #: seconds between attempts when the backlog of a Unix listener is full; there is no readiness to wait for
 BACKLOG_RETRY: Final = 0.005
@@ -41,18 +39,13 @@ _UNREACHABLE: Final = frozenset(
 
 
 class Greeting:
-    """A connection on which the hello is being exchanged, and then a TLS handshake if the settings ask for it.
-
-    After a TLS handshake both sides prove the key once more, over the encrypted channel.
+    """A connection on which a `Greeter` says hello whenever the driver finds it readable.
 
     Args:
-        settings: say whether and how connections are encrypted.
+        settings: name the certificate of encrypted connections.
         timeout: maximum of seconds between bytes from the other side, until this side has answered a hello; None for no
             limit. A peer whose hello was answered may be computing.
-        done: called with this object and None, or a description of the failure.
-
-    Attributes:
-        silent: True until the other side has sent something.
+        done: called with this object and None, or a description of the failure; never inside this constructor.
     """
 
     def __init__(
@@ -64,15 +57,11 @@ class Greeting:
         timeout: float | None,
         done: Callable[[Greeting, str | None], object],
     ) -> None:
-        self.socket = sock
         self.handshake = handshake
-        self.silent = True
+        self._greeter = Greeter(sock, handshake, settings)
         self._ended = False
-        self._settings = settings
-        self._secure: SecureSocket | None = None  # set when the TLS handshake begins
-        self._secured = False  # True after the TLS handshake
         self._timeout = timeout
-        self._heard = driver.now()
+        self._heard, self._needed = driver.now(), handshake.needed
         self._driver = driver
         self._done = done
         self._timer: Timer | None = None
@@ -80,85 +69,29 @@ class Greeting:
             self._timer = driver.call_later(timeout, self._expire)
         driver.add_reader(sock.fileno(), self.read)
 
-    def begin(self) -> None:
-        """Send the first part of the hello, if this side begins."""
-        self._flush()
+    @property
+    def socket(self) -> socket.socket:
+        """The connection; see `Greeter`."""
+        return self._greeter.socket
+
+    @property
+    def silent(self) -> bool:
+        """True until the other side has sent something."""
+        return self._greeter.silent
 
     def read(self) -> None:
-        """Read and handle what the other side has sent, if anything."""
-        if self._secure is not None and not self._secured:
-            self._shake_hands(self._secure)
-            return
+        """Begin or go on, with what the other side has sent, if anything."""
         try:
-            data = self.socket.recv(self.handshake.needed)
-        except (BlockingIOError, InterruptedError):
-            return
+            done = self._greeter.advance()
         except OSError as error:
-            self._failed(error)
-            return
-        if not data:
-            self._end("it closed the connection during the hello: is the key of the job the right one?")
-            return
-        self.silent = False
-        self._heard = self._driver.now()
-        try:
-            self.handshake.receive_data(data)
-        except RemoteProtocolError as error:
-            self._end(str(error))
-            return
-        if self._flush() and self.handshake.done:
-            self._begin_tls()
-
-    def _begin_tls(self) -> None:
-        """Begin the TLS handshake, if one is due. Only a peer that has proven the key gets so far."""
-        try:
-            if self._secured or not network.uses_tls(self.socket, self._settings):
+            self._end(describe(error))
+        except Exception as error:
+            self._end(cause_of(error))
+        else:
+            if done:
                 self._end(None)
-                return
-            from aiompi import tls  # most ranks do not need it
-
-            server = isinstance(self.handshake, Acceptor)
-            self.socket = self._secure = tls.secure(self.socket, server, self._settings)
-        except InvalidArgumentError as error:
-            self._end(str(error))
-        except OSError as error:
-            self._failed(error)
-        else:
-            self._shake_hands(self._secure)
-
-    def _failed(self, error: OSError) -> None:
-        if self._secure is None:
-            self._end(describe(error))
-            return
-        from aiompi import tls
-
-        self._end(tls.explain(error))
-
-    def _shake_hands(self, sock: SecureSocket) -> None:
-        from aiompi import tls
-
-        try:
-            sock.do_handshake()
-            self.handshake.bind(tls.binding(sock))
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._failed(error)
-        else:
-            self._secured = True
-            if self._flush():
-                self.read()  # what it has sent since may have been read along with its handshake
-
-    def _flush(self) -> bool:
-        data = self.handshake.data_to_send()
-        try:
-            # A hello is far smaller than the buffer of a new connection, so a partial write means an error.
-            if data and self.socket.send(data) < len(data):
-                raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
-        except OSError as error:
-            self._end(describe(error))
-            return False
-        return True
+            elif self.handshake.needed != self._needed:
+                self._heard, self._needed = self._driver.now(), self.handshake.needed
 
     def _expire(self) -> None:
         """End the hello if the time is over.
@@ -197,7 +130,7 @@ class Dialling:
 
     Args:
         addresses: addresses to try, in this order.
-        new_handshake: returns the handshake for an attempt.
+        new_handshake: returns the handshake for an attempt, over a connection that is protected in this way.
         settings: say whether and how connections are encrypted.
         timeout: seconds for all connects, and again for the hello. An address that does not answer soon is tried again
             after the others.
@@ -219,7 +152,7 @@ class Dialling:
         self,
         driver: Driver,
         addresses: Sequence[Address],
-        new_handshake: Callable[[], Handshake],
+        new_handshake: Callable[[Channel], Handshake],
         settings: Settings,
         timeout: float,
         done: Callable[[Dialling, str | None], object],
@@ -320,10 +253,9 @@ class Dialling:
         self._unwatch()
         self._hello_deadline = self._hello_deadline or self._driver.now() + self._hello_timeout
         timeout = None if self._wait_for_hello else self._hello_timeout
-        self._greeting = Greeting(
-            self._driver, self.socket, self._new_handshake(), self._settings, timeout, self._greeted
-        )
-        self._greeting.begin()
+        handshake = self._new_handshake(channel_of(self.socket, self._settings))
+        self._greeting = Greeting(self._driver, self.socket, handshake, self._settings, timeout, self._greeted)
+        self._greeting.read()
 
     def _greeted(self, greeting: Greeting, cause: str | None) -> None:
         self._greeting = None

@@ -22,10 +22,10 @@ from aiompi.errors import JobAbortedError
 from aiompi.impi import slots
 from aiompi.impi.packet import PacketReader
 from aiompi.impi.slots import SharedPackets, Written
+from aiompi.transport.connection import Connection
 from aiompi.transport.dial import Dialling
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.sockets import SEND_BUFFER
-from aiompi.transport.stream import Connection
 from aiompi.wire import memory
 from aiompi.wire.frame import Payload
 from aiompi.wire.hello import RANK_AGENT, ROLE_HOST, Connector
@@ -134,7 +134,7 @@ class ImpiHost:
         self._dialling: Dialling | None = Dialling(
             engine.driver,
             [(socket.AF_UNIX, address.removeprefix(SCHEME))],
-            lambda: Connector(key, role=ROLE_HOST, rank=engine.rank, target=RANK_AGENT),
+            lambda channel: Connector(key, role=ROLE_HOST, rank=engine.rank, target=RANK_AGENT, channel=channel),
             engine.settings,
             engine.settings.connect_timeout,
             self._dialled,

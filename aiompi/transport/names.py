@@ -1,7 +1,8 @@
 """Published names: files by which processes of one user find the ports of each other (MPI-2, section 5.4.4).
 
 The file of a service has the name of its port, and the process that has published it. It is removed with that process:
-what a killed process leaves behind is ignored, and overwritten by the next one that publishes the name.
+what a killed process leaves behind is ignored, and overwritten by the next one that publishes the name. A file appears
+as a whole. What a process that is killed in between leaves of one is removed by the next process that publishes a name.
 """
 
 from __future__ import annotations
@@ -11,22 +12,28 @@ import json
 import os
 import socket
 import stat
+from collections.abc import Iterator
 from typing import Any, Final
 
+from aiompi.arguments import text
 from aiompi.errors import InvalidServiceError, NotPublishedError
 from aiompi.settings import Settings
 
 #: bytes of a service name
 _LONGEST: Final = 100
+#: seconds after which an unfinished file is left over; writing one takes a millisecond
+_UNFINISHED: Final = 60.0
 
 
 def publish(settings: Settings, service: str, port: str) -> str:
     """Publish the name of a port; return the file, for `withdraw`.
 
     Raises:
-        InvalidServiceError: a living process has published the name, or it is too long or empty.
-        OSError: the directory cannot be used.
+        InvalidServiceError: a living process has published the name, or it is too long or empty, or the directory
+            cannot be used.
+        TypeError: an argument is no string.
     """
+    text(port, "port_name")
     path = _path(settings, service)
     holder = _holder(path)
     if holder is not None:
@@ -35,10 +42,26 @@ def publish(settings: Settings, service: str, port: str) -> str:
         )
     entry = {"port": port, "pid": os.getpid(), "start": _start(os.getpid()), "host": socket.gethostname()}
     temporary = f"{path}.{os.getpid()}"
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(entry, file)
-    os.replace(temporary, path)
+    with _usable(os.path.dirname(path)):
+        try:
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                json.dump(entry, file)
+            _clear(temporary)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
     return path
+
+
+def _clear(newest: str) -> None:
+    """Remove what killed processes have left of files that they had not finished long before this one."""
+    limit = os.stat(newest).st_mtime - _UNFINISHED
+    for entry in os.scandir(os.path.dirname(newest)):
+        with contextlib.suppress(OSError):  # another process removes it, too
+            if "." in entry.name and entry.stat().st_mtime < limit:
+                os.unlink(entry.path)
 
 
 def withdraw(settings: Settings, service: str) -> None:
@@ -70,15 +93,26 @@ def lookup(settings: Settings, service: str) -> str:
     return str(holder["port"])
 
 
+@contextlib.contextmanager
+def _usable(directory: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InvalidServiceError(
+            f"{directory} cannot be used for published names: {error.strerror}; set AIOMPI_NAMES to another directory"
+        ) from error
+
+
 def _path(settings: Settings, service: str) -> str:
-    encoded = service.encode().hex()
+    encoded = text(service, "service_name").encode().hex()
     if not 0 < len(encoded) <= 2 * _LONGEST:
         raise InvalidServiceError(f"a service name has 1 to {_LONGEST} bytes; {service!r} has {len(encoded) // 2}")
     import tempfile  # jobs without names do not need it, and a forked rank must not inherit its random numbers
 
     directory = settings.names or os.path.join(tempfile.gettempdir(), f"aiompi-names-{os.getuid()}")
-    os.makedirs(directory, 0o700, exist_ok=True)
-    found = os.stat(directory)
+    with _usable(directory):
+        os.makedirs(directory, 0o700, exist_ok=True)
+        found = os.stat(directory)
     if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise InvalidServiceError(f"{directory} is not private to this user; set AIOMPI_NAMES to one that is")
     return os.path.join(directory, encoded)

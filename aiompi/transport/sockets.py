@@ -11,20 +11,23 @@ from typing import Any, ClassVar, Final
 
 from aiompi import network
 from aiompi.engine import Peer, Timer
+from aiompi.transport.connection import Connection
 from aiompi.transport.resolve import Address, numeric
-from aiompi.transport.stream import Connection, StreamTransport
+from aiompi.transport.stream import StreamTransport
 from aiompi.wire import liveness
 
 #: bytes of the send buffer; with a larger one a sender waits less often for its receiver
 SEND_BUFFER: Final = 2**20
+#: bytes of the name of a Unix socket at most
+_LONGEST_NAME: Final = 107
 
 
 class Unix(StreamTransport):
     """One listening socket per rank, in the directory of the job or, if there is none, in the abstract namespace.
 
-    An abstract name leaves nothing behind, however the process ends. The hello keeps strangers out, as everywhere. The
-    address includes the identity of the directory or namespace, because the same name may exist on another machine or
-    in another container.
+    An abstract name leaves nothing behind, however the process ends. The hello keeps strangers out, as everywhere, and
+    it is said to processes of the same user only. The address includes the identity of the directory or namespace,
+    because the same name may exist on another machine or in another container, and of the user.
     """
 
     name: ClassVar[str] = "unix"
@@ -33,6 +36,7 @@ class Unix(StreamTransport):
     prefix: ClassVar[str] = "rank"
 
     _path = ""
+    _user = -1
 
     def listen(self) -> tuple[socket.socket, Any]:
         path = os.path.join(self.site.directory, f"{self.prefix}-{self.engine.rank}") if self.site.directory else ""
@@ -43,10 +47,14 @@ class Unix(StreamTransport):
                     os.unlink(path)  # left by a process that was this rank before
         listener = network.listen_unix(name)
         self._path = path
-        return listener, [name, _identity(name)]
+        self._user = os.geteuid()  # not later: a program may give up privileges
+        return listener, [name, _identity(name, self._user)]
 
     def targets(self, address: Any) -> list[Address]:
-        return [(socket.AF_UNIX, address[0])]
+        name: str = address[0]
+        if len(os.fsencode(name)) > _LONGEST_NAME:  # later, it would be an error of a turn and not of this call
+            raise OSError(errno.EINVAL, f"no Unix socket has a name of {len(name)} characters")
+        return [(socket.AF_UNIX, name)]
 
     def set_options(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
@@ -55,7 +63,7 @@ class Unix(StreamTransport):
         match address:
             case [str(name), str(identity)]:
                 with contextlib.suppress(OSError, ValueError):
-                    return _identity(name) == identity
+                    return _identity(name, self._user) == identity
         return False
 
     def close(self) -> None:
@@ -67,13 +75,14 @@ class Unix(StreamTransport):
             self._path = ""
 
 
-def _identity(name: str) -> str:
+def _identity(name: str, user: int) -> str:
+    """Return what two processes have in common that reach each other by such a name, and believe each other there."""
     if name.startswith("\0"):
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
-        return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}"
+        return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}:{user}"
     entry = os.stat(os.path.dirname(name))
-    return f"{entry.st_dev}:{entry.st_ino}"
+    return f"{entry.st_dev}:{entry.st_ino}:{user}"
 
 
 class TCP(StreamTransport):
@@ -86,7 +95,7 @@ class TCP(StreamTransport):
     _watchdog: Timer | None = None
 
     def listen(self) -> tuple[socket.socket, Any]:
-        hosts = self.site.hosts or (self.site.bind or network.LOOPBACK["0.0.0.0"],)
+        hosts = self.site.hosts or (self.site.bind or network.loopback(),)
         several = "::" if any(":" in host for host in hosts) else "0.0.0.0"
         bind = self.site.bind or (hosts[0] if len(hosts) == 1 else several)
         try:
@@ -107,7 +116,6 @@ class TCP(StreamTransport):
         )
 
     def set_options(self, sock: socket.socket) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         liveness.keep_alive(sock, self.site.heartbeat)
         if self.site.heartbeat and self._watchdog is None:
             self._look()

@@ -23,6 +23,7 @@ class Site:
         hosts: numeric addresses under which others reach this host; empty for `bind`, or loopback.
         heartbeat: seconds after which a machine that does not answer counts as cut off; 0 for never.
         may_return: True if a rank that is expelled while it is stopped may go on later.
+        agent: id of the process of the agent; 0 if there is none, on another machine, or in another pid namespace.
     """
 
     directory: str = ""
@@ -30,6 +31,7 @@ class Site:
     hosts: tuple[str, ...] = ()
     heartbeat: float = 0.0
     may_return: bool = False
+    agent: int = 0
 
 
 class Transport(ABC):
@@ -84,6 +86,10 @@ class Transport(ABC):
     def dismiss(self, peer: Endpoint) -> bool:
         """Close all links to a peer that is forgotten; return False if data for it has not left yet."""
         return True
+
+    def disown(self) -> None:
+        """Forget, in the copy of a fork, the memory that the parent shares with its peers."""
+        return
 
     @abstractmethod
     def close(self) -> None:

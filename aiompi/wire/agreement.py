@@ -33,24 +33,23 @@ class Agreements:
     def __init__(self, size: int) -> None:
         self.size = size
         self.failed: dict[int, None] = {}
-        self._parts: dict[tuple[int, int, int], dict[int, Agree]] = {}
+        self._parts: dict[tuple[int, int, tuple[int, ...]], dict[int, Agree]] = {}
 
     def agree(self, rank: int, part: Agree) -> Results:
         """Take the part of a rank.
 
         Raises:
-            RemoteProtocolError: the rank is no member, takes part twice or in too many, names other members, or names
-                ranks that there are not.
+            RemoteProtocolError: the rank is no member, takes part twice or in too many, or names ranks that there are
+                not.
         """
-        # Communicators that have no member in common may have one context id.
-        key = part.context, part.number, min(part.members, default=-1)
+        # Communicators that have no member in common may have one context id. And a rank that names other members than
+        # the others is in an agreement of its own: nobody can tell which of them is right.
+        key = part.context, part.number, tuple(part.members)
         parts = self._parts.get(key, {})
         if not _are_ranks(part.members, range(self.size)) or not _are_ranks(part.acknowledged, set(part.members)):
             raise RemoteProtocolError(f"rank {rank} names members of an agreement that there are not")
         if rank not in part.members or rank in parts:
             raise RemoteProtocolError(f"rank {rank} takes part in an agreement twice, or is no member")
-        if any(other.members != part.members for other in parts.values()):
-            raise RemoteProtocolError(f"rank {rank} names other members of an agreement than rank {min(parts)}")
         if sum(rank in others for others in self._parts.values()) >= MAX_OPEN:
             raise RemoteProtocolError(f"rank {rank} takes part in more than {MAX_OPEN} agreements at once")
         parts[rank] = part
@@ -62,9 +61,8 @@ class Agreements:
         self.failed[rank] = None
         return [result for key in list(self._parts) for result in self._results(key)]
 
-    def _results(self, key: tuple[int, int, int]) -> Results:
-        parts = self._parts[key]
-        members = next(iter(parts.values())).members
+    def _results(self, key: tuple[int, int, tuple[int, ...]]) -> Results:
+        parts, members = self._parts[key], key[2]
         if any(member not in parts and member not in self.failed for member in members):
             return []
         del self._parts[key]

@@ -14,6 +14,7 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
       ... and in a job that goes on after failures: Failed(process, cause) -->, <-- Failed(process, cause),
       Revoke(context, process) -->, <-- Revoke(context, process), Agree(context, number, ...) -->, <-- Agreed(...) ...
       ... and when a link to another process breaks that has not ended: Suspect(process, cause) --> ...
+      ... and when a process of a job that the rank has started has failed: Obituary(...) -->, <-- Obituary(...) ...
     Finalize()                            -->
                                           <--   Finalized()         when every rank has finalized or left
     Leave()                               -->                       instead: the rank does not wait for others
@@ -27,6 +28,8 @@ In a job that is open (`aiompi-launch --serve` without a number) a process is a 
                                           <--   Assembled(number, generation, rank, members)   to each member of a world
       ... which connect once more, as ranks of that world: Join(pid, generation) ...
                                           <--   Outdated(generation, cause)     when the world should be assembled again
+    Inquire(number)                       -->                       when it has waited for some seconds
+                                          <--   Awaiting(number, cause, others)
     Withdraw(number)                      -->                       instead: the member asks no longer
     Leave(), Failed(member, cause)        -->
 
@@ -36,18 +39,30 @@ The agent leaves it to the rank to close the connection. End of file before Fina
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from types import GenericAlias
-from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, TypeGuard
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, TypeGuard, cast
 
 import msgpack
 
 from aiompi.errors import RemoteProtocolError
+from aiompi.settings import MAX_WINDOW
 from aiompi.wire.hello import NO_NAMESPACE
 
 MAX_MESSAGE: Final = 64 * 2**20  # bytes: the cards of some 100,000 ranks
+#: most bytes of a message of a rank or a member: an agreement, or a report of what it waits for, of 100,000 ranks
+MAX_FROM_RANK: Final = 2 * 2**20
+#: most bytes of the attributes of a member, which all members get
+MAX_ATTRIBUTES: Final = 2**16
+#: most characters of a text; `encode` shortens longer ones
+MAX_TEXT: Final = 2**16
+#: most levels of lists and dicts inside a field
+MAX_DEPTH: Final = 32
+#: most characters of why a process of another job has failed
+MAX_OBITUARY: Final = 2**12
+_CAUSE: Final = 200  # most characters of why a message cannot be read
 _LENGTH: Final = struct.Struct("!I")
-_TLS_RECORD: Final = 0x160301  # the first bytes of a TLS handshake
 
 
 class BusinessCard(TypedDict, total=False):
@@ -67,7 +82,6 @@ class BusinessCard(TypedDict, total=False):
 
 
 _CARD: Final[dict[str, type[Any]]] = {"window": int, "host": str, "appnum": int, "transports": dict}
-_MOST_WINDOW: Final = 2**63
 
 
 def is_card(value: object) -> TypeGuard[BusinessCard]:
@@ -75,7 +89,7 @@ def is_card(value: object) -> TypeGuard[BusinessCard]:
     return (
         isinstance(value, dict)
         and all(type(field) is _CARD.get(name) for name, field in value.items())
-        and 0 <= value.get("window", 0) < _MOST_WINDOW
+        and 0 <= value.get("window", 0) <= MAX_WINDOW
     )
 
 
@@ -86,6 +100,7 @@ ENV_KEY_FILE: Final = "AIOMPI_KEY_FILE"  # file with the key, for a rank that no
 ENV_RANK: Final = "AIOMPI_RANK"
 ENV_PARENT: Final = "AIOMPI_PARENT"  # port of the processes that have spawned the job
 ENV_LIFELINE: Final = "AIOMPI_LIFELINE"  # descriptor of the launcher, whose other end closes with the spawning process
+LIFELINE_ONLY: Final = " only"  # follows the descriptor if the launcher says there alone why the job fails
 ENV_SPAWN_OPTIONS: Final = "AIOMPI_SPAWN_OPTIONS"  # options of the launcher for the launchers of spawned jobs
 ENV_SIZE: Final = "AIOMPI_SIZE"
 ENV_APPNUM: Final = "AIOMPI_APPNUM"  # number of the section of the launcher's command line
@@ -209,6 +224,24 @@ class Suspect(NamedTuple):
 
     process: int
     cause: str
+
+
+class Obituary(NamedTuple):
+    """Processes of a spawned job have failed. The launcher of that job says this to the process that has started it.
+
+    Attributes:
+        job: id of the spawned job.
+        everybody: True if the job has ended with all its processes.
+        process: the one that has failed otherwise.
+        cause: of the failure.
+        starter: number of the process that has started the job, in its own job.
+    """
+
+    job: bytes
+    everybody: bool
+    process: int
+    cause: str
+    starter: int = 0
 
 
 class Revoke(NamedTuple):
@@ -339,6 +372,26 @@ class Assembled(NamedTuple):
     cause: str
 
 
+class Inquire(NamedTuple):
+    """The member asks which others it waits for in the call of this number."""
+
+    number: int
+
+
+class Awaiting(NamedTuple):
+    """The answer to Inquire.
+
+    Attributes:
+        number: as there.
+        cause: why there is no world yet.
+        others: True if members that are in a world have to ask for another one.
+    """
+
+    number: int
+    cause: str
+    others: bool
+
+
 class Outdated(NamedTuple):
     """A world should be assembled again: a member of it is gone, or another one asks for a world."""
 
@@ -350,6 +403,7 @@ Message: TypeAlias = (
     Join | Welcome | Card | Cards | Abort | Left | Finalize | Finalized | Leave | ReportRequest | Report
     | Failed | Revoke | Agree | Agreed | Suspect
     | Enter | Entered | MemberChange | Assemble | Withdraw | Assembled | Outdated
+    | Inquire | Awaiting | Obituary
 )  # fmt: skip
 
 # Code on the wire -> message and the types of its fields.
@@ -378,21 +432,30 @@ MESSAGES: Final[Table] = {
     21: (Withdraw, (int,)),
     22: (Assembled, (int, int, int, list[int], str)),
     23: (Outdated, (int, str)),
+    24: (Inquire, (int,)),
+    25: (Awaiting, (int, str, bool)),
+    26: (Obituary, (bytes, bool, int, str, int)),
 }
+#: most bytes of messages that the agent keeps, or passes on to others
+_LONGEST: Final[dict[type[Any], int]] = {Card: 2**16, Enter: MAX_ATTRIBUTES + 2**10, Obituary: 2**15}
 _SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold bytes that are not UTF-8
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}
 
 
 def encode(message: Any, codes: Mapping[type[Any], int] = _CODES, end: bytes = b"") -> bytes:
-    """Return a message as bytes.
+    """Return a message as bytes. Texts in it are shortened to MAX_TEXT.
 
     Args:
         message: a named tuple.
         codes: code of each class.
         end: bytes behind each message.
     """
-    body: bytes = msgpack.packb([codes[type(message)], *message], unicode_errors=_SURROGATES)
+    body: bytes = msgpack.packb([codes[type(message)], *map(_brief, message)], unicode_errors=_SURROGATES)
     return _LENGTH.pack(len(body)) + body + end
+
+
+def _brief(field: Any) -> Any:
+    return field[: MAX_TEXT - 3] + "..." if type(field) is str and len(field) > MAX_TEXT else field
 
 
 class Decoder:
@@ -401,10 +464,12 @@ class Decoder:
     Args:
         table: the messages, in the form of MESSAGES.
         end: bytes behind each message.
+        most: bytes of a message that may come.
     """
 
-    def __init__(self, table: Table = MESSAGES, end: bytes = b"") -> None:
+    def __init__(self, table: Table = MESSAGES, end: bytes = b"", most: int = MAX_MESSAGE) -> None:
         self._buffer = bytearray()
+        self._most = most
         self._table = table
         self._end = len(end)
 
@@ -424,10 +489,8 @@ class Decoder:
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
-        if length >> 8 == _TLS_RECORD:
-            raise RemoteProtocolError("it begins TLS, which is off here: AIOMPI_TLS must be alike on all hosts")
-        if length > MAX_MESSAGE:
-            raise RemoteProtocolError(f"control message of {length} bytes; at most {MAX_MESSAGE} are allowed")
+        if length > self._most:
+            raise RemoteProtocolError(f"control message of {length} bytes; at most {self._most} are allowed")
         end = _LENGTH.size + length
         if len(self._buffer) < end + self._end:
             return None
@@ -438,15 +501,34 @@ class Decoder:
 
 def _decode(body: bytes, table: Table) -> object:
     try:
-        code, *fields = msgpack.unpackb(body, unicode_errors=_SURROGATES)
+        code, *fields = msgpack.unpackb(body, unicode_errors=_SURROGATES)  # it bounds the depth before it recurses
         if type(code) is not int:
             raise TypeError(f"code {code!r}")
         message, types = table[code]
     except Exception as error:
-        raise RemoteProtocolError(f"control message cannot be read: {error!r}") from None
+        raise RemoteProtocolError(f"control message cannot be read: {type(error).__name__}: {error}"[:_CAUSE]) from None
+    if len(body) > (longest := _LONGEST.get(message, MAX_MESSAGE)):
+        raise RemoteProtocolError(
+            f"control message {message.__name__} of {len(body)} bytes; at most {longest} are allowed"
+        )
+    if any(map(is_deep, fields)):
+        raise RemoteProtocolError(f"control message {message.__name__} is nested deeper than {MAX_DEPTH} levels")
     if len(fields) != len(types) or not all(map(_fits, fields, types)):
         raise RemoteProtocolError(f"control message {message.__name__} has wrong fields")
     return message(*fields)
+
+
+def is_deep(value: object) -> bool:
+    """Return True if lists and dicts are nested deeper than MAX_DEPTH levels. It looks at level after level."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inner: list[Iterable[Any]] = [
+            each.values() if type(each) is dict else each for each in level if type(each) in (list, dict)
+        ]
+        if not inner:
+            return False
+        level = [*chain.from_iterable(inner)]
+    return True
 
 
 def _fits(field: object, expected: Any) -> bool:
@@ -456,4 +538,4 @@ def _fits(field: object, expected: Any) -> bool:
     if isinstance(expected, GenericAlias):
         (kind,) = expected.__args__
         return isinstance(field, list) and all(type(item) is kind for item in field)
-    return type(field) is expected
+    return type(field) is expected and not (expected is str and len(cast(str, field)) > MAX_TEXT)

@@ -19,13 +19,21 @@
 | INVITE      | the sender may write the offered message to an address       | srqid length; tag: a number          |
 |             |                                                              | drqid: the address                   |
 | REVOKE      | a rank of another job has revoked a communicator             | context                              |
+| WITHHELD    | from now on messages are withheld; length 0: no longer       | length: a number                     |
+| ASK         | wanted: the first withheld message of a tag, or of any (-1)  | tag context; length: that number     |
+| RTS_ASKED   | RTS of a message that was asked for by its tag, in turn      | tag source context length srqid      |
+| RTS_ANY     | the same, asked for by any tag                               | tag source context length srqid      |
+| RTS_EARLY   | asked for by its tag; others of its context were sent before | tag source context length srqid      |
+| TURN        | an early message is in turn                                  | srqid; length 1: and asked for by    |
+|             |                                                              | any tag of the context               |
 
 Every frame returns `credit` bytes of eager memory to its receiver. srqid is the sender's id of the message, drqid the
-receiver's (names of IMPI 0.0, section 3.5). In the first five kinds drqid holds instead the note that a message of a
-collective carries for its receive, and is 0 for other messages.
+receiver's (names of IMPI 0.0, section 3.5). In the first five kinds and in those of messages that were asked for, drqid
+holds instead the note that a message of a collective carries for its receive, and is 0 for other messages. READY in the
+kind of a message that was asked for says that it is in ready mode.
 
-At most MAX_ANNOUNCED messages of a sender may be announced and not answered. It announces others, and whatever follows
-them, when answers come.
+At most MAX_ANNOUNCED messages of a sender may be announced unasked and not answered. It announces others, and whatever
+follows them, when answers come, or when the receiver asks for them (see `aiompi.engine.withheld`).
 """
 
 from __future__ import annotations
@@ -50,12 +58,22 @@ CANCELNO: Final = 13
 FINI: Final = 14
 INVITE: Final = 15
 REVOKE: Final = 16
+WITHHELD: Final = 17
+ASK: Final = 18
+RTS_ASKED: Final = 19
+RTS_ANY: Final = 20
+RTS_EARLY: Final = 21
+TURN: Final = 22
+READY: Final = 32
 
 #: kinds whose header is followed by `length` bytes
 WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, EAGER_READY, DATA})
 
 #: messages that are announced to one receiver at a time: many, because it may receive the first one last
 MAX_ANNOUNCED = 2**17
+
+#: bytes that a process can address
+ADDRESSES: Final = 2**64
 
 #: kind; tag, source, credit; context, length, srqid, drqid
 HEADER: Final = struct.Struct("<Bxxx iiI QQQQ")
@@ -87,18 +105,16 @@ def beginning(pieces: Iterable[bytes | memoryview], nbytes: int) -> list[bytes |
     return found
 
 
-#: lets a payload stay in the memory in which it arrives; returns that memory, or None if it may not stay
-Keep: TypeAlias = Callable[[], "memoryview | None"]
-
-
 class Landing(Protocol):
     """Where the payload of a frame goes that has not arrived completely.
 
     Attributes:
         memory: for its first bytes.
+        filled: bytes that have been written. A ring counts them itself, and calls `advance` with 0 at the end.
     """
 
     memory: memoryview
+    filled: int
 
     def room(self) -> memoryview:
         """Return memory for the next bytes, never empty, never longer than what is missing."""
@@ -114,17 +130,18 @@ class Waste:
         length: bytes of it.
     """
 
-    __slots__ = ("_missing", "memory")
+    __slots__ = ("_length", "filled", "memory")
 
     def __init__(self, length: int) -> None:
-        self._missing = length
+        self._length = length
+        self.filled = 0
         self.memory = SCRATCH
 
     def room(self) -> memoryview:
-        return SCRATCH[: self._missing]
+        return SCRATCH[: self._length - self.filled]
 
     def advance(self, nbytes: int) -> None:
-        self._missing -= nbytes
+        self.filled += nbytes
 
 
 class Offer(Protocol):
@@ -164,8 +181,8 @@ class Sink(Protocol):
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
         """Handle a complete frame. The payload is valid only during the call."""
 
-    def land(self, header: tuple[int, ...], keep: Keep | None = None) -> Landing:
-        """Return where the payload of an incomplete frame goes; with `keep`, it may stay where it arrives."""
+    def land(self, header: tuple[int, ...]) -> Landing:
+        """Return where the payload of an incomplete frame goes."""
 
 
 class FrameReader:

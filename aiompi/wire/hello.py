@@ -1,9 +1,12 @@
 """The first bytes of every connection: both ends prove that they know a key.
 
     connector                                   acceptor
-    Hello  magic role namespace rank target nonce  -->
-                                          <--   Reply  magic nonce HMAC(key, "acceptor" Hello magic nonce)
+    Hello  banner channel role namespace rank target nonce  -->
+                                 <--   Reply  banner channel nonce HMAC(key, "acceptor" Hello banner channel nonce)
     Proof  HMAC(key, "connector" Hello Reply)  -->
+
+The channel says what protects the connection at that end (`Channel`). It is under the proofs, and the connection ends
+if the other end says another one. So nothing in between can have one end encrypt and the other one talk in clear.
 
 If the connection is to be encrypted, a TLS handshake follows, and both ends prove the key once more over the channel,
 so that nothing in between can have passed on the first proofs and be the end of two channels (`aiompi.tls.binding`):
@@ -15,6 +18,9 @@ Between ranks, the namespace says what the numbers of both ranks mean: that of t
 when they met. Each two ranks of it have a key of their own (`pair_keys`), so that no rank can speak for another one. A
 connector believes its acceptor, and the reverse, only for the numbers of the hello.
 
+The banners name the protocol and the version of each end (`aiompi.wire.version`). An acceptor with another protocol
+answers with its banner alone, and closes the connection.
+
 The key itself is never sent. All messages have fixed lengths, so neither side reads a byte beyond them, and neither
 side interprets anything else before the last proof. Then either side may send.
 """
@@ -22,6 +28,7 @@ side interprets anything else before the last proof. Then either side may send.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import hashlib
 import hmac
 import os
@@ -30,8 +37,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from aiompi.errors import AuthenticationError, RemoteProtocolError
+from aiompi.wire import version
+from aiompi.wire.version import BANNER_BYTES
 
-MAGIC: Final = b"aiompi\x00\x01"
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 KEY_BYTES: Final = 32
@@ -48,10 +56,28 @@ ROLE_HOST: Final = 3
 RANK_AGENT: Final = -1
 RANK_ANY: Final = -2
 
-_HELLO: Final = struct.Struct(f"!8si{NAMESPACE_BYTES}sii{NONCE_BYTES}s")
+_HELLO: Final = struct.Struct(f"!{BANNER_BYTES}sBi{NAMESPACE_BYTES}sii{NONCE_BYTES}s")
 _RANK: Final = struct.Struct("!i")
 _PAIR: Final = struct.Struct("!QQ")
-_REPLY: Final = struct.Struct(f"!8s{NONCE_BYTES}s{PROOF_BYTES}s")
+_REPLY: Final = struct.Struct(f"!{BANNER_BYTES}sB{NONCE_BYTES}s{PROOF_BYTES}s")
+
+
+class Channel(enum.IntEnum):
+    """What protects a connection from all that lies between its ends (see `aiompi.greeter.channel_of`)."""
+
+    #: a Unix socket, at whose other end is a process of the same user
+    LOCAL = 1
+    #: TCP with TLS
+    ENCRYPTED = 2
+    #: TCP in clear, because AIOMPI_TLS is off
+    PLAIN = 3
+
+
+_WORDS: Final = {
+    Channel.LOCAL: "is a Unix socket",
+    Channel.ENCRYPTED: "is TCP that is to be encrypted (AIOMPI_TLS is not off)",
+    Channel.PLAIN: "is TCP that is not encrypted (AIOMPI_TLS=off)",
+}
 
 
 def _proof(key: bytes, side: bytes, *transcript: bytes) -> bytes:
@@ -157,7 +183,11 @@ class Handshake:
     Feed it exactly what it asks for: read at most `needed` bytes, pass them to `receive_data`, send what
     `data_to_send` returns, until `done`.
 
+    Args:
+        channel: what protects the connection at this end.
+
     Attributes:
+        channel: what protects the connection, at both ends once `done`.
         key: key that both sides prove; of an acceptor, valid once `answered`.
         needed: bytes still to read before the next step.
         done: True if the peer has proven the key; after `bind`, if it has done so over the channel.
@@ -165,7 +195,8 @@ class Handshake:
         peer_rank: rank that the peer claims, valid once `done`.
     """
 
-    def __init__(self, key: bytes, peer_rank: int, needed: int) -> None:
+    def __init__(self, key: bytes, peer_rank: int, needed: int, channel: Channel) -> None:
+        self.channel = channel
         self.key = key
         self._buffer = bytearray()
         self._out = b""
@@ -196,20 +227,26 @@ class Handshake:
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the peer, at most `needed`.
 
+        What `data_to_send` returns is sent also after an error: by it, a peer of another version learns of this one.
+
         Raises:
-            RemoteProtocolError: the peer is not aiompi.
+            RemoteProtocolError: the peer is not aiompi, or has another protocol, or it knows the key and protects the
+                connection in another way.
             AuthenticationError: the peer does not know the key.
         """
         self._buffer += data
         self.needed -= len(data)
-        if not self._buffer.startswith(MAGIC[: len(self._buffer)]) and self._starts_with_magic:
-            raise RemoteProtocolError("connection from a stranger: it does not speak aiompi's protocol")
+        if self._starts_with_banner:
+            self._look_at_banner()
         if self.needed == 0:
             message = bytes(self._buffer)
             self._buffer.clear()
             self._step(message)
 
-    _starts_with_magic = True
+    _starts_with_banner = True
+
+    def _look_at_banner(self) -> None:
+        version.check(self._buffer)
 
     def _step(self, message: bytes) -> None:
         raise NotImplementedError
@@ -217,6 +254,20 @@ class Handshake:
     def _check(self, received: bytes, expected: bytes) -> None:
         if not hmac.compare_digest(received, expected):
             raise AuthenticationError("a peer could not prove the key of the job: does it have the right key?")
+
+    def _agree(self, theirs: int) -> None:
+        """Check what the peer has said of its end; call this only after its proof."""
+        if theirs == self.channel:
+            return
+        other = next((words for channel, words in _WORDS.items() if channel == theirs), "is of an unknown kind")
+        cause = (
+            "something in between passes on what they say"
+            if Channel.LOCAL in (theirs, self.channel)
+            else "set AIOMPI_TLS alike at both ends"
+        )
+        raise RemoteProtocolError(
+            f"its end of the connection {other}, and the end of this process {_WORDS[self.channel]}: {cause}"
+        )
 
 
 class Connector(Handshake):
@@ -227,12 +278,16 @@ class Connector(Handshake):
         role: ROLE_PEER, ROLE_CONTROL or ROLE_HOST.
         rank: own rank, RANK_ANY if it has not been assigned yet.
         target: rank that should answer, RANK_AGENT for the agent and for an IMPI host.
+        channel: what protects the connection at this end.
         namespace: id of the namespace to which the ranks belong.
     """
 
-    def __init__(self, key: bytes, *, role: int, rank: int, target: int, namespace: bytes = NO_NAMESPACE) -> None:
-        super().__init__(key, peer_rank=target, needed=_REPLY.size)
-        self._out = self._transcript = _HELLO.pack(MAGIC, role, namespace, rank, target, os.urandom(NONCE_BYTES))
+    def __init__(
+        self, key: bytes, *, role: int, rank: int, target: int, channel: Channel, namespace: bytes = NO_NAMESPACE
+    ) -> None:
+        super().__init__(key, target, _REPLY.size, channel)
+        nonce = os.urandom(NONCE_BYTES)
+        self._out = self._transcript = _HELLO.pack(version.banner(), channel, role, namespace, rank, target, nonce)
 
     def bind(self, binding: bytes) -> None:
         super().bind(binding)
@@ -242,11 +297,12 @@ class Connector(Handshake):
         if self._binding:
             self._check(message, self._bound_proof(b"acceptor"))
         else:
-            _, _, proof = _REPLY.unpack(message)
+            _, theirs, _, proof = _REPLY.unpack(message)
             self._check(proof, _proof(self.key, b"acceptor", self._transcript, message[:-PROOF_BYTES]))
             self._transcript += message
             self._out = _proof(self.key, b"connector", self._transcript)
-            self._starts_with_magic = False
+            self._starts_with_banner = False
+            self._agree(theirs)
         self.done = True
 
 
@@ -256,25 +312,36 @@ class Acceptor(Handshake):
     Args:
         namespaces: by id, the namespaces in which it may be addressed.
         role: role that the connection must have.
+        channel: what protects the connection at this end.
 
     Attributes:
         namespace: the namespace of the connection, valid once `answered`.
+        refusal: why the peer was refused if it has another protocol, or the key and another channel; empty otherwise.
     """
 
-    def __init__(self, namespaces: Mapping[bytes, Namespace], *, role: int) -> None:
-        super().__init__(b"", peer_rank=RANK_ANY, needed=_HELLO.size)
+    def __init__(self, namespaces: Mapping[bytes, Namespace], *, role: int, channel: Channel) -> None:
+        super().__init__(b"", RANK_ANY, _HELLO.size, channel)
+        self.refusal = ""
         self.namespace: Namespace
+        self._theirs = 0  # channel that the connector names
         self._namespaces = namespaces
         self._role = role
 
     @classmethod
-    def alone(cls, key: bytes, *, role: int, rank: int, launched: bool = False) -> Acceptor:
+    def alone(cls, key: bytes, *, role: int, rank: int, channel: Channel, launched: bool = False) -> Acceptor:
         """Return the acceptor of a process that has one key: an agent or an IMPI host.
 
         Args:
             launched: True if only ranks connect that were started with a `rank_key` each.
         """
-        return cls({NO_NAMESPACE: Namespace(NO_NAMESPACE, key, rank, launched=launched)}, role=role)
+        return cls({NO_NAMESPACE: Namespace(NO_NAMESPACE, key, rank, launched=launched)}, role=role, channel=channel)
+
+    def _look_at_banner(self) -> None:
+        try:
+            super()._look_at_banner()
+        except version.OtherVersionError as error:
+            self._out, self.refusal = version.banner(), str(error)
+            raise
 
     def _step(self, message: bytes) -> None:
         if not self._transcript:
@@ -285,10 +352,15 @@ class Acceptor(Handshake):
             self._out = self._bound_proof(b"acceptor")
         else:
             self._check(message, _proof(self.key, b"connector", self._transcript))
+            try:
+                self._agree(self._theirs)
+            except RemoteProtocolError as error:
+                self.refusal = str(error)
+                raise
         self.done = True
 
     def _answer(self, hello: bytes) -> None:
-        _, role, id, rank, target, _ = _HELLO.unpack(hello)
+        _, self._theirs, role, id, rank, target, _ = _HELLO.unpack(hello)
         namespace = self._namespaces.get(id)
         if role != self._role or namespace is None or target != namespace.own:
             known = "this namespace is unknown" if namespace is None else f"rank {namespace.own}"
@@ -296,10 +368,10 @@ class Acceptor(Handshake):
                 f"connection for role {role} and rank {target} reached role {self._role} and {known}"
             )
         self.namespace, self.key = namespace, namespace.key_for(rank)
-        head = MAGIC + os.urandom(NONCE_BYTES)
+        head = version.banner() + bytes([self.channel]) + os.urandom(NONCE_BYTES)
         self._out = head + _proof(self.key, b"acceptor", hello, head)
         self._transcript = hello + self._out
         self.answered = True
         self.peer_rank = rank
         self.needed = PROOF_BYTES
-        self._starts_with_magic = False
+        self._starts_with_banner = False

@@ -21,6 +21,8 @@ from typing import Final
 LOOKS: Final = 4
 #: seconds of the heartbeat in jobs whose processes may be on several machines
 SEVERAL_MACHINES: Final = 10.0
+#: what is said of a machine that does not answer
+CUT_OFF: Final = "its machine does not answer: has it gone down, or is the network cut?"
 _STOPPED: Final = ("T", "t")  # by a signal, by a tracer
 _PROBES: Final = 100  # the caller gives up before the kernel does
 #: seconds after which `end_if_silent` has a connection ended where no setting says more, and without a heartbeat
@@ -104,7 +106,7 @@ def start_monitor(sock: socket.socket, lifeline: socket.socket, seconds: float) 
     interpreter = sys.executable or ""
     if "python" not in os.path.basename(interpreter):  # running another program would do something else
         raise OSError(errno.ENOEXEC, f"{interpreter!r} is no Python interpreter")
-    program = os.path.join(os.path.dirname(__file__), "liveness.py")  # also where this module has been compiled
+    program = __file__
     words = [interpreter, "-I", "-S", program, str(os.getpid()), str(seconds)]
     actions = [
         (os.POSIX_SPAWN_DUP2, sock.fileno(), 0),
@@ -173,7 +175,7 @@ def _set(sock: socket.socket, idle: int, interval: int, probes: int, user_timeou
 def describe(error: OSError) -> str:
     """Return why a connection failed."""
     if error.errno == errno.ETIMEDOUT:
-        return "its machine does not answer: has it gone down, or is the network cut?"
+        return CUT_OFF
     return error.strerror or str(error)
 
 
@@ -192,6 +194,48 @@ def is_cut_off(sock: socket.socket, seconds: float) -> bool:
     # An older kernel may not have asked for long, if the peer does not read.
     asked = in_flight or probes > 1
     return bool(asked and milliseconds > 1000 * max(seconds, _LOST * _pause(seconds)))
+
+
+def silence(sock: socket.socket) -> float:
+    """Return the seconds since the machine at the other end of a TCP connection has last acknowledged something.
+
+    They say whether the end of a connection has come from there, or from the kernel of this machine.
+    """
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        milliseconds: int = _TCP_INFO.unpack(info)[2]
+    except (OSError, struct.error):
+        return 0.0
+    return milliseconds / 1000
+
+
+def is_unanswered(host: str) -> bool:
+    """Return True if the kernel has sent something to a machine several times, and got no answer.
+
+    This is for connections of other processes, such as `ssh`, over which something is sent all the time.
+
+    Args:
+        host: numeric address of the machine.
+    """
+    try:
+        wanted = _in_proc(host)
+        for name in ("tcp", "tcp6"):
+            with contextlib.suppress(FileNotFoundError), open(f"/proc/net/{name}", encoding="ascii") as file:
+                rows = [line.split() for line in file][1:]
+            # its columns: number, both addresses, state, queues, timer, retransmissions, user, unanswered probes
+            for row in rows:
+                if row[2].partition(":")[0].endswith(wanted) and max(int(row[6], 16), int(row[8])) >= _LOST:
+                    return True
+    except (OSError, ValueError, IndexError):  # this is not Linux, or /proc is not mounted, or there is no such address
+        pass
+    return False
+
+
+def _in_proc(host: str) -> str:
+    """Return the form of an address in /proc/net/tcp, where that of IPv4 may also be the end of one of IPv6."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    packed = socket.inet_pton(family, host.partition("%")[0])
+    return "".join(f"{word:08X}" for (word,) in struct.iter_unpack("=I", packed))
 
 
 def _pause(seconds: float) -> int:

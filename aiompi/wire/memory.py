@@ -5,6 +5,7 @@ Nothing is left behind, however a process ends: the kernel frees the memory when
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -19,12 +20,18 @@ ORDERED: Final = os.uname().machine in ("x86_64", "AMD64")
 
 #: seals that memory must have: if a peer could shrink it, an access would kill this process
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+#: F_SEAL_FUTURE_WRITE, from Linux 5.1 on: nobody can map the memory for writing any more
+_SEAL_WRITING: Final = 0x10
 #: PROT_NONE: addresses without memory
 _NO_ACCESS: Final = 0
 
 
-def create(nbytes: int) -> tuple[int, mmap.mmap]:
+def create(nbytes: int, *, own: bool = False) -> tuple[int, mmap.mmap]:
     """Create memory filled with zeros.
+
+    Args:
+        nbytes: its size.
+        own: True if other processes may only read it, where the kernel can enforce that.
 
     Returns:
         Its descriptor, which the caller passes on and closes, and the memory.
@@ -35,19 +42,24 @@ def create(nbytes: int) -> tuple[int, mmap.mmap]:
     fd = os.memfd_create("aiompi", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, nbytes)
+        mapped = _map(fd, nbytes)
+        if own:
+            with contextlib.suppress(OSError):  # an old kernel, where others are trusted not to write
+                fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEAL_WRITING)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
-        return fd, _map(fd, nbytes)
+        return fd, mapped
     except BaseException:
         os.close(fd)
         raise
 
 
-def accept(fd: int, nbytes: int) -> mmap.mmap:
+def accept(fd: int, nbytes: int, *, own: bool = True) -> mmap.mmap:
     """Map memory that another process has passed, after checking its seals and its size.
 
     Args:
         fd: its descriptor, which the caller still has to close.
         nbytes: its size.
+        own: False if this process only reads it.
 
     Raises:
         RemoteProtocolError: it is not sealed, or of another size.
@@ -59,7 +71,7 @@ def accept(fd: int, nbytes: int) -> mmap.mmap:
         seals = 0
     if os.fstat(fd).st_size != nbytes or seals & _SEALS != _SEALS:
         raise RemoteProtocolError("its shared memory is not sealed, or not of the announced size")
-    return _map(fd, nbytes)
+    return _map(fd, nbytes, mmap.PROT_READ | mmap.PROT_WRITE if own else mmap.PROT_READ)
 
 
 def affords(nbytes: int) -> bool:
@@ -87,7 +99,7 @@ def available(nbytes: int) -> bool:
     return True
 
 
-def _map(fd: int, nbytes: int) -> mmap.mmap:
+def _map(fd: int, nbytes: int, access: int = mmap.PROT_READ | mmap.PROT_WRITE) -> mmap.mmap:
     if sys.version_info >= (3, 13):
-        return mmap.mmap(fd, nbytes, trackfd=False)
-    return mmap.mmap(fd, nbytes)
+        return mmap.mmap(fd, nbytes, prot=access, trackfd=False)
+    return mmap.mmap(fd, nbytes, prot=access)

@@ -10,10 +10,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-#: limits of a report: characters of each text, number of waits, and members of a communicator
+#: limits of a report: characters of each text, waits, members of a communicator, and communicators
 MAX_TEXT: Final = 300
 MAX_WAITS: Final = 16
 MAX_MEMBERS: Final = 4096
+MAX_COUNTS: Final = 2**15
 
 
 class Wait(NamedTuple):
@@ -76,17 +77,26 @@ class WaitReport(NamedTuple):
 
     def pack(self) -> dict[str, Any]:
         """Return the report in msgpack types."""
-        waits = [tuple(wait) for wait in self.waits[:MAX_WAITS]]
-        return {"waits": waits, "counts": list(self.counts.items()), "last": self.last[:MAX_TEXT]}
+        waits = [tuple(wait._replace(on=wait.on[:MAX_MEMBERS])) for wait in self.waits[:MAX_WAITS]]
+        counts = list(itertools.islice(self.counts.items(), MAX_COUNTS))
+        return {"waits": waits, "counts": counts, "last": self.last[:MAX_TEXT]}
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any]) -> WaitReport:
         """Return the report that was packed, or an empty one if it cannot be read."""
         try:
             waits = tuple(itertools.starmap(_wait, packed["waits"][:MAX_WAITS]))
-            return cls(waits, {int(context): int(count) for context, count in packed["counts"]}, str(packed["last"]))
+            counts = {int(context): int(count) for context, count in packed["counts"][:MAX_COUNTS]}
+            return cls(waits, counts, _text(packed["last"]))
         except (KeyError, OverflowError, TypeError, ValueError):
             return cls()
+
+
+def _text(value: Any) -> str:
+    """Return a text of a report, without what could look like the end of a line, or move the cursor of a terminal."""
+    if type(value) is not str:
+        raise TypeError(f"{type(value).__name__} in place of a text")
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value[:MAX_TEXT])
 
 
 def _wait(
@@ -102,16 +112,16 @@ def _wait(
     within: Any,
 ) -> Wait:
     return Wait(
-        str(call)[:MAX_TEXT],
-        str(place)[:MAX_TEXT],
+        _text(call),
+        _text(place),
         float(seconds),
-        str(comm)[:MAX_TEXT],
+        _text(comm),
         tuple(map(int, on[:MAX_MEMBERS])),
-        str(algorithm)[:MAX_TEXT],
+        _text(algorithm),
         int(context),
         int(number),
-        tuple(map(int, members[:MAX_MEMBERS])),
-        str(within)[:MAX_TEXT],
+        tuple(dict.fromkeys(map(int, members[:MAX_MEMBERS]))),
+        _text(within),
     )
 
 

@@ -6,23 +6,21 @@ import argparse
 import contextlib
 import errno
 import os
-import resource
 import shlex
 import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-import aiompi
 from aiompi.errors import Exception as MPIError
 from aiompi.errors import InvalidArgumentError
+from aiompi_launcher.arguments import Arguments
 from aiompi_launcher.hosts import hostlist
 from aiompi_launcher.hosts.hostlist import Host
 from aiompi_launcher.jobspec import (
     EXIT_FAILURE,
     EXIT_NOT_FOUND,
     EXIT_SIGNAL,
-    MODULE,
     START_PATIENCE,
     WIDTH,
     CommandSpec,
@@ -34,10 +32,11 @@ from aiompi_launcher.jobspec import (
     ServeSpec,
     Spec,
 )
+from aiompi_launcher.limits import check_limits
 from aiompi_launcher.spawn import binding
+from aiompi_launcher.version import ShowVersion
 
 _MAX_PORT: Final = 65535
-_MIN_DESCRIPTORS: Final = 32
 _CONTINUE: Final = "continue"
 _SHIMS: Final = os.path.join(os.path.dirname(__file__), "shims")
 #: destination -> option, for options about ranks that the launcher starts
@@ -69,6 +68,7 @@ of the signal that killed it), 124 after --timeout, 130 after Ctrl-C.
 examples:
   aiompi-launch -n 4 app.py --steps 100
   aiompi-launch -n 4 -m package.module
+  aiompi-launch -n 4 -c "from aiompi import MPI; print(MPI.COMM_WORLD.rank)"
   aiompi-launch --hosts node1:4,node2:4 app.py        on other machines, by ssh
   aiompi-launch -n 1 master.py : -n 3 --env OMP_NUM_THREADS=1 worker.py
   aiompi-launch --mpi4py --as-mpiexec pytest          tests that run mpiexec
@@ -92,7 +92,7 @@ def _main(argv: Sequence[str], name: str) -> int:
     _open_standard_descriptors()
     try:
         spec = parse(argv, name)
-        _check_limits()
+        check_limits()
         return _run(spec, name)
     except KeyboardInterrupt:
         return EXIT_SIGNAL + signal.SIGINT
@@ -119,14 +119,6 @@ def _cwd_is_gone() -> bool:
     except FileNotFoundError:
         return True
     return False
-
-
-def _check_limits() -> None:
-    """Refuse a limit of open files with which not even the launcher itself can work."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= limit < _MIN_DESCRIPTORS:
-        cause = f"only {limit} files may be open, and the launcher needs at least {_MIN_DESCRIPTORS}"
-        raise OSError(f"{cause}: raise this limit (ulimit -n)")
 
 
 def _run(spec: Spec, name: str) -> int:
@@ -317,7 +309,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others:
     if len(modes) > 1:
         parser.error(f"--{modes[0]} and --{modes[1]} exclude each other")
     listens = options.serve is not None or options.server is not None
-    if listens and (options.command or options.module or others):
+    if listens and (options.command or others):
         parser.error(f"--{modes[0]} starts no program: it takes no command")
     for name, option in _OF_RANKS.items() if listens else ():
         if getattr(options, name) != parser.get_default(name):
@@ -336,10 +328,10 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others:
 
 
 def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Program:
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if options.module is not None:
-        command = [*MODULE, *options.module]
-    if not command or options.module == []:
+    command = options.command
+    if command[:1] in (["-m"], ["-c"]):
+        command = [sys.executable, *command] if len(command) > 1 else []
+    if not command:
         parser.error("no program to run; each section needs one")
     return Program(
         argv=tuple(command),
@@ -350,17 +342,15 @@ def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Pr
     )
 
 
-def _parser(name: str) -> argparse.ArgumentParser:
-    form = "compiled" if aiompi.__compiled__ else "pure Python"
-    parser = argparse.ArgumentParser(
+def _parser(name: str) -> Arguments:
+    parser = Arguments(
         prog=name,
         usage="%(prog)s [options] [-n N] program [args] [: [-n N] program [args]]...",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"aiompi {aiompi.__version__}, {form}")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the version and the form of the core")
     job = parser.add_argument_group("the whole job, given in the first section")
     job.add_argument(
         "--tag-output", action="store_true", help="prefix lines with [RANK] (stdout) or [RANK:err] (stderr)"
@@ -384,7 +374,6 @@ def _parser(name: str) -> argparse.ArgumentParser:
     job.add_argument("-v", "--verbose", action="store_true", help="report progress on stderr")
     _add_roles(parser)
     _add_section_options(parser.add_argument_group("each section"))
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
 
@@ -460,7 +449,7 @@ def _add_network_options(group: Any) -> None:
     group.add_argument("--port-range", action=_SetVariable, metavar="A-B", help="ports for everything that listens")
     group.add_argument(
         "--tls", action=_SetVariable, choices=("auto", "on", "off"),
-        help="encrypt connections between hosts, all TCP connections, or none (auto)",
+        help="encrypt TCP connections (auto), also refuse other implementations of IMPI (on), or encrypt none (off)",
     )  # fmt: skip
     for option, what in (("cert", "a certificate"), ("key", "its private key"), ("ca", "the authorities of others")):
         group.add_argument(
@@ -469,10 +458,9 @@ def _add_network_options(group: Any) -> None:
         )  # fmt: skip
 
 
-def _section_parser(name: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=name, add_help=False, allow_abbrev=False)
+def _section_parser(name: str) -> Arguments:
+    parser = Arguments(prog=name, add_help=False)
     _add_section_options(parser)
-    parser.add_argument("command", nargs=argparse.REMAINDER)
     return parser
 
 
@@ -491,7 +479,8 @@ def _add_section_options(group: Any) -> None:
     group.add_argument(
         "--mpi4py", action="store_true", help="the program was written for mpi4py, which aiompi takes the place of"
     )
-    group.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a Python module")
+    for option, metavar, what in (("-m", "MODULE", "a module"), ("-c", "CODE", "code")):
+        group.add_argument(option, metavar=metavar, default=argparse.SUPPRESS, help=f"run {what} with this Python")
 
 
 class _SetVariable(argparse.Action):

@@ -10,19 +10,19 @@ import asyncio
 import errno
 import socket
 import time
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
 
 from aiompi import network
 from aiompi.errors import RemoteProtocolError
+from aiompi.greeter import Greeter, channel_of
 from aiompi.settings import Settings
 from aiompi.wire import control, hello, liveness
-from aiompi_launcher.listen import AcceptLoop, has_unread
-
-if TYPE_CHECKING:
-    from aiompi.tls import SecureSocket
+from aiompi_launcher.listen import AcceptLoop, has_unread, source_of
 
 MAX_STRANGERS: Final = 256  # most connections that have not proven the key
+#: most bytes that wait for a process to read them
+MAX_UNREAD: Final = 2 * control.MAX_MESSAGE
 _READ: Final = 64 * 2**10
 
 
@@ -34,6 +34,19 @@ class Connection(Protocol):
     """
 
     rank: int
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that the process has not read."""
+
+    def when_sent(self, call: Callable[[], object]) -> None:
+        """Have a function called once when everything is sent."""
+
+    def hold(self) -> None:
+        """Read nothing more from the process until `resume` is called."""
+
+    def resume(self) -> None:
+        """Read again."""
 
     def send(self, data: bytes) -> None:
         """Send bytes, such as an encoded message; they are dropped if the rank has closed the connection."""
@@ -73,34 +86,44 @@ class Link:
     Attributes:
         rank: rank that it belongs to, set by the observer in `on_join`; -1 before.
         since: time at which it was accepted, by `time.monotonic`.
+        source: where it is, by `aiompi_launcher.listen.source_of`.
     """
 
-    def __init__(self, server: ControlServer, sock: socket.socket, address: str) -> None:
+    def __init__(self, server: ControlServer, sock: socket.socket, address: str, source: str) -> None:
         self.rank = -1
+        self.source = source
         self.since = time.monotonic()
-        self._heard = False
         self._server = server
-        self._socket = sock
         self._address = address
-        self._handshake = hello.Acceptor.alone(
-            server.key, role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT, launched=server.hello_timeout is None
+        handshake = hello.Acceptor.alone(
+            server.key,
+            role=hello.ROLE_CONTROL,
+            rank=hello.RANK_AGENT,
+            channel=channel_of(sock, server.settings),
+            launched=server.hello_timeout is None,
         )
-        self._decoder = control.Decoder()
-        self._secure: SecureSocket | None = None  # while the TLS handshake lasts
-        self._encrypted = False
+        self._greeter = Greeter(sock, handshake, server.settings)
+        self._decoder = control.Decoder(most=control.MAX_FROM_RANK)
+        self._greeted = False
         self._joined = False
         self._closing = False
         self._out = bytearray()
+        self._overrun = False
+        self._when_sent: Callable[[], object] | None = None
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(sock, self._readable)
+        self._loop.add_reader(sock.fileno(), self._readable)
         self._timer: asyncio.TimerHandle | None = None
         if server.hello_timeout is not None:
             reason = "it did not prove the key of the job in time"
             self._timer = self._loop.call_later(server.hello_timeout, self.drop, reason)
 
+    @property
+    def _socket(self) -> socket.socket:
+        return self._greeter.socket
+
     def is_silent(self) -> bool:
         """Return True if the rank has sent nothing, or has ended."""
-        return not self._heard and not has_unread(self._socket)
+        return self._greeter.silent and not has_unread(self._socket)
 
     def is_cut_off(self, seconds: float) -> bool:
         """Return True if the machine of the rank has not answered for so many seconds."""
@@ -112,15 +135,38 @@ class Link:
 
     def send(self, data: bytes) -> None:
         """Send bytes, such as an encoded message; they are dropped if the rank has closed the connection."""
-        if self._socket.fileno() < 0 or not data:
+        if self._socket.fileno() < 0 or not data or self._overrun:
             return
         self._out += data
-        self._writable()
+        if len(self._out) > MAX_UNREAD:
+            self._overrun = True
+            self._out.clear()
+            self._loop.call_soon(self.drop, f"does not read what is sent to it: {MAX_UNREAD} bytes")
+        else:
+            self._writable()
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that the rank has not read."""
+        return len(self._out)
+
+    def when_sent(self, call: Callable[[], object]) -> None:
+        """Have a function called once when everything is sent."""
+        self._when_sent = call
+
+    def hold(self) -> None:
+        """Read nothing more from the rank until `resume` is called."""
+        self._loop.remove_reader(self._socket)
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._socket.fileno() >= 0 and not self._closing:
+            self._loop.add_reader(self._socket, self._readable)
 
     def close(self) -> None:
         """Close the connection once everything is sent, without further events."""
         self._closing = True
-        self._loop.remove_reader(self._socket)
+        self._loop.remove_reader(self._socket.fileno())
         if not self._out:
             self._shut()
 
@@ -135,18 +181,13 @@ class Link:
         if self._joined:
             self._server.observer.on_closed(self, error)
         else:
-            self._server.observer.on_stranger(self._address, error or self._unproven())
-
-    def _unproven(self) -> str:
-        if self._handshake.answered:  # so the rank was the first to see that the keys differ
-            return "it ended at the proof of the key of the job: is its key the right one?"
-        return "it ended before it had proven the key of the job"
+            self._server.observer.on_stranger(self._address, error or "it ended before it had joined")
 
     def _shut(self) -> None:
         self._stop_timer()
         self._server.forget(self)
-        self._loop.remove_reader(self._socket)
-        self._loop.remove_writer(self._socket)
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
 
     def _stop_timer(self) -> None:
@@ -156,61 +197,28 @@ class Link:
     # Reading.
 
     def _readable(self) -> None:
-        if self._secure is not None:
-            self._shake_hands(self._secure)
-            return
         try:
-            data = self._socket.recv(_READ if self._handshake.done else self._handshake.needed)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            if error.errno == errno.ETIMEDOUT:
-                self.drop(f"was lost: {liveness.describe(error)}")
-                return
-            data = b""  # the rank has closed its end with unread messages
-        self._heard = True
-        try:
-            self._receive(data)
+            data = self._read()
+            if data is not None:
+                for message in self._decoder.receive_data(data):
+                    self._dispatch(message)
+                if not data:
+                    self.drop("")
         except RemoteProtocolError as error:
             self.drop(f"broke the control protocol: {error}" if self._joined else str(error))
 
-    def _receive(self, data: bytes) -> None:
-        if not data:
-            self.drop("")
-            return
-        if not self._handshake.done:
-            self._greet(data)
-            return
-        for message in self._decoder.receive_data(data):
-            self._dispatch(message)
-
-    def _greet(self, data: bytes) -> None:
-        self._handshake.receive_data(data)
-        self.send(self._handshake.data_to_send())
-        if self._handshake.done and not self._encrypted and network.uses_tls(self._socket, self._server.settings):
-            self._begin_tls()
-
-    def _begin_tls(self) -> None:
-        from aiompi import tls  # most launchers do not need it
-
-        self._encrypted = True
-        self._loop.remove_reader(self._socket)
-        self._socket = self._secure = tls.secure(self._socket, True, self._server.settings)
-        self._loop.add_reader(self._socket, self._readable)
-
-    def _shake_hands(self, sock: SecureSocket) -> None:
-        from aiompi import tls
-
+    def _read(self) -> bytes | None:
+        """Return what the rank has said after the hello, nothing at its end, and None if that is still to come."""
         try:
-            sock.do_handshake()
-            self._handshake.bind(tls.binding(sock))
+            self._greeted = self._greeted or self._greeter.advance()
+            return self._socket.recv(_READ) if self._greeted else None
         except BlockingIOError:
-            return
+            return None
         except OSError as error:
-            self.drop(tls.explain(error))
-            return
-        self._secure = None
-        self._readable()  # what the rank has sent since may have been read along with its handshake
+            if error.errno != errno.ETIMEDOUT:
+                return b""  # the rank has closed its end with unread messages
+            self.drop(f"was lost: {liveness.describe(error)}")
+            return None
 
     def _dispatch(self, message: control.Message) -> None:
         if self._closing:
@@ -221,7 +229,7 @@ class Link:
             self._joined = True
             self._stop_timer()
             self._server.forget(self)
-            self._server.observer.on_join(self, self._handshake.peer_rank, message)
+            self._server.observer.on_join(self, self._greeter.handshake.peer_rank, message)
         else:
             raise RemoteProtocolError(f"its first message is {type(message).__name__} and not Join")
 
@@ -235,9 +243,12 @@ class Link:
         except OSError:  # the rank reads no more; what it has sent before still counts
             self._out.clear()
         if self._out:
-            self._loop.add_writer(self._socket, self._writable)
+            self._loop.add_writer(self._socket.fileno(), self._writable)
             return
-        self._loop.remove_writer(self._socket)
+        self._loop.remove_writer(self._socket.fileno())
+        call, self._when_sent = self._when_sent, None
+        if call is not None:
+            call()
         if self._closing:
             self._shut()
 
@@ -286,12 +297,11 @@ class ControlServer:
 
     def _admit(self, sock: socket.socket, peer: object) -> None:
         if sock.family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._heartbeat:
                 liveness.keep_alive(sock, self._heartbeat)
             else:
                 liveness.end_if_silent(sock, liveness.LONG_SILENCE)
-        self._strangers[Link(self, sock, _address(peer))] = None
+        self._strangers[Link(self, sock, _address(peer), source_of(peer))] = None
 
     def _newcomers(self) -> Collection[Link]:
         return () if self.hello_timeout is None else self._strangers

@@ -39,6 +39,7 @@ from aiompi_launcher.jobstate import (
     ACTIVE,
     AFTER,
     INSIDE,
+    MAX_REVOCATIONS,
     WATCHED,
     Action,
     Closed,
@@ -46,6 +47,7 @@ from aiompi_launcher.jobstate import (
     Fence,
     Hangup,
     JobPhase,
+    Loss,
     Note,
     Place,
     Publish,
@@ -57,16 +59,18 @@ from aiompi_launcher.jobstate import (
     Signal,
     StartTimer,
     World,
+    absence,
     describe,
     exit_code,
     quoted,
-    waiting_ranks,
 )
+from aiompi_launcher.suspicions import Suspicions
 from aiompi_launcher.watchdog import KILL_GRACE
 
 SETTLE: Final = 1.0  # most seconds between the first sign of a failure and the end of the job
 VERDICT_DELAY: Final = 0.25  # seconds in which a rank to which a link has broken may turn out to have ended
 TELL_DELAY: Final = 0.02  # most seconds between the first sign of a failure and the report of it to the other ranks
+ABANDON: Final = 5.0  # seconds from SIGKILL until ranks are not awaited any more: their host may be lost, unnoticed
 SIGNAL_GRACE: Final = 10.0  # seconds for ranks to end by themselves after a signal was passed on
 
 
@@ -96,7 +100,7 @@ class Job:
         self._fencing = self._introduced = False
         self._survives = survives
         self.heartbeat, self.namespace = heartbeat, ""
-        self._suspicions: dict[frozenset[int], str] = {}  # pairs of ranks whose link broke, and why
+        self._suspicions = Suspicions()
         self._agreements = Agreements(size)
         self._directory = directory
         self._spawned = spawned
@@ -221,7 +225,7 @@ class Job:
         self._agreements = Agreements(len(cards))
         message = control.Cards(cards)
         for rank in self.ranks:
-            rank.state = RankState.RUNNING
+            rank.state, rank.revocations = RankState.RUNNING, 0
             self._actions.append(Send(rank.number, message))
 
     def fenced(self) -> None:
@@ -272,13 +276,17 @@ class Job:
         elif key == _TIDYING and self._tidying:
             self._tidied()
         elif key == _KILL and self.phase is JobPhase.ENDING:
-            self._actions.append(Signal(signal.SIGKILL))
+            self._actions += [Signal(signal.SIGKILL), StartTimer(_ABANDON, ABANDON)]
             for rank in self.ranks:
                 self._hang_up(rank)
+        elif key == _ABANDON:
+            for rank in self.ranks:
+                rank.status = -signal.SIGKILL if rank.status is None else rank.status
         elif key == f"{_INQUIRY}{self._inquiry.number}" and self.phase is JobPhase.RUNNING:
             self._conclude()
-        elif key.startswith(_LINK):
-            self._judge(frozenset(map(int, key.removeprefix(_LINK).split())))
+        elif key.startswith((_LINK, _LAST_LINK)):
+            kind, *pair = key.split()
+            self._judge(frozenset(map(int, pair)), last=f"{kind} " == _LAST_LINK)
         elif key.startswith(_HANGUP):
             self._hang_up(self._rank(int(key.removeprefix(_HANGUP))))
         elif key.startswith(_TELL):
@@ -312,25 +320,12 @@ class Job:
         rank.connected = True
         rank.pid = rank.pid or event.pid
         rank.joiner, rank.namespace = event.pid, event.namespace
-        self._actions.append(Send(rank.number, self._welcome(rank)))
-        self._check_absent()
-
-    def _welcome(self, rank: Rank) -> control.Welcome:
-        world = self.world
-        return control.Welcome(
-            rank.number,
-            world.size,
-            rank.place.directory or self._directory,
-            keys=hello.pair_keys(world.key, rank.number, range(world.size)),
-            address=rank.place.address or world.address,
-            host=world.hosts[rank.number - world.first] if world.hosts else "",
-            universe=world.universe,
-            survives=self._survives,
-            heartbeat=self.heartbeat,
-            job=self.id,
-            process=rank.number,
-            namespace=self.namespace,
+        welcome = self.world.welcome(rank, self._directory)
+        welcome = welcome._replace(
+            survives=self._survives, heartbeat=self.heartbeat, job=self.id, namespace=self.namespace
         )
+        self._actions.append(Send(rank.number, welcome))
+        self._check_absent()
 
     def _on_card(self, rank: Rank, event: control.Card) -> None:
         rank.card = event.card
@@ -372,23 +367,31 @@ class Job:
             self._tell_failed(rank)  # the cause is known
 
     def _on_suspect(self, rank: Rank, event: control.Suspect) -> None:
-        pair = frozenset((rank.number, event.process))
-        if len(pair) == 2 and self.world.first <= event.process < self.world.first + len(self.ranks):
-            if pair not in self._suspicions:
-                self._actions.append(StartTimer(_LINK + " ".join(map(str, sorted(pair))), VERDICT_DELAY))
-            self._suspicions.setdefault(pair, quoted(event.cause))
+        other = event.process
+        possible = self.world.first <= other < self.world.first + len(self.ranks) and other != rank.number
+        if possible and self._suspicions.add(rank.number, other, quoted(event.cause)):
+            self._await_verdict(_LINK, frozenset((rank.number, other)), VERDICT_DELAY)
 
-    def _judge(self, pair: frozenset[int]) -> None:
-        """Expel one of two living ranks whose link broke: the one with more such links, or else the later one.
+    def _await_verdict(self, kind: str, pair: frozenset[int], seconds: float) -> None:
+        self._actions.append(StartTimer(kind + " ".join(map(str, sorted(pair))), seconds))
 
-        What was in the link is lost, so that they cannot go on without it.
+    def _judge(self, pair: frozenset[int], last: bool) -> None:
+        """Expel one of two living ranks whose link broke.
+
+        Args:
+            last: True if nothing more is awaited that speaks for or against one of them.
         """
-        accused = [self._rank(number) for number in sorted(pair)]
-        if self.phase is JobPhase.RUNNING and all(rank.connected and rank.state in INSIDE for rank in accused):
-            rank = max(accused, key=lambda rank: (sum(rank.number in other for other in self._suspicions), rank.number))
-            (other,) = pair - {rank.number}
-            self._expel(rank, f"has lost its link to rank {other}: {self._suspicions[pair]}")
-        del self._suspicions[pair]
+        if self.phase is not JobPhase.RUNNING or not self._suspicions.knows(pair):
+            return
+        gone = [number for number in pair if not self._rank(number).connected or self._rank(number).state not in INSIDE]
+        for number in gone:
+            self._suspicions.drop(number)
+        # The other end, or other ranks, will notice as well. A job that ends with either rank does not wait for that.
+        if self._survives and not gone and not last and self.heartbeat and self._suspicions.is_open(pair):
+            self._await_verdict(_LAST_LINK, pair, self.heartbeat)
+        elif not gone:
+            number, cause = self._suspicions.judge(pair)
+            self._expel(self._rank(number), cause)
 
     def _expel(self, rank: Rank, cause: str) -> None:
         rank.error, rank.expelled = cause, True
@@ -399,15 +402,26 @@ class Job:
         self._suspect(rank)
 
     def _on_revoke(self, rank: Rank, event: control.Revoke) -> None:
+        rank.revocations += 1
+        if rank.revocations > MAX_REVOCATIONS:
+            self._on_breach(rank, f"it has revoked more than {MAX_REVOCATIONS} communicators")
+            return
         for other in self._inside(rank):
             self._actions.append(Send(other.number, control.Revoke(event.context, rank.number)))
+
+    def _on_obituary(self, rank: Rank, event: control.Obituary) -> None:
+        obituary = event._replace(starter=rank.number)
+        self._actions += [Send(other.number, obituary) for other in self._inside(rank)]
 
     def _on_agree(self, rank: Rank, event: control.Agree) -> None:
         try:
             self._send_results(self._agreements.agree(rank.number, event))
         except RemoteProtocolError as error:
-            rank.state, rank.error = RankState.LOST, f"broke the control protocol: {error}"
-            self._suspect(rank)
+            self._on_breach(rank, str(error))
+
+    def _on_breach(self, rank: Rank, cause: str) -> None:
+        rank.state, rank.error = RankState.LOST, f"broke the control protocol: {cause}"
+        self._suspect(rank)
 
     def _send_results(self, results: Results) -> None:
         self._actions += [Send(rank, agreed) for rank, agreed in results]
@@ -452,12 +466,7 @@ class Job:
             return
         waiting = [rank.number for rank in self.ranks if rank.state in ACTIVE]
         if waiting:
-            self._end(
-                absent[0],
-                f"rank {absent[0].number} exited with status 0 without ever joining the job, while "
-                f"{waiting_ranks(waiting)} for it in init: either all ranks of a job use MPI or none",
-                EXIT_FAILURE,
-            )
+            self._end(absent[0], absence(absent[0].number, waiting), EXIT_FAILURE)
 
     @property
     def _goes_on(self) -> bool:
@@ -505,7 +514,7 @@ class Job:
             return
         self._losses.remove(rank)
         self._failed_code = self._failed_code or exit_code(rank)
-        self._actions.append(Note(f"{rank.label} {describe(rank)}; the job goes on without it", rank.number))
+        self._actions.append(Loss(rank.number, f"{rank.label} {describe(rank)}"))
         if self._spawned and rank.status is None:
             self._actions.append(Signal(signal.SIGKILL, rank.number))
         self._hang_up(rank)
@@ -559,40 +568,32 @@ class Job:
         return rank.status is not None and not rank.connected
 
 
-_VERDICT: Final = "verdict"
-_TIDYING: Final = "tidying"
-_KILL: Final = "kill"
+_VERDICT, _TIDYING = "verdict", "tidying"
+_KILL, _ABANDON = "kill", "abandon"
 _INQUIRY: Final = "inquiry "
-_HANGUP: Final = "hangup "
-_LINK: Final = "link "
-_TELL: Final = "tell "
-_REPORT: Final = "report "
+_HANGUP, _TELL, _REPORT = "hangup ", "tell ", "report "
+_LINK, _LAST_LINK = "link ", "last-link "
+
+_TALKING: Final = INSIDE | AFTER  # a rank may have sent something before it left
 
 # (state, event) -> (next state, reaction). Other events break the protocol.
 TRANSITIONS: Final[dict[tuple[RankState, type], tuple[RankState, Callable[..., None]]]] = {
     (RankState.EXPECTED, control.Join): (RankState.JOINED, Job._on_join),
     (RankState.JOINED, control.Card): (RankState.CARDED, Job._on_card),
     (RankState.RUNNING, control.Finalize): (RankState.FINALIZING, Job._on_finalize),
-    (RankState.RUNNING, control.Leave): (RankState.LEFT, Job._on_leave),
-    (RankState.FINALIZING, control.Leave): (RankState.LEFT, Job._on_leave),
-    (RankState.FINALIZED, control.Leave): (RankState.LEFT, Job._on_leave),
-    (RankState.JOINED, control.Leave): (RankState.LOST, Job._on_early_leave),
-    (RankState.CARDED, control.Leave): (RankState.LOST, Job._on_early_leave),
+    **{(state, control.Leave): (RankState.LEFT, Job._on_leave) for state in (*INSIDE, RankState.FINALIZED)},
+    **{(state, control.Leave): (RankState.LOST, Job._on_early_leave) for state in (RankState.JOINED, RankState.CARDED)},
     (RankState.JOINED, Closed): (RankState.LOST, Job._on_lost),
     (RankState.CARDED, Closed): (RankState.LOST, Job._on_lost),
     (RankState.RUNNING, Closed): (RankState.LOST, Job._on_lost),
     (RankState.LOST, Closed): (RankState.LOST, Job._on_lost),
     (RankState.FAILED, Closed): (RankState.FAILED, Job._on_lost),
-    (RankState.FINALIZING, Closed): (RankState.FINALIZING, Job._on_closed),
-    (RankState.FINALIZED, Closed): (RankState.FINALIZED, Job._on_closed),
-    (RankState.LEFT, Closed): (RankState.LEFT, Job._on_closed),
+    **{(state, Closed): (state, Job._on_closed) for state in (RankState.FINALIZING, *AFTER)},
     **{(state, control.Failed): (RankState.LOST, Job._on_failed) for state in INSIDE},
     **{(state, control.Revoke): (state, Job._on_revoke) for state in INSIDE},
-    **{(state, control.Suspect): (state, Job._on_suspect) for state in (*INSIDE, RankState.FINALIZED, RankState.LEFT)},
+    **{(state, control.Suspect): (state, Job._on_suspect) for state in _TALKING},
+    **{(state, control.Obituary): (state, Job._on_obituary) for state in _TALKING},
     **{(state, control.Agree): (state, Job._on_agree) for state in INSIDE},
-    **{
-        (state, control.Report): (state, Job._on_report)
-        for state in (RankState.RUNNING, RankState.FINALIZING, RankState.FINALIZED, RankState.LEFT)
-    },
+    **{(state, control.Report): (state, Job._on_report) for state in _TALKING},
     **{(state, control.Abort): (state, Job._on_abort) for state in RankState if state is not RankState.EXPECTED},
 }

@@ -8,7 +8,7 @@ import signal
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiompi.wire import control
-from aiompi.wire.hello import new_key
+from aiompi.wire.hello import new_key, pair_keys
 from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL
 
 
@@ -56,6 +56,19 @@ class World:
     hosts: tuple[str, ...] = ()
     job: bytes = b""
 
+    def welcome(self, rank: Rank, directory: str) -> control.Welcome:
+        """Return what a rank of the job gets of the world when it joins; `directory` if its place has no other."""
+        return control.Welcome(
+            rank.number,
+            self.size,
+            rank.place.directory or directory,
+            keys=pair_keys(self.key, rank.number, range(self.size)),
+            address=rank.place.address or self.address,
+            host=self.hosts[rank.number - self.first] if self.hosts else "",
+            universe=self.universe,
+            process=rank.number,
+        )
+
 
 @dataclasses.dataclass(slots=True)
 class Place:
@@ -91,6 +104,10 @@ ACTIVE: Final = frozenset({RankState.JOINED, RankState.CARDED, RankState.RUNNING
 
 # States in which a rank that is stuck holds up others.
 WATCHED: Final = ACTIVE | {RankState.EXPECTED}
+
+
+#: most communicators that a rank may revoke in one world; each is kept for ranks that do not read
+MAX_REVOCATIONS: Final = 2**16
 
 
 class Closed(NamedTuple):
@@ -156,7 +173,14 @@ class Note(NamedTuple):
     rank: int | None = None
 
 
-Action: TypeAlias = Send | Hangup | Signal | StartTimer | Publish | Fence | Report | Note | End
+class Loss(NamedTuple):
+    """Action: say why a rank has failed; the job goes on without it."""
+
+    rank: int
+    text: str
+
+
+Action: TypeAlias = Send | Hangup | Signal | StartTimer | Publish | Fence | Report | Note | Loss | End
 
 
 #: why a process cannot become a member
@@ -183,6 +207,7 @@ class Rank:
         last_line: of its standard error, "" while it runs.
         reported: True if the others know that it has failed, in a job that goes on.
         expelled: True if the job has excluded it although its process may be alive.
+        revocations: how many communicators it has revoked.
         place: where it runs.
     """
 
@@ -198,6 +223,7 @@ class Rank:
         self.error = ""
         self.last_line = ""
         self.reported = self.expelled = False
+        self.revocations = 0
         self.place = Place()
 
     @property
@@ -233,8 +259,11 @@ def _signal_name(signum: int) -> str:
         return ""
 
 
-def waiting_ranks(numbers: list[int]) -> str:
-    """Return `ranks 1, 2 wait`, for a message."""
-    if len(numbers) == 1:
-        return f"rank {numbers[0]} waits"
-    return f"ranks {', '.join(map(str, numbers[:8]))}{', ...' if len(numbers) > 8 else ''} wait"
+def absence(number: int, waiting: list[int]) -> str:
+    """Return why a job ends where ranks wait for one that has ended without ever joining."""
+    them = ", ".join(map(str, waiting[:8])) + (", ..." if len(waiting) > 8 else "")
+    verb = f"rank {them} waits" if len(waiting) == 1 else f"ranks {them} wait"
+    return (
+        f"rank {number} exited with status 0 without ever joining the job, while {verb} for it in init: either all "
+        "ranks of a job use MPI or none"
+    )

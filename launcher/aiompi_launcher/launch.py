@@ -100,6 +100,8 @@ class _Launch:
         os.environ.pop(control.ENV_SPAWN_OPTIONS, None)
         if options:
             os.environ[control.ENV_SPAWN_OPTIONS] = shlex.join(options)
+        self._tells = not (lifeline or "").endswith(control.LIFELINE_ONLY)
+        lifeline = lifeline and lifeline.removesuffix(control.LIFELINE_ONLY)
         self._lifeline = None if lifeline is None else socket.socket(fileno=int(lifeline))
         self._variables = {control.ENV_CONTROL: contact(directory)}
 
@@ -112,7 +114,8 @@ class _Launch:
 
             files = self._spec.hosts.files
             path = archive(files, self._directory.join("files.tar")) if files else ""
-            plan = plan_of(self._spec, self._spec.hosts, self._name, self._key, self._heartbeat)
+            silence = self._settings.silence
+            plan = plan_of(self._spec, self._spec.hosts, self._name, self._key, self._heartbeat, silence)
             started = start_agents(plan, plan.parts, self._watchdog.add)
             import asyncio  # meanwhile
 
@@ -148,7 +151,7 @@ class _Launch:
             self._job, self._name, tag_output=spec.tag_output, timeout=spec.timeout, verbose=spec.verbose
         )
         if self._lifeline is not None:
-            supervisor.answer_to(self._lifeline)
+            supervisor.answer_to(self._lifeline, only=not self._tells)
         return supervisor
 
     async def _supervise(self, starting: Starting) -> int:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import socket
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiompi import network
 from aiompi.settings import Settings
-from aiompi_launcher.jobspec import LOOPBACK, ServerSpec, ServeSpec
+from aiompi_launcher.jobspec import ServerSpec, ServeSpec
 
 if TYPE_CHECKING:
     import asyncio
 
 BREATHER: Final = 1.0  # seconds without accepting after descriptors have run out
-_PAUSE: Final = 0.05  # seconds without accepting while there are too many newcomers
+_PAUSE: Final = 0.05  # seconds after which it looks for room again while there are too many newcomers
+_MOST_WAITING: Final = 2048  # connections that wait until there is room for them
 _SILENT: Final = 0.1  # seconds that a newcomer has to send something, even if there are too many
 _BEGUN: Final = 1.0  # seconds that a newcomer which has sent something has to prove itself, even if there are too many
 _PERIOD: Final = 10.0  # seconds for which reports of strangers are counted
@@ -74,9 +77,11 @@ class Newcomer(Protocol):
 
     Attributes:
         since: time at which it was accepted, by `time.monotonic`.
+        source: where it is, by `source_of`.
     """
 
     since: float
+    source: str
 
     def is_silent(self) -> bool:
         """Return True if it has sent nothing, or has ended."""
@@ -93,11 +98,21 @@ def has_unread(sock: socket.socket) -> bool:
         return False
 
 
-class AcceptLoop:
-    """Accepts connections, but no more than can prove themselves.
+def source_of(peer: Any) -> str:
+    """Return where the peer of an accepted socket is, of what `accept` returns: its host, or the network of IPv6.
 
-    If there are too many newcomers, or no descriptors, it drops the oldest newcomer that has sent nothing for a moment,
-    or else the oldest that has had some time. Until there is such a newcomer it accepts none.
+    Whoever has one address of IPv6 has 2**64 of them.
+    """
+    host = network.plain(peer[0]) if isinstance(peer, tuple) else ""
+    return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8].hex() if ":" in host else host
+
+
+class AcceptLoop:
+    """Accepts connections, but serves no more than can prove themselves: three quarters of them of one source.
+
+    Others wait, the connections of each source in their order, and of the source with the most that wait the last ones
+    are closed if they are too many. If there are too many newcomers, of a source or of all, or no descriptors, it drops
+    the oldest newcomer that has sent nothing for a moment, or else the oldest that has had some time.
 
     Args:
         listener: a listening socket; `close` closes it.
@@ -120,8 +135,11 @@ class AcceptLoop:
         self._listener = listener
         self._admit = admit
         self._newcomers = newcomers
-        self._limit = limit
+        self._limit, self._share = limit, limit - limit // 4
         self._on_shortage = on_shortage
+        self._waiting: dict[str, deque[tuple[socket.socket, Any]]] = {}  # by source
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most_waiting = _MOST_WAITING if descriptors < 0 else min(_MOST_WAITING, descriptors // 4)
         self._loop = asyncio.get_running_loop()
         listener.setblocking(False)
         self._open()
@@ -131,31 +149,69 @@ class AcceptLoop:
         if self._listener.fileno() >= 0:
             self._loop.remove_reader(self._listener)
             self._listener.close()
+        while self._turn_away():
+            pass
 
     def _open(self) -> None:
         if self._listener.fileno() >= 0:
             self._loop.add_reader(self._listener, self._acceptable)
 
     def _acceptable(self) -> None:
-        newcomers = self._newcomers()
-        if len(newcomers) >= self._limit and not self._make_room(
-            newcomers, "too many connections that have not identified themselves"
-        ):
-            self._pause(_PAUSE)
-            return
         try:
             sock, peer = self._listener.accept()
         except OSError as error:
-            if error.errno not in _EXHAUSTED:
-                return  # it concerns only a connection that has ended
-            if not newcomers:
-                self._on_shortage()
-                self._pause(BREATHER)
-            elif not self._make_room(newcomers, "descriptors ran out"):
-                self._pause(_PAUSE)
-            return
+            if error.errno in _EXHAUSTED:
+                self._go_short()
+            return  # otherwise it concerns only a connection that has ended
         sock.setblocking(False)
-        self._admit(sock, peer)
+        source = source_of(peer)
+        if source not in self._waiting and self._has_room(source):
+            self._admit(sock, peer)
+            return
+        if not self._waiting:
+            self._loop.call_later(_PAUSE, self._serve)
+        self._waiting.setdefault(source, deque()).append((sock, peer))
+        if sum(map(len, self._waiting.values())) > self._most_waiting:
+            self._turn_away()
+
+    def _serve(self) -> None:
+        """Admit connections that wait, as many as there is room for."""
+        for source, waiting in [*self._waiting.items()]:
+            while waiting and self._has_room(source):
+                self._admit(*waiting.popleft())
+            if not waiting:
+                self._waiting.pop(source, None)
+        if self._waiting:
+            self._loop.call_later(_PAUSE, self._serve)
+
+    def _has_room(self, source: str) -> bool:
+        newcomers = self._newcomers()
+        reason = "too many connections that have not identified themselves"
+        alike = [newcomer for newcomer in newcomers if newcomer.source == source]
+        if len(alike) >= self._share and not self._make_room(alike, reason):
+            return False
+        newcomers = self._newcomers()
+        return len(newcomers) < self._limit or self._make_room(newcomers, reason)
+
+    def _go_short(self) -> None:
+        """Handle the lack of descriptors."""
+        newcomers = self._newcomers()
+        if self._turn_away():
+            return
+        if not newcomers:
+            self._on_shortage()
+            self._pause(BREATHER)
+        elif not self._make_room(newcomers, "descriptors ran out"):
+            self._pause(_PAUSE)
+
+    def _turn_away(self) -> bool:
+        """Close the last connection that waits, of the source with the most; return False if none waits."""
+        longest = max(self._waiting.values(), key=len, default=None)
+        if not longest:
+            return False
+        longest.pop()[0].close()
+        self._waiting = {source: waiting for source, waiting in self._waiting.items() if waiting}
+        return True
 
     def _pause(self, seconds: float) -> None:
         """Accept nothing for a while. A listener that stays readable would keep the loop busy."""
@@ -205,7 +261,7 @@ def listen_for(spec: ServeSpec | ServerSpec, settings: Settings) -> socket.socke
         OSError: no port is free or permitted, or the address does not belong to this machine.
         InvalidArgumentError: the machine has no such interface.
     """
-    interface = network.select(settings.interface)[0] if settings.interface else LOOPBACK
+    interface = network.select(settings.interface)[0] if settings.interface else network.loopback()
     return listen_tcp(spec.bind or interface, (spec.port,) if spec.port else settings.ports)
 
 

@@ -4,8 +4,8 @@ A member is in a world, or waits for one (it has sent Assemble), or neither. A m
 ask for the next one. A world is formed
 
 - as soon as all members that are expected wait, if there are enough of them;
-- otherwise, when the time of a member is over, of those that wait, if there are enough. If there are not, the call of
-  that member fails.
+- otherwise, when the time of a member is over, of those that wait and do not want a larger world, if there are enough.
+  If there are not, the call of that member fails. So no member can keep the others from a world for longer.
 
 A world is outdated when a member of it is gone, or when another member asks for a world; its members are told once.
 Each world is a job of its own for `aiompi_launcher.job`, which knows what its ranks do.
@@ -24,6 +24,10 @@ from aiompi_launcher.jobstate import Hangup, Note, Rank, Refused, Send, StartTim
 
 #: most seconds until all members of a new world have connected to each other's addresses
 START_LIMIT: Final = 10.0
+#: most bytes that all members together say of themselves; a newcomer gets them in one message
+MAX_CARDS: Final = control.MAX_MESSAGE // 2
+#: most members that an answer names for which a member waits
+_NAMED: Final = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class _Member:
 
     Attributes:
         card: what the others know of it.
+        nbytes: length of that.
         process: its process, for the heartbeat.
         world: generation of the world that it is in, 0 if it is in none.
         outdated: True if it knows that its world is outdated.
@@ -66,6 +71,7 @@ class _Member:
 
     def __init__(self, card: control.MemberCard, enter: control.Enter) -> None:
         self.card = card
+        self.nbytes = len(control.encode(control.MemberChange("joined", card, "")))
         self.process = Rank(card["id"])
         self.process.joiner, self.process.namespace = enter.pid, enter.namespace
         self.world = self.asked = 0
@@ -120,14 +126,21 @@ class Members:
         """
         if self._at_most is not None and len(self._members) >= self._at_most:
             raise Refused(f"the job has {self._at_most} members already, and takes no more")
-        self._joined += 1
-        card = control.MemberCard(id=self._joined, host=enter.host, since=now, attributes=enter.attributes)
+        card = control.MemberCard(id=self._joined + 1, host=enter.host, since=now, attributes=enter.attributes)
         member = _Member(card, enter)
+        if sum(other.nbytes for other in self._members.values()) + member.nbytes > MAX_CARDS:
+            raise Refused(f"the members of the job say more than {MAX_CARDS} bytes of themselves")
+        self._joined += 1
         self._tell_change("joined", member)
         self._members[self._joined] = member
-        entered = control.Entered(self._joined, self.cards(), self._heartbeat, self._namespace)
-        self._actions.append(Send(self._joined, entered))
+        self.introduce(self._joined)
         return self._joined
+
+    def introduce(self, number: int) -> None:
+        """Tell a member which others are there: when it enters, and when it was too slow to be told of changes."""
+        if number in self._members:
+            entered = control.Entered(number, self.cards(), self._heartbeat, self._namespace)
+            self._actions.append(Send(number, entered))
 
     def received(self, number: int, message: control.Message) -> None:
         """A message of a member.
@@ -139,6 +152,8 @@ class Members:
         match message:
             case control.Assemble() if member.wants is None and message.number > member.asked:
                 self._assemble(member, message)
+            case control.Inquire():
+                self._explain(member, message.number)
             case control.Withdraw():
                 self._withdraw(member, message.number)
             case control.Leave():
@@ -177,11 +192,11 @@ class Members:
         member = self._members.get(int(number))
         if member is None or member.wants is None or member.wants.number != int(call):
             return
-        waiting = self._waiting()
-        if len(waiting) >= self._needed(waiting):
-            self._form(waiting)
+        content = self._content()
+        if member in content:
+            self._form(content)
             return
-        cause = f"{len(waiting)} of at least {self._needed(waiting)} members have asked for one"
+        cause = self._shortage()
         member.wants = None
         self._actions.append(Send(int(number), control.Assembled(int(call), 0, 0, [], cause)))
         self._form_if_complete()
@@ -195,6 +210,19 @@ class Members:
             self._actions.append(StartTimer(f"assemble {number} {message.number}", max(0.0, message.within)))
         self._outdate(None, f"{member.label} asks for a new world")
         self._form_if_complete()
+
+    def _explain(self, member: _Member, number: int) -> None:
+        """Tell a member for which others it waits, unless it has been given a world at the same time."""
+        if member.wants is not None and member.wants.number == number:
+            others = [other.label for other in self._members.values() if other.world]
+            named = [*others[:_NAMED], *([f"{len(others) - _NAMED} more"] if len(others) > _NAMED else [])]
+            absent = f"these members are in a world and have not asked for the next one: {', '.join(named)}"
+            cause = absent if others else self._shortage()
+            self._actions.append(Send(member.card["id"], control.Awaiting(number, cause, bool(others))))
+
+    def _shortage(self) -> str:
+        waiting = self._waiting()
+        return f"{len(waiting)} of at least {self._needed(waiting)} members have asked for one"
 
     def _withdraw(self, member: _Member, number: int) -> None:
         """Handle the end of a wait; the member may have been given a world at the same time."""
@@ -230,6 +258,14 @@ class Members:
 
     def _waiting(self) -> list[_Member]:
         return [member for member in self._members.values() if member.wants is not None]
+
+    def _content(self) -> list[_Member]:
+        """Return those of the members that wait which want no larger world than they are together."""
+        content = self._waiting()
+        while content and (size := len(content)) < self._needed(content):
+            satisfied = [member for member in content if member.wants is not None and member.wants.at_least <= size]
+            content = satisfied if size >= self._at_least else []
+        return content
 
     def _needed(self, waiting: list[_Member]) -> int:
         return max(self._at_least, *(member.wants.at_least for member in waiting if member.wants is not None), 1)

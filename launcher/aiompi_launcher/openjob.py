@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: states of a rank that is not in its world any more
 _GONE: Final = frozenset({jobstate.RankState.LEFT, jobstate.RankState.FINALIZED, jobstate.RankState.FAILED})
 
+#: bytes that a member has not read, from which on it is not told of changes, and of all members later
+_BEHIND: Final = 2**20
+
 
 class _World:
     """One world: its ranks are members of the job, by their connections for this world.
@@ -118,7 +121,7 @@ class _World:
                 self.inform(self._job.introduce, cards)
             case jobstate.Fence():
                 self.inform(self._job.fenced)
-            case jobstate.Report(_, text) | jobstate.Note(text):
+            case jobstate.Report(_, text) | jobstate.Loss(_, text) | jobstate.Note(text):
                 self._chat(f"world {self.generation}: {text}")
             case jobstate.End():
                 self._started = True
@@ -159,6 +162,8 @@ class OpenJob:
         self._heartbeat = heartbeat
         self._say, self._chat, self._on_change = say, chat, on_change
         self._links: dict[int, Connection] = {}
+        self._behind: set[int] = set()  # members that read too slowly to be told of each change
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._worlds: dict[int, _World] = {}
         self._of_link: dict[Connection, _World] = {}  # for the connections of ranks
         self._strangers = StrangerReports(say)
@@ -190,7 +195,7 @@ class OpenJob:
             if isinstance(join, control.Enter):
                 link.rank = self.members.enter(join, time.time())
                 self._links[link.rank] = link
-                self._chat(f"member {link.rank} ({join.host}) has joined, process {join.pid}")
+                self._chat(f"member {link.rank} ({jobstate.quoted(join.host)}) has joined, process {join.pid}")
                 self._perform()
             elif join.world in self._worlds:
                 world = self._of_link[link] = self._worlds[join.world]
@@ -239,11 +244,11 @@ class OpenJob:
         for action in self.members.actions():
             match action:
                 case jobstate.Send(number, message) if number in self._links:
-                    self._links[number].send(control.encode(message))
-                case jobstate.Hangup(number) if number in self._links:
-                    self._links.pop(number).close()
+                    self._send(number, message)
+                case jobstate.Hangup(number):
+                    self._hang_up(number)
                 case jobstate.StartTimer(key, seconds):
-                    asyncio.get_running_loop().call_later(seconds, self._inform, self.members.expired, key)
+                    self._start_timer(key, seconds)
                 case jobstate.Note(text):
                     self._say(text)
                 case Form(generation, members):
@@ -256,6 +261,38 @@ class OpenJob:
                     self._worlds[generation].lose(member, cause)
                 case control.MemberChange():
                     self._on_change(action)
+
+    def _send(self, number: int, message: control.Message) -> None:
+        """Send a message to a member. What it has not read stays bounded, however many members come and go."""
+        link = self._links[number]
+        if isinstance(message, control.MemberChange) and (number in self._behind or link.backlog > _BEHIND):
+            self._behind.add(number)
+            link.when_sent(functools.partial(self._catch_up, number))
+        else:
+            link.send(control.encode(message))
+
+    def _hang_up(self, number: int) -> None:
+        """Close the connection of a member that is gone, and keep nothing of it."""
+        self._behind.discard(number)
+        if (timer := self._timers.pop(f"assemble {number}", None)) is not None:
+            timer.cancel()
+        if number in self._links:
+            self._links.pop(number).close()
+
+    def _catch_up(self, number: int) -> None:
+        self._behind.discard(number)
+        asyncio.get_running_loop().call_soon(self._inform, self.members.introduce, number)
+
+    def _start_timer(self, key: str, seconds: float) -> None:
+        """Start a timer of the table; it replaces that of an earlier call of the member."""
+        subject, _, _ = key.rpartition(" ")
+        if subject in self._timers:
+            self._timers[subject].cancel()
+        self._timers[subject] = asyncio.get_running_loop().call_later(seconds, self._expire, subject, key)
+
+    def _expire(self, subject: str, key: str) -> None:
+        del self._timers[subject]
+        self._inform(self.members.expired, key)
 
     def _on_world_ended(self, generation: int) -> None:
         world = self._worlds.pop(generation)

@@ -43,12 +43,17 @@ class RunDirectory:
         self._lock = -1
         try:
             os.mkdir(hidden, 0o700)
+            if not os.access(hidden, os.W_OK | os.X_OK):
+                os.rmdir(hidden)
+                raise OSError(f"the umask denies this user its own files, as in {base}: set another one (umask 077)")
             self._lock = os.open(os.path.join(hidden, _LOCK), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
+            except OSError as error:
+                cause = f"files in {base} cannot be locked (flock: {error.strerror})"
+                raise OSError(f"{cause}: set XDG_RUNTIME_DIR to another directory") from None
             os.rename(hidden, self.path)
-        except BaseException as error:
-            if isinstance(error, OSError) and error.filename is None:  # that of a lock
-                error.filename = self.path
+        except BaseException:
             remove_tree(hidden)
             self.remove()
             raise

@@ -73,6 +73,7 @@ class Supervisor:
         self._remote: RemoteHosts | None = None
         self._input: TerminalInput | None = None
         self._lifeline: socket.socket | None = None
+        self._reports = True
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._impatience = asyncio.Event()
         self._hurried = 0  # exit code if the user does not wait for other clients
@@ -88,9 +89,13 @@ class Supervisor:
         if timeout is not None:
             self._loop.call_later(timeout, self._on_timeout, timeout)
 
-    def answer_to(self, lifeline: socket.socket) -> None:
-        """Tell the process that has spawned this job why it fails, and end the job when that process ends."""
-        self._lifeline = lifeline
+    def answer_to(self, lifeline: socket.socket, *, only: bool) -> None:
+        """Tell the process that has spawned this job why it fails, and end the job when that process ends.
+
+        Args:
+            only: True to tell nobody else.
+        """
+        self._lifeline, self._reports = lifeline, not only
         lifeline.setblocking(False)
         self._loop.add_reader(lifeline, self._spawner_gone)
 
@@ -404,17 +409,32 @@ class Supervisor:
             case table.Fence():
                 self._go(self._fence())
             case table.Report(rank, text) if not self._output_code:  # otherwise the cause is known
-                self.outputs.report(rank, text)
-                if self._lifeline is not None:
-                    with contextlib.suppress(OSError):
-                        self._lifeline.send(text.encode(errors="backslashreplace"))
+                self._report(rank, text)
+            case table.Loss(rank, text):
+                self.outputs.report(rank, f"{text}; the job goes on without it")
+                self._tell_spawner(text, rank)
             case table.Note(text, rank):
                 self.outputs.report(rank, text)
             case table.End(code):
                 self._end(code)
 
+    def _report(self, rank: int | None, text: str) -> None:
+        """Say why the job fails."""
+        if self._reports:
+            self.outputs.report(rank, text)
+        self._tell_spawner(text)
+
+    def _tell_spawner(self, cause: str, rank: int | None = None) -> None:
+        """Tell the process that has spawned this job why a rank has failed, or the job with all of them."""
+        if self._lifeline is not None:
+            obituary = control.Obituary(self._job.id, rank is None, rank or 0, cause[: control.MAX_OBITUARY])
+            with contextlib.suppress(OSError):  # it is gone, or stopped
+                self._lifeline.send(control.encode(obituary))
+
     def _end(self, code: int) -> None:
         self._exit_code.set_result(code)
+        if code:
+            self._tell_spawner(f"the launcher of the job exited with status {code}")
         if self._lifeline is not None:
             self._loop.remove_reader(self._lifeline)
             self._lifeline.detach()  # the end of this process closes it

@@ -121,7 +121,7 @@ def _detach(pipe: int) -> None:
 def _marked_groups(marker: bytes) -> set[int]:
     """Return the process groups of all processes that have the marker in their environment."""
     groups = set()
-    for name in os.listdir("/proc"):
+    for name in os.listdir("/proc") if os.path.exists("/proc/self") else ():
         if not name.isdigit():
             continue
         with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as environ:
@@ -154,7 +154,7 @@ def signal_group(pgid: int, signum: int) -> bool:
 def living(groups: Iterable[int]) -> set[int]:
     """Return the process groups with a member that is not a zombie: containers may not reap orphans."""
     candidates = {pgid for pgid in groups if signal_group(pgid, 0)}
-    if not candidates:
+    if not candidates or not os.path.exists("/proc/self"):  # /proc is not mounted
         return candidates
     return candidates & {pgid for state, pgid in _processes() if state not in "ZX"}
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import LIMIT, Site
+from jobs import Site
+from limits import LIMIT
 
 from aiompi.bench import machine
 from aiompi.bench.contender import BenchError

@@ -304,7 +304,7 @@ def in_threads(measure: Callable[..., Any], work: turns.Work) -> None:
 
 
 def test_the_faces_can_do_the_same() -> None:
-    blocking_only = {"steps", "exchange", "datatype", "alltoallw", *raw_tcp.WORKS, *levels.WORKS}
+    blocking_only = {"steps", "exchange", "datatype", "packing", "alltoallw", *raw_tcp.WORKS, *levels.WORKS}
     assert native.WORKS.keys() - NATIVE_ONLY == blocking.WORKS.keys() - blocking_only
 
 

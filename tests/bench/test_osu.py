@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from jobs import LIMIT, Site
+from jobs import Site
+from limits import LIMIT
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from aiompi.bench.__main__ import main
@@ -347,7 +348,6 @@ def test_collectives_of_any_number_of_ranks(ranks: int, site: Site) -> None:
     assert {row["benchmark"]: row["ranks"] for row in rows} == {"barrier": ranks, "latency": 2, "allreduce": ranks}
 
 
-@pytest.mark.timeout(3 * LIMIT)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name)
 def test_ranks_of_open_mpi_end_with_the_bench(signum: signal.Signals, site: Site) -> None:
     """Its launcher does not pass the end of standard input to them."""

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from jobs import Site
+from limits import LIMIT
 
 from aiompi.bench.measure.pair import WAYS
 from aiompi.bench.measure.relay import relay
@@ -59,6 +60,6 @@ def test_nothing_is_left_of_a_pair_whose_reader_has_gone() -> None:
         leader.stdin.write(json.dumps(work).encode() + b"\n")
         leader.stdin.flush()
         try:
-            assert leader.wait(20) != 0
+            assert leader.wait(LIMIT) != 0
         finally:
             leader.kill()

@@ -114,7 +114,10 @@ def test_rules_are_written_in_the_form_of_the_tuning_data():
     text = tuning_rules.render({**derived, "barrier": [{"algorithm": "dissemination"}]}, {"machine": "a small one"})
     assert json.loads(text)["rules"]["bcast"] == derived["bcast"]
     assert json.loads(text)["origin"] == {"machine": "a small one"}
-    assert select.parse(text)["bcast"][0] == select.Rule("binomial", max_ranks=4, max_bytes=4096, shared_memory=True)
+    first = next(
+        rule for rule in select.parse(text)["bcast"] if not rule.objects
+    )  # those for objects were not measured
+    assert first == select.Rule("binomial", max_ranks=4, max_bytes=4096, shared_memory=True)
 
 
 def test_each_algorithm_has_a_job():
@@ -124,7 +127,6 @@ def test_each_algorithm_has_a_job():
     assert all(job.command[job.command.index("-n") + 1] == "3" for job in jobs)
 
 
-@pytest.mark.timeout(120)
 def test_jobs_are_measured(capsys, tmp_path):
     output = tmp_path / "tuning.json"
     sizes = ["--ranks", "2", "--sizes", "0,10", "--repeat", "1", "--output", str(output)]

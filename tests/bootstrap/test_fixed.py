@@ -6,17 +6,20 @@ import contextlib
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobs import KEY, LIMIT, Site
+from jobs import KEY, Site
+from limits import LIMIT, expires
 
 from aiompi import bootstrap
 from aiompi.bootstrap import fixed, munge
 from aiompi.errors import AuthenticationError, JobAbortedError
 from aiompi.settings import Settings
 from aiompi.wire.hello import parse_key
+from aiompi.wire.version import banner
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 STEP = {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3",
@@ -108,6 +111,14 @@ def test_something_else_at_the_port_of_rank_0(silent: bool) -> None:
         thread.join()
 
 
+def test_something_that_answers_very_slowly_at_the_port_of_rank_0() -> None:
+    """It begins as an agent does."""
+    with serving(banner(), pause=0.2, piece=1) as (port,):
+        environ = TORCHRUN | {"AIOMPI_KEY": KEY, "MASTER_PORT": str(port - 1)}
+        with pytest.raises(JobAbortedError, match=r"refuses this process: it has not proven the key within 0\.5 s"):
+            bootstrap.join("indexed", environ, Settings(start_timeout=0.5))
+
+
 def test_ranks_come_in_any_order(site: Site, port: str) -> None:
     environ = TORCHRUN | {"WORLD_SIZE": "3", "MASTER_PORT": port, "AIOMPI_KEY": KEY}
     program = site.program(HELLO)
@@ -120,16 +131,18 @@ def test_ranks_come_in_any_order(site: Site, port: str) -> None:
 def test_a_rank_with_another_key_is_refused(site: Site, port: str) -> None:
     environ = TORCHRUN | {"MASTER_PORT": port}
     program = site.program(HELLO)
-    wrong = site.start(sys.executable, program, env=environ | {"RANK": "1", "AIOMPI_KEY": "77" * 16})
-    limit = {"AIOMPI_START_TIMEOUT": "3"}  # of the rank that is there when the other one is refused
-    first = site.start(sys.executable, program, env=environ | limit | {"RANK": "0", "AIOMPI_KEY": KEY})
-    second = wrong.finish()
-    assert second.code == 1
-    assert "is its key the right one" in second.err or "does it have the right key" in second.err
-    ended = first.finish()
-    assert ended.code == 1
-    assert "ranks that have not joined within 3 s" in ended.err
-    assert "right one" in ended.err
+
+    def one_is_refused(seconds: float) -> bool:
+        wrong = site.start(sys.executable, program, env=environ | {"RANK": "1", "AIOMPI_KEY": "77" * 16})
+        limit = {"AIOMPI_START_TIMEOUT": str(seconds)}  # of the rank that is there when the other one is refused
+        first = site.start(sys.executable, program, env=environ | limit | {"RANK": "0", "AIOMPI_KEY": KEY})
+        second, ended = wrong.finish(), first.finish()
+        assert (second.code, ended.code) == (1, 1)
+        assert f"ranks that have not joined within {seconds:g} s" in ended.err
+        refused = "is its key the right one" in second.err or "does it have the right key" in second.err
+        return refused and "right one" in ended.err
+
+    assert expires(one_is_refused)
 
 
 def test_ports_of_a_step() -> None:
@@ -146,6 +159,49 @@ def test_rank_0_of_a_step_that_hands_out_nothing_is_named(monkeypatch: pytest.Mo
         JobAbortedError, match=r"3 processes.*rank 1 .* on 127\.0\.0\.1; try --mpi=pmi2: port 1: .*refused"
     ):
         manager.meet(Settings(start_timeout=0.1))
+
+
+@contextlib.contextmanager
+def serving(*words: bytes, piece: int = 100, pause: float = 0.05) -> Iterator[list[int]]:
+    """Give servers that say these words to whatever connects, in pieces of so many bytes; yield their ports."""
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in words]
+
+        def serve(server: socket.socket, said: bytes) -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    with server.accept()[0] as sock, contextlib.suppress(OSError):
+                        for start in range(0, len(said), piece):
+                            sock.sendall(said[start : start + piece])
+                            over.wait(pause)
+
+        over = threading.Event()
+        threads = [threading.Thread(target=serve, args=pair) for pair in zip(servers, words, strict=True)]
+        for thread in threads:
+            thread.start()
+        yield [server.getsockname()[1] for server in servers]
+        over.set()
+        for server in servers:
+            server.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join()
+
+
+def test_ports_of_a_step_that_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One speaks for another user, one speaks without an end; the third is rank 0."""
+
+    def decode(credential: bytes) -> bytes:
+        if credential == b"of another user":
+            raise AuthenticationError("the credential of rank 0 is from user 1")
+        return credential
+
+    monkeypatch.setattr(fixed, "_DIAL", 0.3)
+    monkeypatch.setattr(munge, "decode", decode)
+    secret = b'{"step": "7.0", "key": "00", "hosts": ["right"], "port": 5}'
+    with serving(b"of another user", bytes(fixed._CREDENTIAL), secret) as ports:
+        manager = fixed.Slurm(STEP | {"SLURM_STEP_NODELIST": "127.0.0.1"})
+        manager.ports = ports
+        assert manager._ask(time.monotonic() + LIMIT)["hosts"] == ["right"]
 
 
 def test_munge_that_does_not_run_is_an_error() -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from limits import LIMIT
 
+from aiompi import bootstrap, release
 from aiompi.bootstrap import meeting
 from aiompi.bootstrap.meeting import Store
+from aiompi.errors import Exception as MPIException
 from aiompi.errors import InvalidArgumentError, JobAbortedError
+from aiompi.impi.key_exchange import KeyExchange
 from aiompi.settings import Settings
-from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Acceptor
+from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Acceptor, Channel
 
 KEY = bytes(range(32))
-HERE = Settings(bind="127.0.0.1")
+HERE = Settings(bind="127.0.0.1", tls="off")
+#: what rank 0 says of its agent
+WHERE = json.dumps([release.PROTOCOL, release.VERSION, ["127.0.0.1"], 1])
 
 
 class Memory(Store):
@@ -38,9 +45,9 @@ class Memory(Store):
         return value
 
     def fence(self) -> None:
-        self._barrier.wait(20)
+        self._barrier.wait(LIMIT)
         self._shared.update(self._mine)
-        self._barrier.wait(20)
+        self._barrier.wait(LIMIT)
 
     def abort(self, code: int, reason: str) -> None: ...
 
@@ -59,6 +66,41 @@ def test_every_process_gets_the_key_which_the_store_never_has(size: int, monkeyp
     with ThreadPoolExecutor(size) as threads:
         assert set(threads.map(share, stores)) == {("here", KEY)}
     assert not any(KEY.hex() in value for _, value in shared.values())
+
+
+class Garbled(Memory):
+    """A store in which rank 0 has put something else."""
+
+    def __init__(self, **values: str) -> None:
+        super().__init__(1, 2, {}, threading.Barrier(1))
+        public = KeyExchange(0).public.hex()
+        self._values = {"aiompi-agent": WHERE, "aiompi-public-0": public, "aiompi-key-1": "00" * 64} | values
+
+    def get(self, key: str, rank: int) -> str:
+        return self._values[key]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({"aiompi-agent": text} for text in ("", "x", "[1", "[]", "{}", f"[{release.PROTOCOL},1]", "[[],[]]")),
+        *({"aiompi-public-0": text} for text in ("", "xyz", "00")),
+        *({"aiompi-key-1": text} for text in ("", "xyz", "00")),
+    ],
+)
+def test_a_rank_0_that_makes_no_sense(values: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "_manager", lambda *_: Garbled(**values))
+    with pytest.raises(MPIException, match=r"cannot be understood|half of a key exchange|changed on its way"):
+        bootstrap.join("pmi", {}, HERE)
+
+
+def test_a_rank_0_of_another_version() -> None:
+    where = json.dumps([release.PROTOCOL + 1, "9.9.9", "what", "ever", "else"])
+    own = rf"aiompi {release.VERSION} \(protocol {release.PROTOCOL}\)"
+    with pytest.raises(
+        JobAbortedError, match=rf"rank 1 refuses rank 0: it is aiompi 9\.9\.9 .*this process is {own}: "
+    ):
+        Garbled(**{"aiompi-agent": where})._introduced(where)
 
 
 def test_a_tree_of_more_than_two_levels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +140,7 @@ def test_an_address_of_another_machine_cannot_be_listened_on() -> None:
 def _accept(listener: socket.socket, key: bytes) -> int:
     sock, _ = listener.accept()
     with sock:
-        handshake = Acceptor.alone(key, role=ROLE_CONTROL, rank=RANK_AGENT)
+        handshake = Acceptor.alone(key, role=ROLE_CONTROL, rank=RANK_AGENT, channel=Channel.PLAIN)
         while not handshake.done and (data := sock.recv(handshake.needed)):
             handshake.receive_data(data)
             sock.sendall(handshake.data_to_send())

@@ -84,6 +84,29 @@ def test_a_manager_that_does_not_answer_is_an_error_that_says_what_to_do(
         client.get("k", 0)
 
 
+@pytest.mark.parametrize(
+    ("init", "answers", "cause"),
+    [
+        (("cmd=response_to_init rc=0", "cmd=my_kvsname"), [], "its answer 'cmd=my_kvsname' has no kvsname"),
+        (("\xff\0=\x1b[2J", "=" * 500), [], r"its answer '=+' has no kvsname"),
+        (INIT, ["cmd=get_result rc=0"], "its answer 'cmd=get_result rc=0' has no value"),
+        (INIT, [""], "its answer '' has no value"),
+    ],
+)
+def test_answers_that_make_no_sense(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch, init: tuple[str, str], answers: list[str], cause: str
+) -> None:
+    monkeypatch.setitem(globals(), "INIT", init)
+    with pytest.raises(JobAbortedError, match=rf"mpiexec started 3 processes, but this one cannot talk to it: {cause}"):
+        manager.client(*answers).get("k", 0)
+
+
+@pytest.mark.parametrize("rank", ["-1", "x", "", "3", "1" * 5000, "0x1", "\u0663"])
+def test_a_place_that_makes_no_sense(rank: str) -> None:
+    with pytest.raises(JobAbortedError, match=r"it says that this is rank .* of 3"):
+        bootstrap.join("pmi", {"PMI_FD": "987", "PMI_RANK": rank, "PMI_SIZE": "3"}, Settings())
+
+
 def test_a_descriptor_that_is_closed_is_an_error_and_no_job_of_one_rank() -> None:
     with pytest.raises(JobAbortedError, match="PMI_FD is no open socket"):
         bootstrap.join("pmi", {"PMI_FD": "987", "PMI_RANK": "0", "PMI_SIZE": "2"}, Settings())

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobs import LIMIT
+from limits import LIMIT
 from machines import until
 
 RANK = """

@@ -59,7 +59,7 @@ def _in_order(made: Machines) -> Iterator[Machines]:
     try:
         yield made
         for machine in made:
-            machine.settle(10.0)
+            machine.settle()
     finally:
         for machine in made:
             machine.mend()

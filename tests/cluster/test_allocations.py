@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT
 from machines import Machines, until
 
 PROGRAM = """
@@ -56,7 +57,7 @@ def test_a_rank_that_fails_ends_all_nodes(slurm: Machines, app: Path) -> None:
 
 def test_the_benchmark_of_the_start(slurm: Machines, app: Path, hydra: str) -> None:
     words = ("-m", "aiompi.bench", "hosts", "node1,node2:2,node3", "--quick")
-    result = slurm[0].run("salloc", "-Q", "-N3", "-n4", sys.executable, *words, cwd=str(app), limit=100.0)
+    result = slurm[0].run("salloc", "-Q", "-N3", "-n4", sys.executable, *words, cwd=str(app), limit=LIMIT)
     assert (result.returncode, result.stderr) == (0, "")
     assert [line[:30].strip() for line in result.stdout.splitlines()[-6:]] == [
         "mpiexec, mpi4py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import site
 import subprocess
 import sys
 import threading
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from jobs import KEY, LIMIT
-from machines import Machine, Machines, end, finish, until
+from jobs import KEY, ROOTS
+from limits import LIMIT
+from machines import PATH, Machine, Machines, end, finish, until
 from pages import ROOT, programs
 
 SIZE = 4
@@ -48,6 +50,22 @@ async def main(world):
         print("total", total)
 aiompi.run(main)
 """
+#: the page about engines, its first line that sets PYTHON, and its commands that engines of hosts understand
+PAGE = (ROOT / "docs/pages/howto/engines.md").read_text()
+PYTHON = re.findall(r"^export PYTHON=.*?(?=  )", PAGE, re.MULTILINE)[0]
+COMMANDS = re.findall(r"(?:^|`)((?:mpiexec|mpirun|srun) -.*?app\.py)\b", PAGE, re.MULTILINE)
+(SCRIPT,) = re.findall(r"^```text\n(#!.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+#: says which user runs it, where
+WHERE = """
+import sys
+from aiompi import MPI
+comm = MPI.COMM_WORLD
+print(comm.rank, comm.size, comm.allreduce(1), sys.prefix, MPI.Get_processor_name(), flush=True)
+"""
+#: runs the script of the page to its end, and shows what it has printed
+SUBMIT = "sbatch -Q -W -o out job.sh; cat out"
+#: of the environment that each machine has for itself
+ENVIRONMENT = "/run/environment"
 #: the programs of the README
 README = programs(ROOT / "README.md")
 FAILS = """
@@ -91,7 +109,7 @@ class Engine:
 
     def run(self, *argv: object, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run Python to its end; leave out a warning of PRRTE about the process group of ssh."""
-        ended = [finish(process, 40.0) for process in self.start(*argv, **environ)]
+        ended = [finish(process) for process in self.start(*argv, **environ)]
         err = re.sub(r"\[node1:\d+\] plm:ssh: Warning: setpgid.*\n", "", "".join(each.stderr for each in ended))
         out = "".join(each.stdout for each in ended)
         return subprocess.CompletedProcess(argv, max(abs(each.returncode) for each in ended), out, err)
@@ -187,6 +205,41 @@ def test_a_program_of_mpi4py(engine: Engine, tmp_path: Path) -> None:
     names, shared = places[::2], list(map(int, places[1::2]))
     assert (size, total, set(names)) == ("4", "6", {"node1", "node2", "node3"})
     assert shared == [names.count(name) for name in names]
+
+
+def own_environments(machines: Machines) -> None:
+    """Give each machine an environment of its own, which on the second has another path, and a link."""
+    for machine in machines:
+        if machine.path(f"{ENVIRONMENT}/bin").exists() or machine.path("/run/elsewhere").exists():
+            continue
+        place = "/run/elsewhere" if machine is machines[1] else ENVIRONMENT
+        assert machine.python("-m", "venv", "--without-pip", place).returncode == 0
+        (packages,) = machine.path(place).glob("lib/python*/site-packages")
+        (packages / "shared.pth").write_text("\n".join([*ROOTS, *site.getsitepackages()]))
+        if place != ENVIRONMENT:
+            machine.run("ln", "-s", place, ENVIRONMENT)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, SUBMIT])
+def test_the_commands_of_the_page(request: pytest.FixtureRequest, tmp_path: Path, command: str) -> None:
+    """As they are there, on machines with environments of their own, where no login finds their Python."""
+    machines: Machines = request.getfixturevalue("slurm" if command.startswith(("srun", "sbatch")) else "machines")
+    own_environments(machines)
+    for name, engine in (("mpiexec", hydra), ("mpirun", openmpi)):
+        if command.startswith(name):
+            words = engine(request, machines, NODES).command
+            words = words[: words.index("--map-by")] if name == "mpirun" else words[:1]
+            (tmp_path / name).write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
+            (tmp_path / name).chmod(0o755)
+    (tmp_path / "app.py").write_text(WHERE)
+    (tmp_path / "job.sh").write_text(SCRIPT)
+    path = f"{tmp_path}:{ENVIRONMENT}/bin:{PATH}"
+    done = machines[0].run("sh", "-c", f"{PYTHON}\n{command}", env={"PATH": path}, cwd=str(tmp_path))
+    assert done.returncode == 0, done
+    said = sorted(line.split() for line in done.stdout.splitlines())
+    assert [words[:4] for words in said] == [[str(rank), "4", "4", ENVIRONMENT] for rank in range(SIZE)], done
+    several = command == SUBMIT or re.search(r"host|-N", command)
+    assert {words[4] for words in said} == ({"node1", "node2", "node3"} if several else {"node1"})
 
 
 def test_hydra_with_a_port_in_place_of_a_socket(
@@ -376,7 +429,6 @@ def _engine(pid: int) -> str:
     return variables.get(MARK, "launcher")  # ssh passes no variables on
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("make", [*ENGINES, salloc], ids=lambda make: make.__name__)
 @pytest.mark.parametrize(("loss", "reported", "ended"), [("kill", 1.0, 6.0), ("cut", 20.0, 20.0)])
 def test_a_host_that_is_lost(

@@ -15,7 +15,8 @@ from typing import Any
 
 import allocated
 import pytest
-from jobs import KEY, LIMIT, ROOTS
+from jobs import KEY, ROOTS
+from limits import LIMIT
 from machines import Machine, Machines, end, until
 from pages import ROOT, programs
 
@@ -182,12 +183,11 @@ def doomed_framework(start: Any, doomed: Machines, tmp_path: Path) -> Iterator[F
     yield from start(doomed, tmp_path)
 
 
-@pytest.mark.timeout(240)
 def test_jobs(framework: Framework) -> None:
     """On each host; a rank fails; one is killed while others compute; others go on; and nothing is left."""
     texts = [README[name] for name in ("ring_async.py", "ring_blocking.py")]
     program = str(framework.program)
-    done = framework.machines[0].python(program, "jobs", *texts, env=framework.environ, limit=180.0)
+    done = framework.machines[0].python(program, "jobs", *texts, env=framework.environ, limit=3 * LIMIT)
     assert done.returncode == 0, done
     lines = [line for line in done.stdout.splitlines() if "(raylet)" not in line]  # of Ray
     assert len(lines) == 12, done
@@ -208,7 +208,6 @@ def test_jobs(framework: Framework) -> None:
     framework.wait_for_end_of_jobs()
 
 
-@pytest.mark.timeout(240)
 def test_hosts_that_are_lost(doomed_framework: Framework, tmp_path: Path) -> None:
     """One is killed, then another one is cut off. The client reports it, and all ranks end, also those that compute."""
     framework, place = doomed_framework, tmp_path / "there"

@@ -49,6 +49,7 @@ def choose(world, monkeypatch):
         parsed = select.parse(json.dumps({"rules": {"fake": rules}}))
         monkeypatch.setattr(select, "tuning", lambda: parsed)
         select.preferred.cache_clear()
+        select.usual.cache_clear()
         comm = world(size, coll={"fake": forced} if forced else {}).comms[0]
         if homes is not None:
             comm.engine.shm_domains[:] = homes
@@ -77,6 +78,30 @@ def test_a_rule_may_be_for_powers_of_two(choose):
     rules = [{"algorithm": "quick", "power_of_two": True}, PLAIN]
     chosen = {size: choose(rules, size=size, nbytes=1) for size in range(1, 10)}
     assert [size for size, algorithm in chosen.items() if algorithm is quick] == [1, 2, 4, 8]
+
+
+def test_blocks_of_all_ranks_together_may_be_limited(choose):
+    rules = [{"algorithm": "quick", "max_total": 100}, PLAIN]
+    assert choose(rules, size=4, nbytes=25) is quick
+    assert choose(rules, size=4, nbytes=26) is plain
+    assert choose(rules, size=5, nbytes=25) is plain
+    assert choose(rules, size=4, nbytes=None) is plain
+
+
+@pytest.mark.parametrize("size", [2, 9, 64, 1000])
+@pytest.mark.parametrize("name", sorted(COLLECTIVES))
+def test_short_blocks_go_through_slots_in_groups_of_any_size(name, size):
+    for nbytes in (8, 32768 // size):
+        assert select.preferred(COLLECTIVES[name], size, nbytes, commute=False, shared_memory=True) == "shm"
+        assert select.preferred(COLLECTIVES[name], size, nbytes, commute=False) != "shm"
+
+
+def test_where_no_slots_are_shared_the_next_rule_serves():
+    alltoall = COLLECTIVES["alltoall"]
+    for size, name in ((64, "bruck"), (4, "linear")):
+        run = select.usual(alltoall, size, 8, True, True, True, False)
+        assert run.func is alltoall.algorithms["shm"].run
+        assert run.keywords == {"otherwise": alltoall.algorithms[name].run}
 
 
 def test_a_rule_may_be_for_ranks_that_share_memory(choose):

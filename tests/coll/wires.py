@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from aiompi.comm import Communicator, Group
-from aiompi.engine import Engine, Peer, Request
+from aiompi.engine import Engine, Link, Peer, Request
 from aiompi.engine.seams import BufferOwner
 from aiompi.settings import Settings
 from aiompi.wire.frame import DATA, EAGER, HEADER, Payload
@@ -29,7 +29,7 @@ class NoDriver:
         raise AssertionError(f"a collective used the driver: {name}")
 
 
-class Wire:
+class Wire(Link):
     """A link whose frames wait until the test delivers them. Payloads stay in the sender's memory meanwhile."""
 
     idle = True
@@ -41,21 +41,12 @@ class Wire:
         self._sent = sent
         self.frames: deque[tuple[bytes, Payload, BufferOwner | None]] = deque()
 
-    def dispatch(self, header: bytes, payload: Payload) -> bool:
-        return False
-
     def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         if header[0] in (EAGER, DATA):
             self._sent["messages"] += 1
             self._sent["bytes"] += sum(len(piece) for piece in payload)
         self.frames.append((header, payload, owner))
         return False
-
-    def grant(self, nbytes: int) -> bool:
-        return False
-
-    def granted(self) -> int:
-        return 0
 
     def deliver(self) -> None:
         header, payload, owner = self.frames.popleft()

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 from jobs import Site, in_face
+from limits import LIMIT
 
 import aiompi
 from aiompi import MPI, PROC_NULL, Intracomm
@@ -28,7 +29,7 @@ def between_two(check: Check) -> Callable[[Run], None]:
     def test(run: Run) -> None:
         async def main() -> None:
             first, second = aiompi.local_world(2)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(LIMIT):
                 await check(first, second)
 
         run(main())

@@ -7,31 +7,27 @@ import os
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import LIMIT
+from meetings import jobs
 
 import aiompi
 from aiompi import create, network
-from aiompi.create import ports
-from aiompi.create.agreement import NativeAgreement
+from aiompi.comm import Communicator
+from aiompi.create import intercomm, ports
+from aiompi.create.introduction import Strangers
 from aiompi.engine.processes import Name
-from aiompi.settings import Settings
+from aiompi.transport.dial import Greeting
 from aiompi.transport.sockets import _identity
+from aiompi.transport.stream import StreamTransport
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.frame import REVOKE
-from aiompi.wire.hello import Namespace
-
-
-@asynccontextmanager
-async def jobs(count: int, **settings: Any) -> AsyncIterator[list[aiompi.World]]:
-    """Yield ranks that are each the only one of a job of its own."""
-    async with AsyncExitStack() as stack:
-        given = Settings(**settings)
-        yield [await stack.enter_async_context(aiompi.init(settings=given)) for _ in range(count)]
+from aiompi.wire.hello import Acceptor, Namespace
 
 
 async def both(one: Awaitable[Any], other: Awaitable[Any]) -> list[Any]:
@@ -53,7 +49,7 @@ def left(world: aiompi.World) -> list[int]:
     tables = (processes._names, processes._numbers, processes._references, processes._ways, processes.namespaces)
     links, *imports = (
         sum(len(getattr(transport, name, ())) for transport in world._runtime._transports)
-        for name in ("links", "pools", "peer_slots")
+        for name in ("links", "peer_slots")
     )
     return [*map(len, tables), len(engine.contexts), len(engine.peers()), links, len(processes.expecting), *imports]
 
@@ -74,6 +70,28 @@ async def test_two_jobs_meet_talk_and_part(transports: tuple[str, ...]) -> None:
         for comms in (merged, (one, other)):
             await both(*(comm.Disconnect() for comm in comms))
         assert not one
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("transports", [(), ("unix",), ("tcp",)])
+@pytest.mark.parametrize("nbytes", [1, 10**7])
+async def test_what_has_begun_on_a_freed_communicator_completes(transports: tuple[str, ...], nbytes: int) -> None:
+    """Neither process forgets the other one before, whichever frees first."""
+    async with jobs(2, transports=transports) as worlds:
+        before = [left(world) for world in worlds]
+        for frees_first in range(2):
+            ends = await pair(*worlds)
+            sending = ends[0].issend(bytes(nbytes), 0)
+            receiving = ends[1].irecv(source=0) if frees_first else None
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await ends[frees_first].Free()
+            receiving = receiving or ends[1].irecv(source=0)
+            assert len(await asyncio.wait_for(receiving, LIMIT)) == nbytes
+            await asyncio.wait_for(sending, LIMIT)
+            await ends[not frees_first].Free()
+        while [left(world)[5:9] for world in worlds] != [tables[5:9] for tables in before]:
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.asyncio
@@ -186,6 +204,25 @@ async def test_process_of_another_job_that_dies_is_noticed_by_its_links() -> Non
             await parting
         with pytest.raises(aiompi.InvalidCommError, match="has been freed"):
             ends[0].Free()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("transports", [(), ("unix",), ("tcp",)])
+async def test_processes_of_other_jobs_learn_why_one_has_failed(transports: tuple[str, ...]) -> None:
+    settings = aiompi.settings.Settings(transports=transports)
+    async with jobs(2, transports=transports) as worlds:
+        before = [left(world) for world in worlds]
+        fails = await aiompi.init(settings=settings)
+        comms = await merged([*worlds, fails])
+        waiting = [comms[0].irecv(source=2), comms[1].barrier()]
+        fails._runtime.fail(ValueError("bad luck"))
+        for request in waiting:
+            with pytest.raises(aiompi.ProcessFailedError, match="is gone: rank 0 failed: ValueError: bad luck"):
+                await request
+        for comm in comms[:2]:
+            await comm.Free()
+        while [left(world)[5:9] for world in worlds] != [tables[5:9] for tables in before]:
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.asyncio
@@ -323,7 +360,7 @@ async def test_revocation_that_frees_the_communicator_reaches_other_jobs() -> No
         lost._runtime.engine.peer(comms[2].group.members[1]).emit(REVOKE, context=comms[2]._core.context_id)
         for request in (parting, waiting):
             with pytest.raises(aiompi.RevokedError):
-                await asyncio.wait_for(request, 5)
+                await asyncio.wait_for(request, LIMIT)
         assert not worlds[1]._runtime.engine.processes.has_met
         lost._runtime.close()
 
@@ -335,19 +372,18 @@ async def test_process_that_ends_while_an_intercommunicator_with_it_is_made(
 ) -> None:
     async with jobs(2) as (one, other):
         port, before = await one.Open_port(), left(one)
-        processes, reach = one._runtime.engine.processes, NativeAgreement.reach
+        processes, connect = one._runtime.engine.processes, intercomm._connect_all
 
-        async def interrupted(self: NativeAgreement, participants: Any, number: int = 0) -> int:
-            pair = await reach(self, participants, number)
-            if self._comm.engine is one._runtime.engine:
+        async def interrupted(where: str, comm: Communicator, *more: Any) -> None:
+            await connect(where, comm, *more)
+            if comm.engine is one._runtime.engine:
                 met = [number for number in processes._names if processes.name(number).process == 0]
                 for number in met if agreed else ():
                     one._runtime.engine.peer(number).mark_failed("a test")
                 if not agreed:
                     raise aiompi.ProcessFailedError("a test")
-            return pair
 
-        monkeypatch.setattr(NativeAgreement, "reach", interrupted)
+        monkeypatch.setattr(intercomm, "_connect_all", interrupted)
         ends = await asyncio.gather(one.Accept(port), other.Connect(port), return_exceptions=True)
         if agreed:
             with pytest.raises(aiompi.ProcessFailedError, match="is gone: a test"):
@@ -357,6 +393,96 @@ async def test_process_that_ends_while_an_intercommunicator_with_it_is_made(
             assert isinstance(ends[0], aiompi.ProcessFailedError)
         while left(one) != before:
             await asyncio.sleep(0.01)
+
+
+Connection = tuple[StreamTransport, Greeting, str | None]
+
+
+@contextmanager
+def connections_held() -> Iterator[list[Connection]]:
+    """Do not accept the connections of processes that were introduced, before the end; yield them."""
+    accepted, held = StreamTransport._accepted, []
+
+    def hold(self: StreamTransport, greeting: Greeting, cause: str | None) -> None:
+        assert isinstance(greeting.handshake, Acceptor)
+        if isinstance(greeting.handshake.namespace, ports.PortNamespace):
+            accepted(self, greeting, cause)
+        else:
+            held.append((self, greeting, cause))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StreamTransport, "_accepted", hold)
+        yield held
+    for transport, greeting, cause in held:
+        if greeting in transport._greetings:  # otherwise it has ended
+            transport._accepted(greeting, cause)
+
+
+async def arrival(held: list[Connection]) -> None:
+    """Wait until there is a connection, and all goes on that can go on."""
+    while not held:
+        await asyncio.sleep(0.001)
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("transports", [(), ("unix",), ("tcp",)])
+async def test_no_group_has_met_before_its_connections_are_there(transports: tuple[str, ...]) -> None:
+    """So a process that ends at once is noticed, which nothing but the end of its connection tells."""
+    async with jobs(1, transports=transports) as (one,):
+        other = await aiompi.init(settings=aiompi.settings.Settings(transports=transports))
+        with connections_held() as held:
+            task = asyncio.create_task(pair(one, other))
+            await arrival(held)
+            assert not task.done()
+        ends = await task
+        other._runtime.close()  # as when it is killed
+        with pytest.raises(aiompi.ProcessFailedError, match="is gone"):
+            await ends[0].recv(0)
+
+
+@pytest.mark.asyncio
+async def test_groups_that_do_not_reach_each_other_learn_so_together() -> None:
+    async with jobs(2) as worlds:
+        before = [left(world) for world in worlds]
+        port = await worlds[0].Open_port()
+        calls = worlds[0].Accept(port), worlds[1].Connect(port)
+        with connections_held() as held:
+            await arrival(held)
+            held[0] = (*held[0][:2], "a test")
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(error, aiompi.InvalidPortError)
+            assert "not all processes of the two groups reach each other" in str(error)
+        worlds[0].Close_port(port)
+        while [left(world)[5:9] for world in worlds] != [tables[5:9] for tables in before]:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("dies", [1, 3])
+async def test_groups_do_not_wait_for_answers_when_a_process_has_died(
+    dies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds = [await aiompi.init() for _ in range(4)]
+    groups = [await merged(worlds[:2]), await merged(worlds[2:])]
+    meet = Strangers._meet
+
+    async def without_answer(self: Strangers, number: int, connects: bool) -> None:
+        if connects:
+            await meet(self, number, connects)
+
+    monkeypatch.setattr(Strangers, "_meet", without_answer)
+    port = await worlds[0].Open_port()
+    calls = [comm.Accept(port) for comm in groups[0]] + [comm.Connect(port) for comm in groups[1]]
+    while any(left(world)[7] < links for world, links in zip(worlds, (4, 3, 4, 3), strict=True)):
+        await asyncio.sleep(0.001)
+    worlds[dies]._runtime.close()  # as when it is killed
+    del calls[dies]
+    for end in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LIMIT):
+        assert isinstance(end, aiompi.InvalidPortError | aiompi.ProcessFailedError)
+    for world in worlds:
+        world._runtime.close()
 
 
 @pytest.mark.asyncio
@@ -389,47 +515,6 @@ async def test_join_over_a_socket_that_ends() -> None:
         there.close()
         with here, pytest.raises(aiompi.InvalidPortError, match="Join"):
             await one.Join(here.fileno())
-
-
-@pytest.mark.asyncio
-async def test_published_names(tmp_path: Path) -> None:
-    names = tmp_path / "names"
-    async with jobs(2, names=str(names)) as (one, other):
-        with pytest.raises(aiompi.NotPublishedError, match="AIOMPI_NAMES"):
-            other.Lookup_name("a service")
-        port = await one.Open_port()
-        one.Publish_name("a service", port)
-        assert other.Lookup_name("a service") == port
-        assert [path.stat().st_mode & 0o777 for path in (names, *names.iterdir())] == [0o700, 0o600]
-        with pytest.raises(aiompi.InvalidServiceError, match="is taken"):
-            other.Publish_name("a service", port)
-        one.Unpublish_name("a service", port)
-        with pytest.raises(aiompi.InvalidServiceError, match="has not published"):
-            one.Unpublish_name("a service", port)
-        with pytest.raises(aiompi.InvalidServiceError, match="1 to 100 bytes"):
-            one.Publish_name("x" * 101, port)
-        one.Publish_name("forgotten", port)
-    assert list(names.iterdir()) == [], "a rank that ends withdraws its names"
-
-
-@pytest.mark.asyncio
-async def test_name_of_a_process_that_was_killed_is_not_found(tmp_path: Path) -> None:
-    async with jobs(1, names=str(tmp_path / "names")) as (one,):
-        one.Publish_name("a", "port")
-        (file,) = (tmp_path / "names").iterdir()
-        file.write_text(file.read_text().replace(f'"pid": {os.getpid()}', '"pid": 999999999'))
-        with pytest.raises(aiompi.NotPublishedError):
-            one.Lookup_name("a")
-        one.Publish_name("a", "another")
-        assert one.Lookup_name("a") == "another"
-
-
-@pytest.mark.asyncio
-async def test_names_in_a_directory_that_others_may_enter(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    async with jobs(1, names=str(tmp_path)) as (one,):
-        with pytest.raises(aiompi.InvalidServiceError, match="not private"):
-            one.Publish_name("a", "port")
 
 
 # Processes that are started. The launcher is a process of its own.
@@ -483,7 +568,7 @@ async def test_connection_to_a_process_that_is_forgotten_meanwhile(tmp_path: Pat
         loop, engine, path = asyncio.get_running_loop(), one._runtime.engine, str(tmp_path / "other")
         with network.listen_unix(path) as listener:
             listener.setblocking(False)
-            card = BusinessCard(window=0, transports={"unix": [path, _identity(path)]})
+            card = BusinessCard(window=0, transports={"unix": [path, _identity(path, os.geteuid())]})
             number = engine.processes.meet(Name(b"another job 1234", 0), card, Namespace.new(0), 1)
             engine.processes.retain([number])
             engine.peer(number).connect()
@@ -491,7 +576,7 @@ async def test_connection_to_a_process_that_is_forgotten_meanwhile(tmp_path: Pat
             for _ in range(2):
                 connection, _ = await loop.sock_accept(listener)
                 with connection:
-                    hellos.append(await asyncio.wait_for(loop.sock_recv(connection, 4096), 5))
+                    hellos.append(await asyncio.wait_for(loop.sock_recv(connection, 4096), LIMIT))
                 if len(hellos) == 1:
                     engine.processes.release([number])
                     assert engine.known_peer(number) is None
@@ -567,7 +652,7 @@ async def test_spawned_processes_end_with_the_process_that_has_spawned_them(tmp_
     children = await one.Spawn(str(tmp_path / "waits.py"))
     pid = await children.recv()
     one._runtime.close()  # as when it is killed
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT
     while os.path.exists(f"/proc/{pid}"):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
@@ -608,3 +693,89 @@ def test_group_that_is_lost_while_it_is_met(
             await call(world._core)
 
     asyncio.run(main())
+
+
+KNOCK = ports._KNOCK
+
+
+class Knocks:
+    """What a process says first at a port, if it is hostile."""
+
+    def __init__(self, said: bytes) -> None:
+        self._said = said
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(KNOCK, name)
+
+    def pack(self, *_: int) -> bytes:
+        return self._said
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("said", [b"!", b"no knock!", bytes(1000)])
+async def test_what_is_no_knock_at_a_port_is_passed_over(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    async with jobs(3) as worlds:
+        port = await worlds[0].Open_port()
+        space = worlds[0]._runtime.engine.processes.ports[port]
+        accepted = asyncio.ensure_future(worlds[0].Accept(port))
+        with monkeypatch.context() as hostile:
+            hostile.setattr(ports, "_KNOCK", Knocks(said))
+            refused = asyncio.ensure_future(worlds[1].Connect(port))
+            while not space.members:
+                await asyncio.sleep(0.001)
+        end, _ = await both(accepted, worlds[2].Connect(port))
+        assert end.remote_size == 1
+        await worlds[0].finalize()  # what the hostile one has said to it then ends as well
+        refused.cancel()
+        await asyncio.wait([refused])
+
+
+def names(world: aiompi.World, *processes: int) -> bytes:
+    """Return processes of the job of a rank, as the leader of a group names its members."""
+    job = world._runtime.engine.processes.job
+    return b"".join(job + process.to_bytes(8) for process in processes)
+
+
+#: what the leader of another group sends, and in which of its messages: made of what it should send
+LIES: dict[str, tuple[int, Callable[[bytes, aiompi.World], bytes]]] = {
+    "no names": (1, lambda right, victim: b""),
+    "half a name": (1, lambda right, victim: right[:-1]),
+    "the world of the others": (1, lambda right, victim: names(victim, 0, 1)),
+    "that world, and an impossible process": (1, lambda right, victim: names(victim, 0, 2**64 - 1)),
+    "a process of the job of the others": (1, lambda right, victim: right[:24] + names(victim, 7)),
+    "themselves": (1, lambda right, victim: right[:24] + names(victim, 0)),
+    "no cards": (2, lambda right, victim: right[:32]),
+    "other cards": (2, lambda right, victim: right[:32] + b"\x91\x81\xa1a\x01"),
+    "cards that are nested deeply": (2, lambda right, victim: right[:32] + b"\x91" * 10**5),
+    "no numbers": (3, lambda right, victim: b""),
+    "a number too many": (3, lambda right, victim: right + bytes(8)),
+    "the last context identifier": (3, lambda right, victim: b"\xff" * len(right)),
+}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_leader_that_lies_gets_an_error_of_mpi(monkeypatch: pytest.MonkeyPatch, lie: str) -> None:
+    """The error is of this call only: another group meets the victim then."""
+    message, make = LIES[lie]
+    swap, said = ports._Meeting._swap, 0
+    async with jobs(3) as worlds:
+
+        async def lying(meeting: Any, data: bytes) -> bytes:
+            nonlocal said
+            if meeting._bridge._engine is worlds[1]._runtime.engine:
+                said += 1
+                data = make(data, worlds[0]) if said == message else data
+            return await swap(meeting, data)
+
+        port = await worlds[0].Open_port()
+        with monkeypatch.context() as hostile:
+            hostile.setattr(ports._Meeting, "_swap", lying)
+            other = asyncio.ensure_future(worlds[1].Connect(port))
+            with pytest.raises(aiompi.Exception):
+                await worlds[0].Accept(port)
+        end, _ = await both(worlds[0].Accept(port), worlds[2].Connect(port))
+        assert end.remote_size == 1
+        await worlds[0].finalize()
+        other.cancel()
+        await asyncio.wait([other])

@@ -94,6 +94,85 @@ world = children.Merge()
         assert result.lines == [f"{rank} {left} {left}" for rank in range(left)]
 
 
+def failing(site: Site, end: str, *sources: int) -> str:
+    """Return a program that prints why some of its children have failed; the last one of them ends so."""
+    count = sources[-1] + 1
+    child = f"""
+import os
+from aiompi import MPI
+world, parent = MPI.COMM_WORLD, MPI.Comm.Get_parent()
+if world.rank == world.size - 1:
+    for _ in range(parent.remote_size):
+        parent.recv()  # all of them have spawned this process
+    {end}
+world.barrier()
+"""
+    return site.program(f"""
+from aiompi import MPI
+children = MPI.COMM_WORLD.Spawn({site.program(child, "child.py")!r}, maxprocs={count}, root=MPI.COMM_WORLD.size - 1)
+children.send(None, {count - 1})
+for source in {sources}:
+    try:
+        children.recv(source=source)
+    except MPI.ProcessFailedError as error:
+        print(error)
+""")
+
+
+@pytest.mark.parametrize("policy", ["abort", "continue"])
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ("raise ValueError('bad luck')", "rank 1 failed: ValueError: bad luck"),
+        ("os.kill(os.getpid(), 9)", "rank 1 was killed by signal 9 (SIGKILL)"),
+        ("os._exit(3)", "rank 1 exited with status 3"),
+        ("world.Abort(3)", "rank 1 called MPI_Abort(3)"),
+    ],
+)
+def test_all_parents_learn_why_a_child_has_failed(site: Site, end: str, reason: str, policy: str) -> None:
+    sources = (0, 1) if policy == "abort" else (1,)
+    result = site.launch(f"--on-failure={policy}", "-n", "3", failing(site, end, *sources)).finish()
+    assert len(result.lines) == 3 * len(sources), result
+    assert all(f": {reason}" in line for line in result.lines), result
+    assert policy == "continue" or result.err.count(reason) == 1, result
+
+
+def test_parents_do_not_wait_for_ever_to_learn_why_a_child_has_failed(site: Site) -> None:
+    ends = "os.kill(os.getppid(), 9); MPI.COMM_SELF.recv()"  # its launcher, which would have told
+    result = site.launch("-n", "2", failing(site, ends, 0)).finish()
+    assert len(result.lines) == 2, result
+    assert all("process 0 of job" in line and " is gone: " in line for line in result.lines), result
+
+
+def test_parents_on_other_hosts_learn_why_a_child_has_failed(site: Site) -> None:
+    result = site.launch(*LOCAL, "a,b", "-n", "2", failing(site, "os._exit(3)", 0)).finish()
+    assert len(result.lines) == 2, result
+    assert all(line.endswith("is gone: rank 0 exited with status 3") for line in result.lines), result
+
+
+def test_children_learn_why_a_parent_has_failed(site: Site) -> None:
+    child = """
+from aiompi import MPI
+parent = MPI.Comm.Get_parent()
+parent.send(None, 1)
+try:
+    parent.recv(source=1)
+except MPI.ProcessFailedError as error:
+    print(error)
+parent.send(None, 0)
+"""
+    parent = f"""
+from aiompi import MPI
+children = MPI.COMM_WORLD.Spawn({site.program(child, "child.py")!r})
+children.recv()
+if MPI.COMM_WORLD.rank == 1:
+    raise ValueError("bad luck")
+"""
+    result = site.launch("--on-failure=continue", "-n", "2", site.program(parent)).finish()
+    assert len(result.lines) == 1, result
+    assert result.lines[0].endswith("is gone: rank 1 failed: ValueError: bad luck"), result
+
+
 # How the jobs of parents and children hang together.
 
 WAITS = """

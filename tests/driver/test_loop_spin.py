@@ -283,21 +283,3 @@ def test_no_brief_polls_without_a_spin_or_if_it_yields_the_core(run: Any, yields
             await asyncio.sleep(0)
 
     run(main())
-
-
-def test_the_loop_polls_in_turns(run: Any) -> None:
-    async def main() -> None:
-        driver = AsyncioDriver()
-        driver.spin(0.001)
-        pollers = [Asked(*[True] * 10**4) for _ in range(3)]
-        for poller in pollers:
-            driver.start_polling(poller)
-        for _ in range(9):
-            assert driver._poll_briefly()
-        assert [poller.calls for poller in pollers] == [3, 3, 3]
-        for poller in pollers:
-            poller.answers.clear()
-        while driver._pollers:
-            await asyncio.sleep(0)
-
-    run(main())

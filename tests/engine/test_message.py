@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import LocalWorld, WireWorld, pattern
 
-from aiompi.datatype.buffer.allocation import allocate
+from aiompi.core.allocation import allocate
 from aiompi.engine.message import Landing, Message
 
 

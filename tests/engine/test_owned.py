@@ -16,11 +16,12 @@ from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, patte
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+from aiompi.core.progress import Finalizers
+from aiompi.core.pure.progress import AWAITS_PER_TURN
 from aiompi.datatype import BYTE
 from aiompi.datatype.buffer.bufspec import resolve_recv
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Owned, OwnedReceive
-from aiompi.engine.progress import AWAITS_PER_TURN, Finalizers
 from aiompi.engine.sendrecv import sendrecv
 from aiompi.status import Status
 from aiompi.wire.frame import HEADER_BYTES

@@ -6,6 +6,7 @@ import errno
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.core.pure.peer import OVERHEAD
 from aiompi.engine import Endpoint, Link, Message, Mode
-from aiompi.engine.credit import OVERHEAD
 from aiompi.engine.peer import _HANDLERS
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER_BYTES
@@ -197,14 +198,14 @@ def test_what_follows_many_announcements_is_withheld_and_comes_in_order(few: Non
     sends = [isend(comm, each, 1, sync=i % 2 == 0 or i < FEW) for i, each in enumerate(data)]
     sends.append(comm.isend((b"ready",), 5, 1, 9, Mode.READY))
     w.run()
-    announced = w.wires[0, 1].kinds.count(frame.RTS)
-    assert 0 < announced <= FEW
-    assert len(unexpected(w, 1)) == len(w.wires[0, 1].kinds) < len(data)
+    assert ready.result() == b"ready", "it is asked for"
+    kinds = w.wires[0, 1].kinds
+    assert 0 < kinds.count(frame.RTS) <= FEW
+    assert len(unexpected(w, 1)) == sum(kind <= frame.RTS for kind in kinds) < len(data)
     receives = [irecv(there, 0, 0) for _ in data]
     w.run()
     assert [receive.result() for receive in receives] == data
     assert all(send.done() for send in sends)
-    assert ready.result() == b"ready"
     assert w.balanced(0, 1)
     isend(comm, b"x", 1)
     assert w.wires[0, 1].kinds[-1] == frame.EAGER
@@ -236,6 +237,112 @@ def test_answers_of_every_kind_let_announcements_go(few: None, mprobe: bool) -> 
         assert receive.result() == bytes([i])
     assert all(send.done() for send in sends)
     assert not w.engines[0].sends
+
+
+def test_a_receive_gets_its_message_however_many_others_were_sent_before(few: None) -> None:
+    """The receiver keeps no more of the others than may be announced."""
+    w = WireWorld(2, eager_limit=0)
+    comm, there = w.comms
+    count = 20 * FEW
+    sends = [isend(comm, bytes([tag]), 1, tag) for tag in range(10) for _ in range(count)]
+    w.run()
+    for tag in reversed(range(10)):
+        receives = [irecv(there, (0, ANY_SOURCE)[i % 2], tag) for i in range(count // 2)]
+        w.run()
+        assert [receive.result() for receive in receives] == [bytes([tag])] * len(receives)
+        for _ in range(count // 2):
+            receive = irecv(there, 0, tag)
+            w.run()
+            assert receive.result() == bytes([tag])
+        assert len(unexpected(w, 1)) <= FEW
+    assert all(send.done() for send in sends)
+    assert w.balanced(0, 1)
+    assert not w.engines[1].withholding
+
+
+@pytest.mark.parametrize("kind", ["probe", "mprobe", "iprobe", "improbe"])
+def test_a_probe_finds_a_message_that_is_withheld(few: None, kind: str) -> None:
+    w = WireWorld(2, eager_limit=0)
+    comm, there = w.comms
+    sends = [isend(comm, b"other", 1) for _ in range(3 * FEW)] + [isend(comm, b"wanted", 1, 7)]
+    w.run()
+    if kind in ("iprobe", "improbe"):
+        look = getattr(there, kind)
+        assert look(0, 7) in (None, (False, None))
+        w.run()
+        found = look(0, 7)
+    else:
+        request = there.probe(0, 7) if kind == "probe" else there.mprobe(0, 7, lambda message: message)
+        w.run()
+        found = request.result()
+    assert found
+    message = found[1] if kind == "improbe" else found
+    receive = irecv(there, 0, 7) if kind in ("probe", "iprobe") else there.imrecv(message, None, bytes)
+    w.run()
+    assert receive.result() == b"wanted"
+    assert not sends[0].done()
+
+
+def test_a_receive_of_any_tag_gets_what_was_sent_first_although_a_later_message_was_asked_for(few: None) -> None:
+    w = WireWorld(2, eager_limit=0)
+    comm, there = w.comms
+    for _ in range(FEW):
+        isend(comm, b"announced", 1, 1)
+    for i in range(4):
+        isend(comm, bytes([i]), 1, 2 + i)
+    w.run()
+    assert there.iprobe(0, 4) is None
+    w.run()
+    assert there.iprobe(0, 4) is not None, "message 2 is here, before 0 and 1"
+    for _ in range(FEW):
+        receive = irecv(there, 0, 1)
+        w.run()
+        assert receive.result() == b"announced"
+    for i in range(4):
+        receive = irecv(there, 0, ANY_TAG)
+        w.run()
+        assert receive.result() == bytes([i])
+
+
+def test_a_receive_that_was_posted_before_messages_were_withheld_gets_its_message(few: None) -> None:
+    w = WireWorld(2, eager_limit=0)
+    posted = [irecv(w.comms[1], 0, 5), irecv(w.comms[1], ANY_SOURCE, 5)]
+    sends = [isend(w.comms[0], b"x", 1) for _ in range(3 * FEW)]
+    w.run()
+    sends += [isend(w.comms[0], bytes([i]), 1, 5) for i in range(2)]
+    w.run()
+    assert [receive.result() for receive in posted] == [b"\0", b"\1"]
+
+
+@pytest.mark.parametrize("kind", [frame.RTS_ASKED, frame.RTS_ANY, frame.RTS_EARLY, frame.TURN])
+@pytest.mark.parametrize("withheld", [False, True])
+def test_an_answer_to_a_question_that_was_not_put_is_refused(kind: int, withheld: bool) -> None:
+    w = WireWorld(2)
+    if withheld:
+        forged(w, Header(frame.WITHHELD, length=1))
+    with pytest.raises(errors.RemoteProtocolError, match="rank 0 answers to a question"):
+        forged(w, Header(kind, length=1, srqid=3))
+
+
+@pytest.mark.parametrize("lengths", [[0], [1, 2], [1, 0, 0]])
+def test_a_sender_that_withholds_says_so_once(lengths: list[int]) -> None:
+    w = WireWorld(2)
+    with pytest.raises(errors.RemoteProtocolError, match="begins or ceases twice to withhold"):
+        for length in lengths:
+            forged(w, Header(frame.WITHHELD, length=length))
+
+
+def test_questions_are_bounded(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiompi.engine.withheld.MAX_QUESTIONS", FEW)
+    w = WireWorld(2, eager_limit=0)
+    for _ in range(2 * FEW):
+        isend(w.comms[0], b"x", 1)
+    w.run()
+    receives = [irecv(w.comms[1], 0, 1 + tag) for tag in range(2 * FEW)]
+    w.run()
+    assert not any(receive.done() for receive in receives)
+    with pytest.raises(errors.RemoteProtocolError, match="rank 1 asks for messages of more than 10 tags"):
+        forged(w, Header(frame.ASK, tag=100, length=1), sender=1, receiver=0)
 
 
 def test_withheld_messages_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,10 +422,27 @@ def test_enormous_eager_message_is_refused_before_memory_is_taken(
     def allocate(nbytes: int) -> memoryview:
         raise AssertionError(f"{nbytes} bytes")
 
-    for module in ("message", "receive"):
+    for module in ("peer", "receive"):
         monkeypatch.setattr(f"aiompi.engine.{module}.allocate", allocate)
     with pytest.raises(errors.RemoteProtocolError, match="granted"):
         forged(w, Header(frame.EAGER, length=2**63))
+
+
+@pytest.mark.parametrize("numpy", [False, True])
+def test_an_announced_message_takes_memory_only_as_it_comes(monkeypatch: pytest.MonkeyPatch, numpy: bool) -> None:
+    monkeypatch.setattr("aiompi.core.allocation.numpy_is_loaded", lambda: numpy)
+    w = WireWorld(2)
+    receive = irecv(w.comms[1])
+    before = resident()
+    forged(w, Header(frame.RTS, length=5 * 2**30, srqid=1))
+    assert receive.landing is not None
+    assert len(receive.landing.memory) == 5 * 2**30
+    assert resident() - before < 64 * 2**20
+
+
+def resident() -> int:
+    """Bytes of memory of this process that are there."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 @pytest.mark.parametrize("length", [2**62, 2**63, 2**64 - 1])
@@ -353,7 +477,7 @@ def test_answer_to_nothing_is_refused(header: Header) -> None:
         forged(w, header, b"12345" if header.kind == frame.DATA else b"")
 
 
-@pytest.mark.parametrize("kind", [0, frame.REVOKE + 1, 255])
+@pytest.mark.parametrize("kind", [0, frame.TURN + 1, 255])
 def test_unknown_kind_is_refused_after_the_frames_before_it(kind: int) -> None:
     w = WireWorld(2)
     isend(w.comms[0], b"before", 1)
@@ -364,7 +488,8 @@ def test_unknown_kind_is_refused_after_the_frames_before_it(kind: int) -> None:
 
 
 def test_each_kind_of_frame_is_known() -> None:
-    assert set(_HANDLERS) == set(range(frame.EAGER, frame.REVOKE + 1))
+    asked = {kind | frame.READY for kind in (frame.RTS_ASKED, frame.RTS_ANY, frame.RTS_EARLY)}
+    assert set(_HANDLERS) == {*range(frame.EAGER, frame.TURN + 1), *asked}
 
 
 def test_answer_of_another_rank_is_refused() -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 from impi_worlds import ImpiWorld
+from limits import LIMIT
 from replay import Script, counted, described
 from spmd import Run, everywhere
 
@@ -180,7 +181,7 @@ def test_a_recorded_job_with_our_ranks(run: Run, job: str, client: int, cut: int
             await JOBS[job](comm)
             await comm._runtime.finalize()
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             await everywhere([world_of(Intracomm, runtime) for runtime in world.runtimes], to_the_end)
         assert script.over
         assert script.found.keys() == script.expected.keys()

@@ -9,9 +9,9 @@ import pytest
 from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.core import allocation
+from aiompi.core.allocation import LARGE
 from aiompi.datatype import BYTE
-from aiompi.datatype.buffer import allocation
-from aiompi.datatype.buffer.allocation import LARGE
 from aiompi.datatype.buffer.bufspec import resolve_recv
 from aiompi.errors import OtherError, TruncationError
 from aiompi.wire.frame import HEADER_BYTES

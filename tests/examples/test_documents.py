@@ -55,8 +55,10 @@ OTHERS = {
     "dask-mpi",
     "export",
 }
+SOURCES = {".py", ".pyx", ".pxi"}
 #: words of other programs and libraries, and of MPI, in which documents are free
 FOREIGN = {"memcpy", "malloc", "marshal", "multiprocessing", "_multiprocessing", "aplus", "hvector", "gc", "freeze"} | {
+    "ziglang",
     "BatchMode", "ControlMaster", "ForwardAgent", "ServerAliveInterval", "salloc", "sbatch", "ssh", "taskset",
     "getenv", "getsource", "ptrace_scope", "upload_file", "ipyparallel", "Cluster", "eventfd_write", "pyproject",
     "toml", "hatch_build", "py",
@@ -84,6 +86,16 @@ def test_every_python_block_is_run(path: Path) -> None:
     assert len(pages.programs(path)) + len(pages.cells(path)) == len(list(pages.blocks(path, "python")))
 
 
+@documents
+def test_pip_has_an_environment(path: Path) -> None:
+    """The pip of a distribution refuses to install anything outside of one (PEP 668)."""
+    made = False
+    for line in text_of(path).splitlines():
+        made |= "python3 -m venv" in line
+        assert made or not re.match(r" *(?:[A-Z_]+=\S+ )?pip install\b", line), line
+    assert not made or "apt install python3-venv" in text_of(path)
+
+
 @consoles
 def test_commands(site: Site, path: Path, number: int) -> None:
     """The commands of a document do what it says."""
@@ -102,13 +114,15 @@ def test_commands(site: Site, path: Path, number: int) -> None:
         "PATH": path_of_tools,
         "PYTEST_ADDOPTS": "-p no:cacheprovider -W ignore::pytest.PytestDeprecationWarning",
     }
+    if path.name == "dask.md":
+        environ["PYTHONWARNINGS"] = "ignore"  # Dask warns when another program has the port of its dashboard
     running = {}
     for terminal, script in pages.scripts(commands, site.directory).items():
         log = pages.log_of(site.directory, terminal)
         log.touch()
         running[terminal] = site.start("bash", "-c", f"exec >{log} 2>&1\nset -e\n{script}", env=environ)
     for terminal, shell in running.items():
-        code = shell.finish(50).code
+        code = shell.finish().code
         printed = pages.log_of(site.directory, terminal).read_text(encoding="utf-8")
         assert pages.unlike(printed, commands, terminal) == "", printed
         assert code == 0 or " failed: " in block, printed
@@ -184,7 +198,12 @@ def test_identifiers_are_in_the_code(path: Path) -> None:
 
 @functools.cache
 def words_of_the_code() -> set[str]:
-    files = [path for name in ("aiompi", "launcher", "examples") for path in (ROOT / name).rglob("*.py")]
+    files = [
+        path
+        for name in ("aiompi", "launcher", "examples")
+        for path in (ROOT / name).rglob("*.p[yx]*")
+        if path.suffix != ".pyc"
+    ]
     names = {path.stem for path in files} | known_variables()
     return names.union(*(re.findall(r"\w+", text_of(path)) for path in files))
 
@@ -213,7 +232,7 @@ def is_there(name: str) -> bool:
 
 def known_variables() -> set[str]:
     """Environment variables, without AIOMPI_: of settings and builds, and those by which a launcher describes a job."""
-    described = {"APPNUM", "COMPILE", "CONTROL", "KEY", "KEY_FILE", "RANK", "SIZE", "SPAWN_OPTIONS"}
+    described = {"APPNUM", "COMPILE", "CONTROL", "CORE", "KEY", "KEY_FILE", "RANK", "SIZE", "SPAWN_OPTIONS"}
     return {name.upper() for name in settings.Settings.__dataclass_fields__} | described
 
 

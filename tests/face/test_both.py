@@ -31,7 +31,6 @@ ADDED: Final = {
     "sendrecv": ("recvbuf",),
     # a result in the native face, an argument in mpi4py's
     **dict.fromkeys(("probe", "Probe", "iprobe", "Iprobe"), ("status",)),
-    **dict.fromkeys(("mprobe", "Mprobe", "improbe", "Improbe"), ("status",)),
 }
 #: the same for messages; the native one knows its own envelope, the blocking one takes the place of probes too
 ADDED_OF_MESSAGES: Final = {"irecv": ("status",), "Irecv": ("status",)}

@@ -14,6 +14,7 @@ import face.native.checks.point_to_point
 import face.native.checks.requests  # noqa: F401
 import pytest
 from face.native.checks import CHECKS, SIZE, Check
+from limits import LIMIT
 
 import aiompi
 import aiompi.face.blocking.environment
@@ -73,7 +74,7 @@ def test_everything_works_the_same_under_hooks(check: Check) -> None:
     hooks.add(consult, always=True)
 
     async def main() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             await check(aiompi.local_world(SIZE))
 
     asyncio.run(main())

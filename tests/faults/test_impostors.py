@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from jobs import Site
+from limits import LIMIT
+
+from aiompi import core
 
 #: Rank 2 of three connects to rank 1 and to the agent as rank 0, with all the keys that it has, and takes any proof.
-RANKS = """
+RANKS = f"""
 import os, socket
 from aiompi import MPI
 from aiompi.errors import AuthenticationError
@@ -17,13 +20,14 @@ def impersonate(path, keys, claimed, target, namespace, role=hello.ROLE_PEER):
     for key in filter(None, keys):
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(path)
-            sock.settimeout(5)
-            connector = hello.Connector(key, role=role, rank=claimed, target=target, namespace=namespace)
+            sock.settimeout({LIMIT})
+            connector = hello.Connector(
+                key, role=role, rank=claimed, target=target, channel=hello.Channel.LOCAL, namespace=namespace
+            )
             connector._check = lambda *_: None
             sock.sendall(connector.data_to_send())
             connector.receive_data(sock.recv(connector.needed, socket.MSG_WAITALL))
             sock.sendall(connector.data_to_send())
-            sock.settimeout(1)
             try:
                 ends.add("dropped" if sock.recv(1) == b"" else "answered")
             except ConnectionResetError:
@@ -82,3 +86,106 @@ other.Disconnect()
 def test_no_rank_speaks_for_another_one(site: Site, program: str, size: int) -> None:
     result = site.ok(size, program, env={"AIOMPI_TRANSPORTS": "unix,loopback"})
     assert set(result.lines) == {"dropped"}
+
+
+#: Rank 0 reports that its link to rank 3 is broken, which is not so.
+SLANDERS = """
+from aiompi import MPI
+from aiompi.wire import control
+world = MPI.COMM_WORLD
+world.Barrier()
+if world.rank == 0:
+    world._core.engine.peer_lost.__self__._ask(control.Suspect(3, "slander"))
+    world.recv(source=1)
+try:
+    world.recv(source=0)
+except MPI.Exception as error:
+    assert error.Get_error_class() == MPI.ERR_PROC_FAILED, error
+smaller = world.Shrink()
+print(smaller.size, smaller.allreduce(world.rank))
+"""
+
+
+def test_a_rank_is_not_believed_that_others_are_lost(site: Site) -> None:
+    result = site.launch("-n", "4", "--on-failure=continue", site.program(SLANDERS)).finish()
+    assert (result.code, result.lines) == (0, ["3 6"] * 3)
+    assert result.err == ("aiompi-launch: rank 0 has lost its link to rank 3: slander; the job goes on without it\n")
+
+
+#: Rank 3 takes part in the next agreement, with other members than it has, and with a result that cannot be used.
+MISLEADS = """
+import os
+from aiompi import MPI
+from aiompi.wire import control
+world = MPI.COMM_WORLD
+core = world._core
+world.Barrier()
+if world.rank == 3:
+    ask = core.engine.peer_lost.__self__._ask
+    for number in range(core.agreements, core.agreements + 10):
+        ask(control.Agree(core.context_id, number, [3, 0], 0, 2**64 - 1, []))
+        ask(control.Agree(core.context_id, number, [0, 1, 3], 0, 2**64 - 1, []))
+    for rank in range(3):
+        world.send("it is said", dest=rank)
+    os.kill(os.getpid(), 9)
+world.recv(source=3)
+smaller = world.Shrink()
+print(smaller.size, smaller.allreduce(world.rank))
+"""
+
+
+def test_a_rank_that_names_other_members_of_an_agreement_harms_nobody(site: Site) -> None:
+    result = site.launch("-n", "4", "--on-failure=continue", site.program(MISLEADS)).finish()
+    assert result.lines == ["3 3"] * 3
+    assert result.err == "aiompi-launch: rank 3 was killed by signal 9 (SIGKILL); the job goes on without it\n"
+
+
+#: Rank 0 writes what it likes into the memory that it shares with rank 1, which receives from it and sends to it
+#: meanwhile. The others do not use that memory.
+SCRIBBLES = """
+import gc, os, random, struct, sys
+from aiompi import MPI
+world, place = MPI.COMM_WORLD, sys.argv[1]
+others = world.Split(world.rank > 1)
+if world.rank == 0:
+    world.recv(source=1)
+chance = random.Random(place)
+if world.rank == 0:
+    links = [each for each in gc.get_objects() if type(each).__name__ == "RingLink" and each._segment is not None]
+    segments = [each._segment for each in links if each.peer.rank == 1]
+    places = {
+        "words": range(0, 2048, 8), "headers": range(4096, 8192, 64), "anywhere": range(0, len(segments[0].memory), 8),
+    }[place]
+    values = [0, 1, 2, 4, 7, 255, 0x101, 0x107, 0x204, 2**31, 2**32 + 1, 2**63, 2**64 - 1]
+    for number in range(20_000):
+        value = chance.choice(values) if chance.random() < 0.7 else chance.getrandbits(64)
+        segment = chance.choice(segments)
+        struct.pack_into("<Q", segment.memory, chance.choice(places), value)
+        os.eventfd_write(segment._far_doorbell, 0)
+    os.kill(os.getpid(), 9)
+elif world.rank == 1:
+    try:
+        world.send("it is behind Split", dest=0)
+        while True:
+            received = world.irecv(source=0)
+            world.send(bytes(chance.choice([10, 3000])), dest=0)
+            received.wait()
+    except MPI.Exception as error:
+        assert error.Get_error_class() in (MPI.ERR_PROC_FAILED, MPI.ERR_OTHER), error
+        os._exit(0)
+else:
+    for number in range(200):
+        assert others.allreduce(number) == 3 * number
+    print("well")
+"""
+
+
+@pytest.mark.skipif(core.form == "pure", reason="only the native core shares memory")
+@pytest.mark.parametrize("place", ["words", "headers", "anywhere"])
+def test_a_rank_that_scribbles_in_shared_memory_harms_no_others(site: Site, place: str) -> None:
+    """The rank that shares the memory ends with an error of MPI, and not by a signal."""
+    program = site.program(SCRIBBLES)
+    result = site.launch("-n", "5", "--on-failure=continue", "-x", "AIOMPI_SPIN=0", program, place).finish()
+    assert result.lines == ["well"] * 3, result
+    assert "rank 1 was killed" not in result.err, result
+    assert "rank 1 failed" not in result.err, result

@@ -191,6 +191,19 @@ async def test_revocation_reaches_all(job: Job) -> None:
     assert not job.worlds[1].COMM_SELF.Is_revoked()
 
 
+@pytest.mark.parametrize("first", ["revocation", "end"])
+async def test_the_end_of_the_job_counts_on_a_revoked_communicator(job: Job, first: str) -> None:
+    world = job.worlds[1]
+    if first == "revocation":
+        world.Revoke()
+    job.kill(1)
+    if first == "end":
+        world.Revoke()
+    for call in (world.Agree, lambda flag: world.Shrink()):
+        with pytest.raises(JobAbortedError, match="rank 1 was killed"):
+            await call(1)
+
+
 async def test_revocation_that_comes_before_the_communicator(job: Job) -> None:
     """A rank may return from the constructor and revoke the communicator before another one has it."""
     made = [world.Dup() for world in job.worlds[:3]]

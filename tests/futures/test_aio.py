@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from limits import LIMIT
 
 import aiompi
 from aiompi.futures import BrokenExecutor, TaskPool, pool
@@ -31,7 +32,7 @@ def with_pool(use: Callable[[TaskPool], Awaitable[None]], size: int = 3, **optio
                 await use(executor)
 
     async def main() -> None:
-        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
             for world in aiompi.local_world(size):
                 group.create_task(rank(world))
 
@@ -219,7 +220,7 @@ def test_an_exception_in_the_block(size: int) -> None:
                 raise KeyError("mine")
 
     async def main() -> None:
-        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
             for world in aiompi.local_world(size):
                 group.create_task(rank(world))
 
@@ -237,7 +238,7 @@ def test_the_communicator_is_free_for_other_traffic() -> None:
         assert await receive == (world.rank - 1) % world.size
 
     async def main() -> None:
-        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
             for world in aiompi.local_world(3):
                 group.create_task(rank(world))
 
@@ -436,7 +437,7 @@ def test_a_slow_iterable_blocks_neither_the_loop_nor_the_results_before_it() -> 
 
     def slow() -> Iterator[int]:
         yield 1
-        assert released.wait(20), "the loop is blocked"
+        assert released.wait(LIMIT), "the loop is blocked"
         yield 2
 
     async def use(executor: TaskPool) -> None:

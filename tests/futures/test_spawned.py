@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import textwrap
 from pathlib import Path
 
 import pools
 import pytest
-from jobs import Result, Site
+from jobs import KEY, Result, Site
 from pools import lines
 
 from aiompi.driver.spin import cores
@@ -27,6 +28,15 @@ async def plus_one(number):
     return number + 1
 """
 )
+
+
+#: is a member of a job that works for its pools
+MEMBER = """
+async def worker(address, key):
+    async with aiompi.join(address, key) as member:
+        while True:
+            await work(member)
+"""
 
 
 def alone(site: Site, body: str, functions: str = "") -> Result:
@@ -52,6 +62,25 @@ with MPIPoolExecutor() as executor:
     assert lines(result) == [
         "[0, 1, 4, 9, 16] 2 2 2", "True False", "2", "[2, 2]", "0", f"{max(1, cores() - 1)} by default",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("death", "reason"),
+    [("os.kill(os.getpid(), 9)", "was killed by signal 9 (SIGKILL)"), ("os._exit(7)", "exited with status 7")],
+)
+def test_the_error_of_a_task_says_why_its_worker_has_failed(site: Site, death: str, reason: str) -> None:
+    body = """
+with MPIPoolExecutor(2) as executor:
+    lost = executor.submit(fall)
+    print(lost.exception())
+    print(executor.submit(square, 2).result())
+"""
+    result = alone(site, body, f"def fall():\n    {death}\n")
+    assert result.code == 0, result
+    said, after = lines(result)
+    assert said.startswith("the worker of rank "), said
+    assert f" is gone: rank {said.split()[4]} {reason}" in said, said
+    assert after == "4"
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -113,6 +142,78 @@ def test_a_program_without_a_guard(site: Site) -> None:
     assert result.code == 0, result
     assert "BrokenExecutor the worker of rank 0 could not be initialized: RuntimeError" in result.out
     assert "under `if __name__" in result.out
+
+
+#: what the main program of an asyncio program may do first, and what a worker says that loads it
+UNGUARDED = {
+    "async with pool(max_workers=1) as executor:": "begins a rank",
+    "async with aiompi.serve() as job, member(job), pool(job=job) as executor:": "serves a job",
+    "async with aiompi.join(*address()) as one, member(one.job), pool(job=one.job.address) as executor:": "joins a job",
+}
+
+
+@pytest.mark.parametrize("first", UNGUARDED)
+def test_an_asyncio_program_without_a_guard(site: Site, first: str) -> None:
+    """A worker refuses the first call by which it would run what only the master does."""
+    head = "import asyncio, sys, aiompi\nfrom aiompi.futures import work"
+    worker = site.program(f"{head}{MEMBER}asyncio.run(worker(*sys.argv[1:]))", "worker.py")
+    program = f"""
+import contextlib, os, subprocess
+from aiompi import futures
+
+def address():
+    return os.environ["ADDRESS"], os.environ["AIOMPI_KEY"]
+
+@contextlib.asynccontextmanager
+async def member(job):
+    key = getattr(job, "key", None) or address()[1]
+    with subprocess.Popen([sys.executable, {worker!r}, job.address, key]) as started:
+        try:
+            yield
+        finally:
+            started.kill()
+
+async def main():
+    {first}
+        print((await asyncio.gather(executor.submit(square, 1), return_exceptions=True))[0])
+
+asyncio.run(main())
+"""
+    server = site.launch("--serve", env={"AIOMPI_KEY": KEY})
+    server.expect("\n")
+    environ = {"ADDRESS": server.out.strip(), "AIOMPI_KEY": KEY}
+    result = site.start(sys.executable, site.program(HEAD + program), env=environ).finish()
+    server.signal(signal.SIGTERM)
+    server.finish()
+    assert (result.code, result.err) == (0, ""), result
+    assert f"RuntimeError('the program of a worker {UNGUARDED[first]} while the worker loads it: put" in result.out
+
+
+def test_a_worker_in_the_process_of_the_master_does_not_load_its_program(site: Site) -> None:
+    """So the program needs no guard, and objects of its classes are those that it knows."""
+    program = """
+from aiompi.futures import work
+
+class Point:
+    x = 1
+
+def moved(point):
+    point.x += 1
+    return point
+
+async def main():
+    async with aiompi.serve() as job, aiompi.join(job.address, job.key) as member:
+        working = asyncio.create_task(work(member))
+        async with pool(job=job) as executor:
+            point = await executor.submit(moved, Point())
+            print(type(point) is Point, point.x)
+        await working
+
+print(__name__)
+asyncio.run(main())
+"""
+    result = site.start(sys.executable, site.program(HEAD + program)).finish()
+    assert (result.code, lines(result), result.err) == (0, ["__main__", "True 2"], ""), result
 
 
 @pytest.mark.parametrize(
@@ -195,17 +296,12 @@ def start(job):
     return subprocess.Popen([sys.executable, sys.argv[0], job.address, job.key])
 """
     end = """
-async def worker(address, key):
-    async with aiompi.join(address, key) as member:
-        while True:
-            await work(member)
-
 if sys.argv[1:]:
     asyncio.run(worker(*sys.argv[1:]))
 else:
     asyncio.run(main())
 """
-    return alone(site, begin + body + end, functions)
+    return alone(site, begin + body + MEMBER + end, functions)
 
 
 def test_workers_that_are_members_of_a_job(site: Site) -> None:

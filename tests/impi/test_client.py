@@ -18,7 +18,7 @@ from aiompi.errors import (
     RemoteProtocolError,
 )
 from aiompi.impi.auth import Credentials
-from aiompi.impi.client import TRANSITIONS, Accepted, Client, ClientState, Described, Event, PrivateLabel, Started
+from aiompi.impi.client import TRANSITIONS, Accepted, Client, ClientState, Described, Event, Note, PrivateLabel, Started
 from aiompi.impi.command import Broadcast, Code, decode_broadcast, encode, encode_broadcast, encode_impi
 from aiompi.impi.label import FIRST_PRIVATE, LAST_PRIVATE, ClientPart, HostPart, ProcPart, encode_private, join
 
@@ -61,7 +61,7 @@ def started(*parts: ClientPart) -> Client:
 @pytest.mark.spec("I2.3.3-1", "I2.3.3-8", "I2.3.3-20", "I2.3.4-1", "I2.3.6-1", "I2.3.7-1")
 def test_the_known_conversation_with_a_key(conversation: Any) -> None:
     client = Client(0, BOTH, conversation.parts[0])
-    assert client.data_to_send() == bytes.fromhex("41555448 00000004 00000003")
+    assert client.data_to_send() == bytes.fromhex("41555448 00000004 40000003")  # and a bit that others ignore
     assert client.receive_data(CHOSE_KEY) == []
     assert client.data_to_send() == bytes.fromhex("00000000 0000162e 494d5049 00000004 00000000")
     assert client.receive_data(bytes.fromhex("494d5049 00000004 00000002")) == [Accepted(2)]
@@ -78,10 +78,39 @@ def test_the_known_conversation_with_a_key(conversation: Any) -> None:
     client.receive_eof()
 
 
+@pytest.mark.parametrize(
+    ("answer", "known"),
+    [
+        (bytes(8), False),
+        (bytes(7) + b"\x0daiompi server", True),
+        (bytes(7) + b"\x0dother  server", False),
+        (bytes(7) + b"\x03abc", False),
+    ],
+    ids=["nothing", "aiompi", "as long", "other bytes"],
+)
+@pytest.mark.parametrize("step", [1, 100])
+def test_what_a_server_says_behind_its_choice(answer: bytes, known: bool, step: int) -> None:
+    client = Client(0, NONE, part())
+    client.data_to_send()
+    sent = b""
+    for at in range(0, len(answer), step):
+        client.receive_data(answer[at : at + step])
+        sent += client.data_to_send()
+    assert sent == encode_impi(0)
+    assert client.server_known == known
+
+
+def test_what_a_server_tells_a_client_that_waits() -> None:
+    client = Client(0, NONE, part())
+    client.receive_data(CHOSE_NONE)
+    assert client.receive_data(encode(Code.NOTE, b"a \x1b[31mstranger\n \xff")) == [Note("a ?[31mstranger? ÿ")]
+    assert client.state is ClientState.JOINING
+
+
 @pytest.mark.spec("I2.3.3-18")
 def test_the_known_conversation_without_authentication(example: Any) -> None:
     client = Client(1, NONE, example.parts[1])
-    assert client.data_to_send() == bytes.fromhex("41555448 00000004 00000001")
+    assert client.data_to_send() == bytes.fromhex("41555448 00000004 40000001")
     client.receive_data(CHOSE_NONE)
     assert client.data_to_send() == bytes.fromhex("494d5049 00000004 00000001")
     client.receive_data(bytes.fromhex("494d5049 00000004 00000002"))

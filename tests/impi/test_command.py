@@ -46,6 +46,7 @@ def test_codes_are_the_ascii_letters_of_their_names() -> None:
         "COLL": b"COLL",
         "DONE": b"DONE",
         "FINI": b"FINI",
+        "NOTE": b"NOTE",
     }
 
 

@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 from jobs import LAUNCHER, Result, Running, Site
+from limits import LIMIT
 
 #: seconds for a job: many processes start
-LIMIT: Final = 40.0
 KEY: Final = {"IMPI_AUTH_KEY": "5678"}
 
 #: What every client runs. The ranks print nothing but "ok": all that could be wrong is asserted.

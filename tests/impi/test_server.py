@@ -188,6 +188,7 @@ PAYLOADS = {
     Code.COLL: b"\0\0\x47\x11",
     Code.DONE: b"",
     Code.FINI: b"",
+    Code.NOTE: b"a word",
 }
 
 
@@ -252,7 +253,7 @@ def test_impossible_lengths_drop_the_connection(prologue: bytes, header: str) ->
 
 @pytest.mark.spec("I2.2.4-1", "I2.3.3-17")
 @pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n", encode_impi(0), encode_coll(1, b""), b"TEST\0\0\0\4"])
-def test_whoever_does_not_begin_with_auth_is_dropped(first: bytes) -> None:
+def test_what_does_not_begin_with_auth_is_dropped(first: bytes) -> None:
     server = Server(1, NONE)
     stranger = connect(server, first)
     assert stranger.closing
@@ -299,7 +300,7 @@ def test_without_a_common_method_the_connection_is_closed_without_an_answer(
 
 
 @pytest.mark.spec("I2.3.3-7")
-@pytest.mark.parametrize("words", ["fffffffd ffffffff", "00000001 00000000 00000000"])
+@pytest.mark.parametrize("words", ["bffffffd ffffffff", "00000001 00000000 00000000"])
 def test_masks_of_later_clients_have_more_words(words: str) -> None:
     server = Server(1, NONE)
     mask = bytes.fromhex(words)
@@ -310,8 +311,41 @@ def test_masks_of_later_clients_have_more_words(words: str) -> None:
 @pytest.mark.spec("I2.2.4-3")
 def test_bits_of_unknown_methods_do_not_matter() -> None:
     server = Server(1, NONE)
-    assert connect(server, bytes.fromhex("41555448 00000004 fffffff0")).closing
-    assert connect(server, bytes.fromhex("41555448 00000004 fffffff1")).data_to_send() == bytes(8)
+    assert connect(server, bytes.fromhex("41555448 00000004 bffffff0")).closing
+    assert connect(server, bytes.fromhex("41555448 00000004 bffffff1")).data_to_send() == bytes(8)
+
+
+def test_a_client_of_aiompi_learns_that_the_server_is_one() -> None:
+    server = Server(1, NONE)
+    assert connect(server, bytes.fromhex("41555448 00000004 40000001")).data_to_send() == (
+        bytes.fromhex("00000000 0000000d") + b"aiompi server"
+    )
+
+
+def test_clients_of_aiompi_are_told_what_the_server_has_to_say_while_they_wait() -> None:
+    server = Server(3, NONE)
+    known = bytes.fromhex("41555448 00000004 40000001")
+    early = connect(server, known + encode_impi(0))
+    foreign = connect(server, AUTH_NONE + encode_impi(1))
+    for client in (early, foreign):
+        client.data_to_send()
+    server.tell("dropped a connection: \u20ac")
+    note = encode(Code.NOTE, b"dropped a connection: ?")
+    assert (early.data_to_send(), foreign.data_to_send()) == (note, b"")
+    last = connect(server, known)
+    last.data_to_send()
+    last.receive_data(encode_impi(2))
+    assert last.data_to_send() == encode_impi(3), "it does not wait"
+    server.tell("too late")
+    assert early.data_to_send() == encode_impi(3)
+
+
+def test_a_client_that_comes_later_is_told_the_last_words() -> None:
+    server = Server(2, NONE)
+    for number in range(6):
+        server.tell(f"note {number}")
+    late = connect(server, bytes.fromhex("41555448 00000004 40000001") + encode_impi(0))
+    assert late.data_to_send().endswith(b"".join(encode(Code.NOTE, b"note %d" % number) for number in (2, 3, 4, 5)))
 
 
 @pytest.mark.spec("I2.3.3-19")
@@ -526,7 +560,7 @@ def test_no_input_crashes_the_server(script: list[tuple[int, bytes]], bytewise: 
 
 
 @given(st.data())
-def test_a_mutated_conversation_never_crashes_the_server_nor_lets_in_who_lacks_the_key(data: st.DataObject) -> None:
+def test_a_mutated_conversation_never_crashes_the_server_nor_lets_in_what_lacks_the_key(data: st.DataObject) -> None:
     server = Server(1, Credentials(key=5678))
     stream = bytearray(b"".join(GOOD) + FINI)
     for _ in range(data.draw(st.integers(1, 4))):

@@ -24,7 +24,7 @@ def starting(count: int, seconds: float) -> tuple[Server, list[ServerConnection]
     return server, clients
 
 
-def test_who_holds_up_the_start_fails_it() -> None:
+def test_a_client_that_holds_up_the_start_fails_it() -> None:
     """A client that has submitted its labels is not blamed."""
     server, clients = starting(3, 10.0)
     clients[0].receive_data(encode_coll(0x1000, b"a"))

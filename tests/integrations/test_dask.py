@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,13 +20,15 @@ pytest.importorskip("distributed", reason="pip install '.[dask]'")
 import allocated
 from allocated import add, add_blocking, fail, fail_blocking, leave, leave_blocking, survive, wait, wait_blocking
 from distributed import Client, Future
-from jobs import LIMIT, ROOTS
+from jobs import ROOTS
+from limits import LIMIT
+from versions import SAID_THERE, other_version
 
 import aiompi
 from aiompi.integrations import RankLostError
 from aiompi.integrations.dask import ranks, run
+from aiompi.wire.version import OtherVersionError
 
-pytestmark = pytest.mark.timeout(120)
 THREADS = 2
 ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join([*ROOTS, str(Path(allocated.__file__).parent)])}
 
@@ -43,15 +46,18 @@ class Cluster:
         self._place = place
         self._scheduler = self._dask("scheduler", "--host", "127.0.0.1", "--port", "0")
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, path: str = "") -> None:
+        """Start a worker, with a PYTHONPATH of its own if there is one."""
         options = ("--name", name, "--nthreads", str(THREADS), "--no-nanny", "--local-directory", str(self._place))
-        self.workers[name] = self._dask("worker", "--host", "127.0.0.1", *options)
+        self.workers[name] = self._dask("worker", "--host", "127.0.0.1", *options, path=path)
 
-    def _dask(self, *words: str) -> subprocess.Popen[bytes]:
+    def _dask(self, *words: str, path: str = "") -> subprocess.Popen[bytes]:
         log = (self._place / f"{words[0]}-{len(self.workers)}.log").open("wb")
         command = [sys.executable, "-m", "dask", *words, "--scheduler-file", str(self.file), "--no-dashboard"]
         with log:
-            return subprocess.Popen(command, stdout=log, stderr=log, env=ENVIRON, start_new_session=True)
+            environ = ENVIRON | ({"PYTHONPATH": path} if path else {})
+            options = {"stdout": log, "stderr": log, "env": environ, "start_new_session": True}
+            return subprocess.Popen(command, cwd=self._place if path else None, **options)
 
     def close(self) -> None:
         for process in (*self.workers.values(), self._scheduler):
@@ -71,16 +77,34 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.close()
 
 
+def test_a_worker_with_another_version_is_refused(tmp_path: Path) -> None:
+    made = Cluster(tmp_path)
+    made.start("old", other_version(tmp_path))
+
+    async def main() -> None:
+        async with connected(made, workers=1) as client:
+            with pytest.raises(
+                OtherVersionError, match=f"^worker tcp://.* refuses this program: {re.escape(SAID_THERE)}$"
+            ):
+                async with ranks(1, client=client):
+                    pass
+
+    try:
+        asyncio.run(main())
+    finally:
+        made.close()
+
+
 @contextlib.asynccontextmanager
 async def connected(cluster: Cluster, workers: int = 2) -> AsyncIterator[Client]:
-    async with Client(scheduler_file=str(cluster.file), asynchronous=True, timeout=60) as client:
-        await client.wait_for_workers(workers, timeout=60)
+    async with Client(scheduler_file=str(cluster.file), asynchronous=True, timeout=LIMIT) as client:
+        await client.wait_for_workers(workers, timeout=LIMIT)
         yield client
 
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:
     """Wait until a condition holds in the cluster."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         while not await condition():
             await asyncio.sleep(0.1)
 
@@ -220,7 +244,7 @@ def test_a_worker_is_killed(cluster: Cluster, survives: bool) -> None:
 
 def test_one_call_in_a_task_and_without_a_loop(cluster: Cluster) -> None:
     with Client(scheduler_file=str(cluster.file)) as client:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=LIMIT)
         full = THREADS * 2
         future = client.submit(run, full, add, 0)  # the task itself takes no thread meanwhile
         assert [rank for rank, _, _ in future.result(60)] == [*range(full)]

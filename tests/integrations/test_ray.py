@@ -17,13 +17,14 @@ pytest.importorskip("ray", reason="pip install '.[ray]'")
 import allocated
 import ray
 from allocated import add, add_blocking, fail, fail_blocking, survive, wait, wait_blocking
-from jobs import LIMIT, ROOTS
+from jobs import ROOTS
+from limits import LIMIT
 
 import aiompi
 from aiompi.integrations import RankLostError
 from aiompi.integrations.ray import ranks, run
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.filterwarnings("default")
 CPUS = 3
 PATH = os.pathsep.join([*ROOTS, str(Path(allocated.__file__).parent)])
 
@@ -42,7 +43,7 @@ def pids(place: Path) -> list[int]:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         while not condition():
             await asyncio.sleep(0.1)
 
@@ -109,7 +110,7 @@ def test_an_actor_is_killed(survives: bool) -> None:
 
 def test_one_call_in_a_task_and_without_a_loop() -> None:
     task = ray.remote(run).options(num_cpus=0).remote(2, add, 0)
-    assert [rank for rank, _, _ in ray.get(task, timeout=60)] == [0, 1]
+    assert [rank for rank, _, _ in ray.get(task, timeout=LIMIT)] == [0, 1]
     assert [rank for rank, _, _ in run(2, add, 0, resources={"CPU": 0.5}, strategy="STRICT_PACK")] == [0, 1]
 
 

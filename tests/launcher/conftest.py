@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jobs import clean_environ
+from limits import LIMIT
 
 import aiompi
 import aiompi_launcher
 
 ROOTS = [str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher)]
 RANK = str(Path(__file__).parent / "programs" / "rank.py")
-DEADLINE = 10.0  # seconds until a test gives up waiting
 
 
 class Running:
@@ -50,7 +51,7 @@ class Running:
 
     def end(self) -> subprocess.CompletedProcess[str]:
         """Wait for its end."""
-        out, err = self.process.communicate(timeout=DEADLINE)
+        out, err = self.process.communicate(timeout=LIMIT)
         return subprocess.CompletedProcess(self.process.args, self.process.returncode, out, err)
 
 
@@ -69,8 +70,11 @@ class Launcher:
         self, *words: str, env: dict[str, str] | None = None, program: str = "-m aiompi_launcher", **options: Any
     ) -> Running:
         """Start one with these arguments; `env` is added to a clean environment."""
-        environ = {name: value for name, value in os.environ.items() if not name.startswith(("AIOMPI", "IMPI"))}
-        environ |= {"XDG_RUNTIME_DIR": str(self.home), "PYTHONPATH": os.pathsep.join(ROOTS), **(env or {})}
+        environ = clean_environ() | {
+            "XDG_RUNTIME_DIR": str(self.home),
+            "PYTHONPATH": os.pathsep.join(ROOTS),
+            **(env or {}),
+        }
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
         command = [sys.executable, *program.split(" ", 1), *words]
         process = subprocess.Popen(command, env=environ, text=True, **pipes)
@@ -82,7 +86,7 @@ class Launcher:
         if input is not None:
             options["stdin"] = subprocess.PIPE
         process = self.start(*words, **options).process
-        out, err = process.communicate(input, timeout=DEADLINE)
+        out, err = process.communicate(input, timeout=LIMIT)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def close(self) -> None:
@@ -121,7 +125,7 @@ def wait_until() -> Callable[[Callable[[], object], str], None]:
 
 
 def eventually(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + LIMIT
     while not condition():
         assert time.monotonic() < deadline, f"never came true: {what}"
         time.sleep(0.005)

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import aiompi
+from aiompi import core
 from aiompi_launcher.cli import parse
 from aiompi_launcher.jobspec import Endpoint, Program, RunSpec, ServerSpec, ServeSpec
 
@@ -32,6 +33,36 @@ def test_options_of_the_program_are_its_own():
 
 def test_module():
     assert run("-n 2 -m pkg.mod -n 5 -m x").programs[0].argv == (sys.executable, "-m", "pkg.mod", "-n", "5", "-m", "x")
+
+
+def test_code():
+    spec = parse(["--mpi4py", "-n", "2", "-c", "print(1)", "-c", "-n", ":", "-c", "2"], "aiompi-launch")
+    assert isinstance(spec, RunSpec)
+    assert [(program.argv, program.size) for program in spec.programs] == [
+        ((sys.executable, "-c", "print(1)", "-c", "-n"), 2),
+        ((sys.executable, "-c", "2"), 1),
+    ]
+
+
+@pytest.mark.parametrize("words", ["-p", "-ho", "-hos", "-po -p=3 -n4 -nX --tag -m -c -- -client", "-5 - --=x -=3 -x"])
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("app.py", ["app.py"]),
+        ("python -m pytest", ["python", "-m", "pytest"]),
+        ("-m pytest", [sys.executable, "-m", "pytest"]),
+        ("-c code", [sys.executable, "-c", "code"]),
+        ("-- -strange", ["-strange"]),
+    ],
+)
+@pytest.mark.parametrize("options", ["-n 2", "--mpi4py", "-n2 --timeout=3", "-n 1 first : -n 2"])
+def test_nothing_behind_the_name_of_a_program_is_looked_at(options: str, program: str, expected: list[str], words: str):
+    assert run(f"{options} {program} {words}").programs[-1].argv == (*expected, *words.split())
+
+
+@pytest.mark.parametrize("word", ["-p", "-po", "--tag", "--time=3", "-clien", "-mpkg", "--verb"])
+def test_no_option_is_abbreviated(word: str, capsys: pytest.CaptureFixture[str]):
+    assert f"unrecognized arguments: {word}" in refuse(f"{word} app.py", capsys)
 
 
 def test_end_of_options():
@@ -91,6 +122,7 @@ def test_client_of_an_ipv6_server():
         ("", "no program to run"),
         ("-n 4", "no program to run"),
         ("-n 4 -m", "no program to run"),
+        ("-n 4 -c", "no program to run"),
         ("a : : b", "no program to run"),
         ("-n 0 a", "0 is less than 1"),
         ("-n x a", "'x' is not a whole number"),
@@ -174,5 +206,5 @@ def test_version_names_the_form(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as caught:
         parse(["--version"], "aiompi-launch")
     assert caught.value.code == 0
-    form = "compiled" if aiompi.__compiled__ else "pure Python"
-    assert capsys.readouterr().out == f"aiompi {aiompi.__version__}, {form}\n"
+    why = f": {core.why_pure}" if core.why_pure else ""
+    assert capsys.readouterr().out == f"aiompi {aiompi.__version__}, {core.form} core{why}\n"

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from middle import Middle, as_environ, certificates
 
+from aiompi.impi import auth
+
 FULL = ["join", "card", "cards", "finalize", "finalized"]
 UP = FULL[:3]
 KEY = {"IMPI_AUTH_KEY": "5678"}
@@ -145,6 +147,21 @@ def test_a_client_that_cannot_encrypt(
     assert cause in job.end().stderr
 
 
+def test_a_client_that_waits_is_told_which_was_refused(clients: Callable[..., Clients]) -> None:
+    """A client of another implementation knows no encryption, so that it never joins."""
+    job = clients(2, AIOMPI_TLS="on")
+    host, _, port = job.address.rpartition(":")
+    with socket.create_connection((host, int(port))) as foreign:
+        foreign.sendall(auth.encode_auth((auth.KEY,)))
+        assert foreign.recv(1) == b""
+    running = [job.start(number, "true", env={"AIOMPI_TLS": "on"}) for number in range(2)]
+    said = [outcome(client) for client in running]
+    assert [code for code, _, _ in said] == [0, 0]
+    told = "no common authentication method: the client has IMPI_AUTH_KEY available, the server AIOMPI_TLS"
+    assert [told in err for _, _, err in said].count(True) == 1, "the second one does not wait"
+    assert told in job.end().stderr
+
+
 @pytest.mark.parametrize("site_has", ["no certificates", "certificates"])
 def test_nothing_without_the_key_is_in_between(clients: Callable[..., Clients], tmp_path: Path, site_has: str) -> None:
     """A server, or what passes on the connection to it, gets no key because it has a certificate of the site."""
@@ -152,7 +169,7 @@ def test_nothing_without_the_key_is_in_between(clients: Callable[..., Clients], 
     env = {"AIOMPI_TLS": "on"} | as_environ(files)
     job = clients(1, **env)
     host, _, port = job.address.rpartition(":")
-    with Middle((host, int(port)), (12, -8), files) as middle:
+    with Middle((host, int(port)), (12, -8 - len(auth.GREETING)), files) as middle:
         job.address = f"127.0.0.1:{middle.address[1]}"
         code, _, err = outcome(job.start(0, "true", env=env))
         assert middle.secured.is_set()

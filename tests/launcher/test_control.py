@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 import struct
 from collections.abc import AsyncIterator, Iterator
@@ -12,13 +13,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from descriptors import no_more_descriptors
+from limits import LIMIT
 from middle import HELLO, Middle, certificates
 
 from aiompi.bootstrap import meeting
 from aiompi.errors import JobAbortedError
 from aiompi.settings import Settings
-from aiompi.wire import control, hello
+from aiompi.wire import control, hello, version
 from aiompi_launcher import control as control_server
+from aiompi_launcher import listen
 from aiompi_launcher.control import ControlServer, Link
 from aiompi_launcher.listen import listen_tcp
 
@@ -46,7 +49,7 @@ class Observer:
         self.closed.append((link.rank, error))
 
     def on_stranger(self, address: str, error: str) -> None:
-        assert address.startswith("127.0.0.1:")
+        assert address.startswith("127.0.0.")
         self.strangers.append(error)
 
     def on_shortage(self) -> None:
@@ -56,14 +59,14 @@ class Observer:
 class Rank:
     """The other end."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
+    def __init__(self, port: int, source: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), source_address=(source, 0))
         self.socket.setblocking(False)
 
     async def read(self, count: int) -> bytes:
         """So many bytes, fewer at the end."""
         loop, data = asyncio.get_running_loop(), b""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT):
             while len(data) < count:
                 piece = await loop.sock_recv(self.socket, count - len(data))
                 if not piece:
@@ -79,7 +82,9 @@ class Rank:
 
     async def prove(self, rank: int = 0, key: bytes = KEY, *, piece: int = 65536, then: bytes = b"") -> None:
         """The handshake, with what follows it directly behind."""
-        handshake = hello.Connector(key, role=hello.ROLE_CONTROL, rank=rank, target=hello.RANK_AGENT)
+        handshake = hello.Connector(
+            key, role=hello.ROLE_CONTROL, rank=rank, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+        )
         await self.write(handshake.data_to_send(), piece=piece)
         handshake.receive_data(await self.read(handshake.needed))
         await self.write(handshake.data_to_send() + then, piece=piece)
@@ -112,7 +117,7 @@ async def server(
     observer: Observer, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ControlServer]:
     monkeypatch.setattr(control_server, "MAX_STRANGERS", 3)
-    server = ControlServer(observer, KEY, listener, hello_timeout=5.0)
+    server = ControlServer(observer, KEY, listener, hello_timeout=5.0, settings=Settings(tls="off"))
     yield server
     server.close()
     for link, _, _ in observer.joined:
@@ -128,7 +133,7 @@ def ranks(server: ControlServer, port: int) -> Iterator[list[Rank]]:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while not condition():
             await asyncio.sleep(0)
 
@@ -177,7 +182,7 @@ async def test_last_words_are_heard_although_nobody_hears_the_answer(observer: O
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
-    "data", [b"GET / HTTP/1.0\r\n\r\n", b"\0", b"\xff" * 1_000_000, hello.MAGIC + b"\xff" * 60, b"aiompi\0\2"]
+    "data", [b"GET / HTTP/1.0\r\n\r\n", b"\0", b"\xff" * 1_000_000, version.banner() + b"\xff" * 61, b"aiompi\0\2"]
 )
 async def test_garbage_instead_of_hello(observer: Observer, ranks: list[Rank], data: bytes):
     with contextlib.suppress(ConnectionError):
@@ -189,25 +194,123 @@ async def test_garbage_instead_of_hello(observer: Observer, ranks: list[Rank], d
 
 
 @pytest.mark.asyncio
+async def test_a_rank_of_another_version(observer: Observer, ranks: list[Rank], monkeypatch: pytest.MonkeyPatch):
+    ours = version.banner()
+    with monkeypatch.context() as patched:
+        patched.setattr(version, "own", version.Release(7, "0.7.1"))
+        await ranks[0].write(hello.Connector(KEY, role=7, rank=0, target=7, channel=hello.Channel.PLAIN).data_to_send())
+    assert await ranks[0].read(len(ours)) == ours
+    assert await ranks[0].is_dropped()
+    (text,) = observer.strangers
+    assert "it is aiompi 0.7.1 (protocol 7), and this process is aiompi" in text
+    await ranks[1].prove(0, then=JOIN)
+    await until(lambda: observer.joined)
+
+
+@pytest.mark.asyncio
 async def test_a_connection_that_is_reset_after_its_proof(observer: Observer, ranks: list[Rank]):
     failures: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
-    handshake = hello.Connector(KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT)
+    handshake = hello.Connector(
+        KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+    )
     await ranks[0].write(handshake.data_to_send())
     handshake.receive_data(await ranks[0].read(handshake.needed))
     ranks[0].socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     ranks[0].socket.send(handshake.data_to_send())
     ranks[0].socket.close()
     await until(lambda: observer.strangers)
-    assert observer.strangers == ["it ended at the proof of the key of the job: is its key the right one?"]
+    assert observer.strangers[0] in (
+        "it ended before it had proven the key of the job",
+        "it ended before it had joined",
+    )
     assert not failures
     await ranks[1].prove(0, then=JOIN)
     await until(lambda: observer.joined)
 
 
 @pytest.mark.asyncio
+async def test_only_a_rank_that_has_read_the_answer_may_have_another_key(observer: Observer, ranks: list[Rank]):
+    """One that is killed has not read it, or has proven the key."""
+    begins = [
+        hello.Connector(KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN)
+        for _ in ranks
+    ]
+    for rank, begin in zip(ranks, begins, strict=True):
+        await rank.write(begin.data_to_send())
+    for rank, begin in zip(ranks[1:], begins[1:], strict=True):
+        begin.receive_data(await rank.read(begin.needed))
+    await ranks[2].write(begins[2].data_to_send())
+    loop = asyncio.get_running_loop()
+    assert await loop.run_in_executor(None, select.select, [ranks[0].socket], [], [], LIMIT) != ([], [], [])
+    said = [
+        "it ended before it had proven the key of the job",
+        "it ended at the proof of the key of the job: is its key the right one?",
+        "it ended before it had joined",
+    ]
+    for number, rank in enumerate(ranks):
+        rank.socket.close()
+        await until(lambda: len(observer.strangers) > number)
+    assert observer.strangers == said
+
+
+@pytest.mark.asyncio
+async def test_a_crowd_of_one_source_holds_up_no_other(
+    observer: Observer, listener: socket.socket, port: int, monkeypatch: pytest.MonkeyPatch
+):
+    """What has sent a byte is given time, whatever else comes; it has three quarters of the room."""
+    monkeypatch.setattr(control_server, "MAX_STRANGERS", 8)
+    monkeypatch.setattr(listen, "_BEGUN", LIMIT)
+    server = ControlServer(observer, KEY, listener, hello_timeout=LIMIT, settings=Settings(tls="off"))
+    first = hello.Connector(
+        KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+    ).data_to_send()
+    crowd = [Rank(port, "127.0.0.2") for _ in range(60)]
+    for each in crowd:
+        await each.write(first[:1])
+    rank = Rank(port)
+    await rank.prove(0, then=JOIN)
+    await until(lambda: observer.joined)
+    assert (observer.strangers, len(server._strangers)) == ([], 6)
+    server.close()
+    for each in (*crowd, rank):
+        each.socket.close()
+    observer.joined[0][0].drop("end of the test")
+
+
+@pytest.mark.asyncio
+async def test_many_ranks_of_one_source_all_join(observer: Observer, server: ControlServer, port: int):
+    ranks = [Rank(port) for _ in range(60)]
+    await asyncio.gather(*(rank.prove(number, then=JOIN) for number, rank in enumerate(ranks)))
+    await until(lambda: len(observer.joined) == 60)
+    assert observer.strangers == []
+    for rank in ranks:
+        rank.socket.close()
+
+
+@pytest.mark.asyncio
+async def test_of_too_many_that_wait_the_last_of_the_largest_crowd_are_closed(
+    observer: Observer, listener: socket.socket, port: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(control_server, "MAX_STRANGERS", 2)
+    monkeypatch.setattr(listen, "_MOST_WAITING", 4)
+    monkeypatch.setattr(listen, "_SILENT", LIMIT)
+    monkeypatch.setattr(listen, "_BEGUN", LIMIT)
+    server = ControlServer(observer, KEY, listener, hello_timeout=LIMIT, settings=Settings(tls="off"))
+    crowd = [Rank(port, "127.0.0.2") for _ in range(7)]
+    other = Rank(port)
+    assert all([await each.is_dropped() for each in crowd[5:]])
+    server.close()
+    assert all([await each.is_dropped() for each in (*crowd[:5], other)])
+    for each in (*crowd, other):
+        each.socket.close()
+
+
+@pytest.mark.asyncio
 async def test_wrong_key(observer: Observer, ranks: list[Rank]):
-    handshake = hello.Connector(b"x" * 32, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT)
+    handshake = hello.Connector(
+        b"x" * 32, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+    )
     await ranks[0].write(handshake.data_to_send())
     await ranks[0].read(handshake.needed)
     await ranks[0].write(b"\0" * hello.PROOF_BYTES + JOIN)
@@ -290,7 +393,9 @@ async def test_a_crowd_of_strangers_pushes_out_no_rank_that_has_begun(
     observer: Observer, server: ControlServer, port: int, ranks: list[Rank]
 ):
     await until(lambda: len(server._strangers) == 3)
-    handshake = hello.Connector(KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT)
+    handshake = hello.Connector(
+        KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+    )
     whole = handshake.data_to_send()
     await ranks[0].write(whole[:10])
     late = [Rank(port) for _ in range(3)]
@@ -336,12 +441,52 @@ async def test_a_long_message_to_a_slow_rank(observer: Observer, ranks: list[Ran
     await ranks[0].prove(0, then=JOIN)
     await until(lambda: observer.joined)
     link = observer.joined[0][0]
-    message = control.Abort(1, "x" * 5_000_000)
+    message = control.Cards([{"host": "x" * 5_000_000}])
     link.send(control.encode(message))
     link.close()
     encoded = control.encode(message)
     assert await ranks[0].read(len(encoded) + 1) == encoded
     assert not observer.closed
+
+
+@pytest.mark.asyncio
+async def test_what_a_rank_does_not_read_is_bounded(
+    observer: Observer, ranks: list[Rank], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(control_server, "MAX_UNREAD", 2**20)
+    await ranks[0].prove(0, then=JOIN)
+    await until(lambda: observer.joined)
+    link = observer.joined[0][0]
+    message = control.encode(control.Cards([{"host": "x" * 2**16}]))
+    for _ in range(1000):
+        link.send(message)
+        assert link.backlog <= 2**20
+    await until(lambda: observer.closed)
+    assert observer.closed == [(0, f"does not read what is sent to it: {2**20} bytes")]
+
+
+@pytest.mark.asyncio
+async def test_what_a_rank_sends_is_bounded_before_it_is_kept(observer: Observer, ranks: list[Rank]):
+    await ranks[0].prove(0, then=JOIN)
+    await until(lambda: observer.joined)
+    await ranks[0].write(struct.pack("!I", control.MAX_FROM_RANK + 1))
+    await until(lambda: observer.closed)
+    ((_, error),) = observer.closed
+    assert error.startswith(f"broke the control protocol: control message of {control.MAX_FROM_RANK + 1} bytes")
+
+
+@pytest.mark.asyncio
+async def test_a_rank_is_not_read_for_a_while(observer: Observer, ranks: list[Rank]):
+    await ranks[0].prove(0, then=JOIN)
+    await until(lambda: observer.joined)
+    link = observer.joined[0][0]
+    link.hold()
+    await ranks[0].write(control.encode(control.Finalize()))
+    await ranks[1].prove(1, then=JOIN + control.encode(control.Leave()))
+    await until(lambda: observer.messages)
+    assert observer.messages == [(1, control.Leave())]
+    link.resume()
+    await until(lambda: len(observer.messages) == 2)
 
 
 @pytest.mark.asyncio

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from limits import LIMIT
 
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState
@@ -19,7 +20,6 @@ from aiompi.impi.universe import Universe
 KEY = {"IMPI_AUTH_KEY": "5678"}
 UP = ["join", "card", "cards", "print=up"]
 DOWN = ["finalize", "finalized"]
-LIMIT = 20.0
 #: as historic peers write it: 12 zero bytes
 ADDRESS = "127.0.0.7"
 HERE = bytes(12) + socket.inet_aton(ADDRESS)

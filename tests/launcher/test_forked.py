@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from jobs import ROOTS, Site
+from limits import LIMIT
 
 from aiompi_launcher.spawn.forked import ForkServer, adopting
 from aiompi_launcher.spawn.python import PythonProgram
@@ -326,7 +327,7 @@ def test_descriptors_that_the_launcher_lacks_are_open_in_its_ranks(launch, tmp_p
     words = [sys.executable, "-m", "aiompi_launcher", *hosts, "-n", "2", "app.py"]
     command = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(ROOTS)}
-    subprocess.run(command, cwd=tmp_path, env=env, timeout=30, capture_output=True, check=True)
+    subprocess.run(command, cwd=tmp_path, env=env, timeout=LIMIT, capture_output=True, check=True)
     assert [(tmp_path / name).read_text() for name in "01"] == ["True"] * 2
 
 
@@ -340,7 +341,7 @@ def test_what_is_imported_before_the_fork_has_no_state():
         "assert threading.active_count() == len(os.listdir('/proc/self/task')) == 1\n"
         "assert not {'numpy', 'random', 'secrets', 'uuid', 'tempfile', 'logging.handlers'} & sys.modules.keys()\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=LIMIT)
 
 
 @pytest.mark.parametrize(("name", "texts"), [("0", ["hello\n", ""]), ("1", ["", "hello\n"]), ("none", ["", ""])])
@@ -403,7 +404,7 @@ def fork():
     return pid
 """)
     job = site.launch("-n", "2", site.program("import time\ntime.sleep(100)"), env=env)
-    assert job.process.wait(10) == -signal.SIGKILL
+    assert job.process.wait(LIMIT) == -signal.SIGKILL
     site.settle()
 
 

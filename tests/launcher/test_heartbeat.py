@@ -7,6 +7,7 @@ import signal
 import subprocess
 
 import pytest
+from limits import LIMIT
 
 from aiompi.wire import liveness
 from aiompi_launcher.heartbeat import Heartbeat
@@ -26,7 +27,7 @@ async def test_a_stopped_rank_is_stuck_only_if_the_job_says_so() -> None:
             Heartbeat(0.1, lambda: [rank], {}, lambda number, cause: found.append(("cut", number, cause)), False),
         ]
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(LIMIT):
                 while len(found) < 2:
                     await asyncio.sleep(0.01)
         finally:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
+import struct
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from limits import LIMIT, expires
 
+from aiompi import release
 from aiompi.errors import InvalidArgumentError
+from aiompi.wire import version
 from aiompi_launcher.cli import parse
+from aiompi_launcher.hosts import agent as agents
 from aiompi_launcher.hosts import channel, hostlist, messages, starters
 from aiompi_launcher.hosts.hostlist import Host, parse_hosts, place, read_hostfile, slurm_allocation
 from aiompi_launcher.hosts.messages import Part
@@ -52,6 +57,11 @@ def test_hostfiles_of_mpich_and_open_mpi(tmp_path: Path) -> None:
         path.write_text(f"node1\nnode2 {word}\n")
         with pytest.raises(InvalidArgumentError, match=rf"hosts, line 2: {word!r}( is none|: name ports)"):
             read_hostfile(str(path))
+    path.write_bytes(b"node1  # Z\xfcrich\n")
+    assert read_hostfile(str(path)) == [Host("node1")]
+    path.write_bytes(b"node1\nZ\xfcrich\n")
+    with pytest.raises(InvalidArgumentError, match=r"hosts, line 2: 'Z.udcfcrich' cannot be the name of a host"):
+        read_hostfile(str(path))
     path.write_text("\n")
     with pytest.raises(InvalidArgumentError, match="names no host"):
         read_hostfile(str(path))
@@ -111,7 +121,7 @@ def test_ranks_are_bound(launch, options: tuple[str, ...]) -> None:
     local = [0, 0] if LOCAL[0] in options else [0, 1]
     expected = [cpus_of(rank, "core", os.sched_getaffinity(0)) for rank in local]
     code = (
-        "import os, time; end = time.monotonic() + 5; rank = int(os.environ['AIOMPI_RANK'])\n"
+        f"import os, time; end = time.monotonic() + {LIMIT}; rank = int(os.environ['AIOMPI_RANK'])\n"
         f"while os.sched_getaffinity(0) != {expected}[rank] and time.monotonic() < end: time.sleep(0.01)\n"
         "print(rank, os.sched_getaffinity(0))"
     )
@@ -165,6 +175,33 @@ def test_a_job_of_hosts_that_are_this_machine(launch, rank) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "well\n")
 
 
+#: prints how many sockets a rank, and the processes above it up to the launcher, have, and how many listen at ports
+LISTENERS = """
+import os, re
+from aiompi import MPI
+world = MPI.COMM_WORLD
+world.sendrecv(1, 1 - world.rank)
+tables = "".join(open(f"/proc/net/{name}").read() for name in ("tcp", "tcp6"))
+listening = {line.split()[9] for line in tables.splitlines() if line.split()[3] == "0A"}
+found, pid = set(), os.getpid()
+while "pytest" not in open(f"/proc/{pid}/cmdline").read():
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found |= set(re.findall(r"socket:.(\\d+)", os.readlink(f"/proc/{pid}/fd/{name}")))
+        except OSError:
+            pass
+    pid = int(re.findall(r"PPid:\\s+(\\d+)", open(f"/proc/{pid}/status").read())[0])
+print(len(found) > 2, len(found & listening))
+world.barrier()
+"""
+
+
+def test_neither_agents_nor_ranks_of_one_machine_open_a_port(launch) -> None:
+    """Agents speak over standard input and output, and ranks over Unix sockets."""
+    result = launch(*LOCAL, "a,b", sys.executable, "-c", LISTENERS)
+    assert (result.returncode, result.stdout) == (0, "True 0\n" * 2)
+
+
 def test_many_agents_start_each_other(launch, rank) -> None:
     names = ",".join(f"h{number}" for number in range(5))
     result = launch("--width", "2", *LOCAL, names, "--tag-output", rank, *FULL, "4:print=last", "4:err=error")
@@ -216,10 +253,8 @@ def test_a_program_that_is_missing(launch) -> None:
 
 
 def test_timeout_ends_all_hosts(launch, rank) -> None:
-    start = time.monotonic()
     result = launch(*LOCAL, "a,b", "--timeout", "1", rank, "pause")
     assert result.returncode == 124
-    assert time.monotonic() - start < 6
 
 
 def test_a_starter_that_is_missing_or_never_answers(launch, tmp_path: Path) -> None:
@@ -228,55 +263,145 @@ def test_a_starter_that_is_missing_or_never_answers(launch, tmp_path: Path) -> N
         (tmp_path / name).chmod(0o700)
     result = launch("--hosts", "a,b", "--starter", str(tmp_path / "ssh"), "--start-timeout", "1", "true")
     assert result.returncode == 1
-    assert "cannot be used: it did not answer within 1 s; it printed 'Welcome'" in result.stderr
+    assert "cannot be used: it did not answer within 1 s (--start-timeout); it printed 'Welcome'" in result.stderr
     result = launch("--hosts", "a,b", "--starter", "/nowhere/ssh", "true")
     assert result.returncode == 1
     assert "/nowhere/ssh: No such file or directory" in result.stderr
+
+
+def test_a_starter_that_does_not_say_where_hosts_are(launch, tmp_path: Path, rank) -> None:
+    (tmp_path / "ssh").write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+    (tmp_path / "ssh").chmod(0o700)
+    result = launch("--starter", str(tmp_path / "ssh"), "--hosts", "a,b", rank, *FULL)
+    assert result.returncode == 1
+    assert "addresses hosts reach each other is unknown" in result.stderr
+    assert "sets no SSH_CONNECTION" in result.stderr
 
 
 def test_progress_on_a_terminal(launch, tmp_path: Path) -> None:
     """While hosts start, a terminal shows how many have; a message takes the place of that."""
     (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "ssh").chmod(0o700)
-    ours, theirs = os.openpty()
-    words = ("--hosts", "localhost,b", "--starter", str(tmp_path / "ssh"), "--start-timeout", "2", "sleep", "60")
-    result = launch(*words, stderr=theirs)
-    os.close(theirs)
-    shown = os.read(ours, 2**16).decode()
-    os.close(ours)
-    assert result.returncode == 1
-    assert "\raiompi-launch: 1 of 2 hosts have started\x1b[K" in shown
-    assert shown.endswith("\r\x1b[Kaiompi-launch: host b cannot be used: it did not answer within 2 s\r\n")
+    words = ("--hosts", "localhost,b", "--starter", str(tmp_path / "ssh"), "sleep", "60")
+
+    def one_starts(seconds: float) -> bool:
+        ours, theirs = os.openpty()
+        result = launch("--start-timeout", str(seconds), *words, stderr=theirs)
+        os.close(theirs)
+        shown = os.read(ours, 2**16).decode()
+        os.close(ours)
+        assert result.returncode == 1
+        said = f"host b cannot be used: it did not answer within {seconds:g} s (--start-timeout)"
+        ended = shown.endswith(f"\r\x1b[Kaiompi-launch: {said}\r\n")
+        return ended and "\raiompi-launch: 1 of 2 hosts have started\x1b[K" in shown
+
+    assert expires(one_starts)
 
 
-@pytest.mark.parametrize("paused", [False, True])
-def test_a_silent_channel(monkeypatch: pytest.MonkeyPatch, paused: bool) -> None:
-    """The other end is given up, unless it has said that it will be stopped, as by Ctrl-Z, until it speaks again."""
+@pytest.mark.parametrize("state", ["silent", "starting", "unlimited", "known to be cut off", "paused"])
+def test_a_silent_channel(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    """The other end is given up once it has started, and before if the kernel says why it is silent.
+
+    An end that has said that it will be stopped, as by Ctrl-Z, is not, until it speaks again.
+    """
     monkeypatch.setattr(channel, "BEAT", 0.05)
-    monkeypatch.setattr(channel, "SILENCE", 0.2)
+    monkeypatch.setattr(channel, "DOUBT", 0.1)
     reader, other = os.pipe()
     ended: list[str] = []
     got: list[object] = []
+    asked: list[object] = []
 
-    async def wait(seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not ended:
-            await asyncio.sleep(0.02)
+    async def wait_for(events: list[object], count: int = 1) -> None:
+        async with asyncio.timeout(LIMIT):
+            while len(events) < count:
+                await asyncio.sleep(0.02)
+
+    def why_lost() -> str:
+        asked.append(ended)
+        return "it is cut off" if state == "known to be cut off" else ""
 
     async def listen() -> None:
-        one = channel.Channel(reader, os.open(os.devnull, os.O_WRONLY), got.append, ended.append, messages.MAGIC)
-        await wait(0.5)
-        assert not ended  # it has not begun
-        os.write(other, b"Welcome\n" + messages.MAGIC)
-        os.write(other, messages.encode(messages.Pause() if paused else messages.Ping()))
-        await wait(1.0)
-        assert bool(ended) is not paused
-        if paused:
+        silence = 0.0 if state == "unlimited" else 0.2
+        one = channel.Channel(reader, os.open(os.devnull, os.O_WRONLY), got.append, ended.append, silence, why_lost)
+        os.write(other, b"Welcome\n" + messages.banner()[:7])
+        await asyncio.sleep(0.5)
+        assert not asked  # it has not begun
+        os.write(other, messages.banner()[7:])
+        os.write(other, messages.encode(messages.Pause() if state == "paused" else messages.Ping()))
+        one.watched = state not in ("starting", "known to be cut off")
+        if state == "paused":
+            await asyncio.sleep(0.5)
+            assert not asked
+            assert not ended
             os.write(other, messages.encode(messages.Exited(1, 2)))
-            await wait(5.0)
+        if state in ("starting", "unlimited"):
+            await wait_for(asked, 10)
+        else:
+            await wait_for(ended)
         one.close()
 
     asyncio.run(listen())
     os.close(other)
-    assert ended == ["nothing has come from it for 0.2 s"]
-    assert got == ([messages.Exited(1, 2)] if paused else [])
+    silent = ["nothing has come from it for 0.2 s (AIOMPI_SILENCE)"]
+    given_up = {"silent": silent, "paused": silent, "known to be cut off": ["it is cut off"]}
+    assert ended == given_up.get(state, [])
+    assert got == ([messages.Exited(1, 2)] if state == "paused" else [])
+
+
+def test_a_channel_to_another_version() -> None:
+    reader, other = os.pipe()
+    ended: list[str] = []
+
+    async def listen() -> None:
+        channel.Channel(reader, os.open(os.devnull, os.O_WRONLY), print, ended.append)
+        os.write(other, b"Welcome\n" + version.MAGIC + struct.pack("!I20s", 7, b"0.7.1") + b"\n\0\0\0\0")
+        async with asyncio.timeout(LIMIT):
+            while not ended:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(listen())
+    os.close(other)
+    own = f"aiompi {release.VERSION} (protocol {release.PROTOCOL})"
+    assert ended[0].startswith(f"it is aiompi 0.7.1 (protocol 7), and this process is {own}: ")
+
+
+def test_no_more_is_read_for_the_launcher_than_it_reads() -> None:
+    """The agent of a host holds what sends more than the channel to the launcher takes."""
+
+    async def relay() -> None:
+        (up, launcher), (source, sink), (silent, end) = os.pipe(), os.pipe(), os.pipe()
+        relayed: list[int] = []
+        agent = agents.Agent.__new__(agents.Agent)
+        agent._channel = channel.Channel(silent, launcher, print, print, decoder=messages.decoder())
+
+        def pass_on(message: messages.Message) -> None:
+            relayed.append(1)
+            agent._channel.send(message)
+            agent._curb(branch)
+
+        decoder = messages.decoder()
+        branch = channel.Channel(source, os.open(os.devnull, os.O_WRONLY), pass_on, print, decoder=decoder)
+        said = messages.encode(messages.Said(1, b"x" * 60_000))
+        for descriptor in (up, sink):
+            os.set_blocking(descriptor, False)
+        sent = blocked = 0
+        while blocked < 100:
+            try:
+                sent += os.write(sink, said[sent % len(said) :])
+                blocked = 0
+            except BlockingIOError:
+                blocked += 1
+                await asyncio.sleep(0)
+        assert sent < 4 * 2**20
+        held = len(relayed)
+        while len(relayed) < sent // len(said):
+            with contextlib.suppress(BlockingIOError):
+                os.read(up, 2**16)
+            await asyncio.sleep(0)
+        assert len(relayed) > held
+        for each in (agent._channel, branch):
+            each.close()
+        for descriptor in (up, sink, end):
+            os.close(descriptor)
+
+    asyncio.run(relay())

@@ -72,7 +72,7 @@ def test_a_rank_that_leaves_and_then_fails_is_not_announced_as_left():
     assert (fixture.sent(control.Left), fixture.sent(control.Abort)) == ([], [0])
 
 
-def test_nobody_who_has_left_is_told_of_others():
+def test_no_rank_that_has_left_is_told_of_others():
     fixture = JobTable(3, spawned=False).run_up()
     fixture.receive(0, control.Leave())
     fixture.receive(1, control.Leave())
@@ -98,10 +98,18 @@ def test_first_failure_ends_the_job(status: int, verdict: str, code: int):
     assert fixture.exit(0, -15) == [End(code)]
 
 
-def test_who_ignores_sigterm_is_killed():
+def test_what_ignores_sigterm_is_killed():
     fixture = JobTable(2)
     fixture.exit(1, 1)
-    assert fixture.expire("kill") == [Signal(signal.SIGKILL)]
+    assert fixture.expire("kill") == [Signal(signal.SIGKILL), StartTimer("abandon", table.ABANDON)]
+
+
+def test_a_rank_whose_host_says_nothing_is_not_awaited_after_it_was_killed():
+    fixture = JobTable(3)
+    fixture.exit(1, 1)
+    fixture.exit(0, -15)
+    fixture.expire("kill")
+    assert fixture.expire("abandon") == [End(1)]
 
 
 def test_failure_of_a_connected_rank_waits_for_its_last_words():
@@ -412,10 +420,11 @@ class TestServed:
         assert not fixture.all(End)
         assert fixture.receive(0, Closed()) == [End(1)]
 
-    def test_who_does_not_go_is_hung_up_on(self):
+    def test_what_does_not_go_is_hung_up_on(self):
         fixture = JobTable(2, spawned=False).run_up()
         fixture.receive(1, Closed())
-        assert fixture.expire("kill") == [Signal(signal.SIGKILL), Hangup(0), End(1)]
+        abandon = StartTimer("abandon", table.ABANDON)
+        assert fixture.expire("kill") == [Signal(signal.SIGKILL), abandon, Hangup(0), End(1)]
 
     def test_signal_ends_it(self):
         fixture = JobTable(1, spawned=False).run_up()

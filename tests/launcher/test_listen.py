@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from descriptors import no_more_descriptors
+from limits import LIMIT
 
 from aiompi import network
 from aiompi_launcher import listen
@@ -69,6 +70,21 @@ def test_after_the_announcement_standard_output_is_at_its_end():
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("peer", "source"),
+    [
+        ("", ""),
+        (("192.0.2.1", 5), "192.0.2.1"),
+        (("::ffff:192.0.2.1", 5, 0, 0), "192.0.2.1"),
+        (("2001:db8:1:2:3:4:5:6", 5, 0, 0), "20010db800010002"),
+        (("2001:db8:1:2::1", 5, 0, 0), "20010db800010002"),
+        (("fe80::1%eth0", 5, 0, 2), "fe80000000000000"),
+    ],
+)
+def test_sources_of_connections(peer: object, source: str) -> None:
+    assert listen.source_of(peer) == source
+
+
 class Porter:
     """Records connections, and closes none."""
 
@@ -103,7 +119,7 @@ async def test_while_there_are_no_descriptors_it_asks_only_now_and_then(monkeypa
                 await asyncio.sleep(0)
         assert 1 <= porter.shortages <= 1 + (time.monotonic() - start) / listen.BREATHER
         assert not porter.admitted
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT):
             await porter.came.wait()
         assert not porter.admitted[0].getblocking()
     porter.close()
@@ -128,7 +144,7 @@ async def test_closing_while_there_are_no_descriptors(monkeypatch, home: Path):
 def test_names_are_resolved_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name server that does not answer delays neither the loop, nor a time-out, nor the end of `asyncio.run`."""
     answer = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: answer.wait(60) and [])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: answer.wait(LIMIT) and [])
 
     async def main() -> None:
         with pytest.raises(TimeoutError):

@@ -8,6 +8,7 @@ import pytest
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
+from aiompi_launcher import members
 from aiompi_launcher.jobstate import Hangup, Refused, Send, StartTimer
 from aiompi_launcher.members import Form, Lose, MemberAction, Members
 
@@ -136,6 +137,27 @@ def test_when_its_time_is_over_a_member_gets_those_that_are_there_or_an_error() 
     assert table.worlds()[2:] == [(1, 2)], "the third is not expected any more"
 
 
+def test_a_member_that_wants_too_many_is_left_out_when_the_time_is_over() -> None:
+    table = Table(4)
+    for number in (1, 2, 3, 4):
+        table.assemble(number, 4)
+    table.assemble(1, 2**62)
+    table.assemble(2, 4)
+    table.assemble(3, 2)
+    table.assemble(4, 1, 5.0)
+    table.expire("assemble 4 2")
+    assert table.worlds()[1:] == [(3, 4)]
+    table.assemble(3, 3, 5.0)
+    table.assemble(4, 1)
+    table.expire("assemble 3 3")
+    assert len(table.worlds()) == 2, "its own wish counts as well"
+    few = Table(2, at_least=3)
+    few.assemble(1, -1)
+    few.assemble(2, -1, 5.0)
+    few.expire("assemble 2 1")
+    assert few.worlds() == [], "and that of the job"
+
+
 def test_a_member_that_does_not_want_its_world_any_more() -> None:
     table = Table(2)
     table.assemble(1, 2)
@@ -162,6 +184,24 @@ def test_a_member_that_only_leaves_its_world() -> None:
     table.members.left_world(1, 1, "late")
 
 
+def test_a_member_asks_which_others_it_waits_for() -> None:
+    table = Table(11)
+    for number in range(1, 11):
+        table.assemble(number, 10)
+    assert table.send(11, control.Inquire(1)) == [], "it has not asked for a world"
+    table.assemble(11)
+    table.assemble(3)
+    assert table.send(11, control.Inquire(0)) == [], "it has given up that call"
+    (told,) = table.send(11, control.Inquire(1))
+    named = ", ".join(f"member {number} (host)" for number in (1, 2, 4, 5, 6, 7, 8, 9))
+    absent = "these members are in a world and have not asked for the next one"
+    assert told == Send(11, control.Awaiting(1, f"{absent}: {named}, 1 more", others=True))
+    few = Table(1, at_least=2)
+    few.assemble(1)
+    (told,) = few.send(1, control.Inquire(1))
+    assert told == Send(1, control.Awaiting(1, "1 of at least 2 members have asked for one", others=False))
+
+
 def test_a_world_that_does_not_start_is_given_up() -> None:
     table = Table(1)
     assert any(action == StartTimer("start 1 0", 10.0) for action in table.assemble(1))
@@ -174,3 +214,17 @@ def test_messages_that_members_may_not_send(message: control.Message) -> None:
     table.assemble(1, 2)
     with pytest.raises(RemoteProtocolError):
         table.members.received(1, message)
+
+
+def test_what_all_members_say_of_themselves_fits_into_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "MAX_CARDS", 1000)
+    table = Table()
+    with pytest.raises(Refused, match="say more than 1000 bytes of themselves"):
+        while True:
+            table.enter()
+    count = len(table.members.cards())
+    assert 5 < count < 20
+    table.send(1, control.Leave())
+    assert table.enter() == count + 1
+    most = control.Entered(1, table.members.cards(), 0.0, "")
+    assert len(control.encode(most)) < 1100

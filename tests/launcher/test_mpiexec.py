@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from limits import LIMIT
 
 from aiompi_launcher.mpiexec import UsageError, translate
 
@@ -26,7 +27,7 @@ def command(tmp_path: Path) -> Run:
     def run(line: str, *options: str) -> subprocess.CompletedProcess[str]:
         words = (sys.executable, "-m", "aiompi_launcher", *options, "--as-mpiexec", "sh", "-c", line)
         return subprocess.run(
-            words, check=False, capture_output=True, text=True, cwd=tmp_path, stdin=subprocess.DEVNULL, timeout=60
+            words, check=False, capture_output=True, text=True, cwd=tmp_path, stdin=subprocess.DEVNULL, timeout=LIMIT
         )  # fmt: skip
 
     return run
@@ -114,5 +115,5 @@ def test_what_cannot_be_translated(tmp_path: Path, line: str, message: str) -> N
 def test_wrong_use(words: list[str], code: int, message: str) -> None:
     words = [sys.executable, "-m", "aiompi_launcher", *words]
     environ = {**os.environ, "COLUMNS": "200"}
-    result = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, env=environ)
+    result = subprocess.run(words, check=False, capture_output=True, text=True, timeout=LIMIT, env=environ)
     assert (result.returncode, message in result.stderr) == (code, True), result.stderr

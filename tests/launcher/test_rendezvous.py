@@ -12,6 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from limits import LIMIT, expires
+
+from aiompi_launcher.control import MAX_STRANGERS
 
 FULL = ["join", "card", "cards", "finalize", "finalized"]
 KEY = {"IMPI_AUTH_KEY": "18446744073709551615"}
@@ -21,7 +24,7 @@ AUTH, IMPI, COLL, DONE, FINI = (int.from_bytes(word) for word in (b"AUTH", b"IMP
 
 def connect(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=5)
+    return socket.create_connection((host, int(port)), timeout=LIMIT)
 
 
 def command(code: int, payload: bytes = b"") -> bytes:
@@ -93,11 +96,15 @@ def test_a_host_name_in_place_of_the_number(launch, server):
 
 def test_time_limits_of_a_server(launch, server):
     """A client that does not come is named, and both limits end the server."""
-    running = server("3", "--start-timeout", "2")
-    client = launch.start("--client", "1", running.line(), "true", env=KEY)
-    result = running.end()
-    assert (result.returncode, client.end().returncode) == (124, 1)
-    assert "clients that have not come within 2 s (--start-timeout): 0, 2" in result.stderr
+
+    def one_comes(seconds: float) -> bool:
+        running = server("3", "--start-timeout", str(seconds))
+        client = launch.start("--client", "1", running.line(), "true", env=KEY)
+        result = running.end()
+        assert (result.returncode, client.end().returncode) == (124, 1)
+        return f"clients that have not come within {seconds:g} s (--start-timeout): 0, 2" in result.stderr
+
+    assert expires(one_comes)
     result = server("1", "--timeout", "0.5").end()
     assert result.returncode == 124
     assert "longer than 0.5 s (--timeout)" in result.stderr
@@ -138,7 +145,7 @@ def test_a_flood_of_strangers(launch, server, rank):
         thread.join()
     result = running.end()
     assert result.returncode == 0
-    assert most < 250
+    assert most < MAX_STRANGERS + 50
     assert "more connections; the last: dropped the connection from" in result.stderr
     assert len(result.stderr.splitlines()) < 30
 
@@ -194,7 +201,7 @@ def test_a_preference_that_leaves_no_method(launch):
 
 
 @pytest.mark.spec("I2.3.3-19")
-def test_who_comes_in_without_authentication_is_named(server):
+def test_what_comes_in_without_authentication_is_named(server):
     running = server("1", env=NONE)
     with connect(running.line()) as client:
         client.sendall(command(AUTH, struct.pack(">I", 1)))
@@ -223,7 +230,7 @@ def test_no_such_host(launch):
 @pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\xff" * 100, b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_the_port_of_something_else(launch, answer: bytes):
     with socket.create_server(("127.0.0.1", 0)) as other:
-        other.settimeout(5)
+        other.settimeout(LIMIT)
         running = launch.start("--client", "0", f"127.0.0.1:{other.getsockname()[1]}", "echo", "started", env=KEY)
         connection, _ = other.accept()
         with connection:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from limits import LIMIT
 
 from aiompi_launcher import stdio
 from aiompi_launcher.stdio import Sink, Source, TerminalInput
@@ -47,7 +48,7 @@ class Pipe:
     async def expect(self, expected: bytes) -> None:
         """Read until exactly this has come."""
         got = b""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LIMIT):
             while len(got) < len(expected):
                 got += self.get()
                 await asyncio.sleep(0)
@@ -303,7 +304,7 @@ async def test_closing_passes_on_what_is_left(out: Pipe, ranks: list[Pipe]):
 
 
 @pytest.mark.asyncio
-async def test_closing_does_not_wait_for_who_still_writes(ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch):
+async def test_closing_does_not_wait_for_what_still_writes(ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch):
     sink, _ = sink_to(ranks[1].write_end)
     source = Source(detached(ranks[0]), sink)
     read = os.read
@@ -351,7 +352,7 @@ async def test_input_from_a_terminal(ranks: list[Pipe]):
     os.write(keyboard, b"typed\n")
     await ranks[0].expect(b"typed\n")
     os.write(keyboard, b"\x04")  # end of file
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while os.path.exists(f"/proc/self/fd/{descriptor}"):
             await asyncio.sleep(0)
     assert os.read(ranks[0].read_end, 1) == b""
@@ -367,7 +368,7 @@ async def test_input_for_a_rank_that_reads_no_more(ranks: list[Pipe]):
     forwarder = TerminalInput(terminal, descriptor)
     os.close(detached(ranks[0]))
     os.write(keyboard, b"typed\n")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while os.path.exists(f"/proc/self/fd/{descriptor}"):
             await asyncio.sleep(0)
     forwarder.close()

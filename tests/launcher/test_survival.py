@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from job_table import JobTable
-from jobs import KEY, Site
+from jobs import FACES, KEY, Site, in_face
 
 from aiompi.wire import control
 from aiompi.wire.agreement import Agreements
+from aiompi_launcher import job
 from aiompi_launcher.job import SETTLE
-from aiompi_launcher.jobstate import Closed, Hangup, Note, Send, Signal, StartTimer
+from aiompi_launcher.jobstate import Closed, Hangup, Loss, Note, Send, Signal, StartTimer
 
 
 def survivors(size: int = 3, *, spawned: bool = True) -> JobTable:
@@ -30,7 +31,7 @@ def test_others_are_told_once_the_cause_is_known() -> None:
     assert told(fixture) == []
     fixture.exit(1, -9)
     assert told(fixture) == [(rank, "was killed by signal 9 (SIGKILL)") for rank in (0, 2)]
-    assert fixture.all(Note) == [Note("rank 1 was killed by signal 9 (SIGKILL); the job goes on without it", 1)]
+    assert fixture.all(Loss) == [Loss(1, "rank 1 was killed by signal 9 (SIGKILL)")]
     for rank in (0, 2):
         fixture.receive(rank, control.Finalize())
     assert sorted(fixture.sent(control.Finalized)) == [0, 2], "the fence does not wait for the failed rank"
@@ -164,30 +165,91 @@ def test_a_rank_that_is_stuck_ends_a_job_that_does_not_survive() -> None:
     assert fixture.code == 1, "and not that of the SIGKILL of the launcher"
 
 
+def judged(fixture: JobTable, suspicions: list[tuple[int, int]]) -> list[int]:
+    """Let ranks report links, and have these judged; return the ranks that were expelled, in order."""
+    start = len(fixture.done)
+    for rank, other in suspicions:
+        fixture.receive(rank, control.Suspect(other, "reset"))
+    for key in [timer.key for timer in fixture.done[start:] if isinstance(timer, StartTimer)]:
+        fixture.job.expired(key)
+        fixture.collect()
+    new = fixture.done[start:]
+    return [send.rank for send in new if isinstance(send, Send) and isinstance(send.message, control.Abort)]
+
+
 @pytest.mark.parametrize(
     ("suspicions", "expelled"),
     [
-        ([(0, 1)], 1),
+        ([(0, 1)], 0),
         ([(1, 0)], 1),
         ([(1, 0), (0, 1)], 1),
         ([(0, 1), (2, 0)], 0),
         ([(2, 0), (2, 1)], 2),
+        ([(0, 2), (0, 1), (0, 3)], 0),
     ],
 )
 def test_one_of_two_ranks_whose_link_broke_is_expelled(suspicions: list[tuple[int, int]], expelled: int) -> None:
-    """The one that has lost the most links, or else the later one; nothing is left of it then."""
+    """The one that has lost the most links, or the only one that says so, or else the later one; nothing is left."""
     fixture = survivors(4)
-    for rank, other in suspicions:
-        fixture.receive(rank, control.Suspect(other, "reset"))
-    for key in dict.fromkeys(timer.key for timer in fixture.all(StartTimer) if timer.key.startswith("link")):
-        fixture.job.expired(key)
-        fixture.collect()
+    assert judged(fixture, suspicions) == [expelled]
     fixture.receive(expelled, Closed())
     fixture.exit(expelled, -9)
-    assert {cause for _, cause in told(fixture)} == {
-        f"has lost its link to rank {sum(suspicions[0]) - expelled}: reset"
-    }
+    (cause,) = {cause for _, cause in told(fixture)}
+    assert cause.startswith("has lost its link to rank ")
+    assert cause.endswith(": reset")
     assert sorted(rank for rank, _ in told(fixture)) == [rank for rank in range(4) if rank != expelled]
+
+
+@pytest.mark.parametrize("victims_speak", [True, False])
+@pytest.mark.parametrize("hostile", [0, 5])
+def test_a_hostile_rank_has_at_most_one_other_expelled(hostile: int, victims_speak: bool) -> None:
+    """It breaks its links one after the other and names its victims, or has them name it and says nothing."""
+    fixture = survivors(6)
+    expelled: list[int] = []
+    for victim in (rank for rank in range(6) if rank != hostile):
+        those = [(victim, hostile)] if victims_speak else []
+        expelled += judged(fixture, [*those, (hostile, victim)] if victim % 2 or not those else those)
+        if hostile in expelled:
+            break
+    assert hostile in expelled
+    assert len(expelled) <= 2
+
+
+def test_a_rank_that_is_not_believed_does_no_harm_to_those_that_it_has_named() -> None:
+    fixture = survivors(5)
+    assert judged(fixture, [(0, 2), (0, 1)]) == [0]
+    assert judged(fixture, [(3, 1), (1, 3)]) == [3], "rank 1 has lost no more links than rank 3"
+
+
+def test_a_link_that_one_end_has_lost_is_judged_when_the_other_had_time_to_notice() -> None:
+    """With a heartbeat both ends of a link notice that it is cut within that time, and so do the links of others."""
+    fixture = survivors(5)
+    fixture.job.heartbeat = 10.0
+    assert judged(fixture, [(1, 0)]) == []
+    (timer,) = [timer for timer in fixture.all(StartTimer) if timer.key.startswith("last-link")]
+    assert timer.seconds == 10.0
+    assert judged(fixture, [(2, 0)]) == [0], "two ranks have lost their links to it"
+    fixture.job.expired(timer.key)
+    assert fixture.collect() == []
+
+
+def test_what_has_failed_in_a_spawned_job_is_told_to_all_in_the_name_of_the_rank_that_says_it() -> None:
+    fixture = survivors()
+    said = control.Obituary(b"j" * 16, False, 3, "why", starter=2)
+    named = said._replace(starter=1)
+    assert fixture.receive(1, said) == [Send(0, named), Send(2, named)]
+    fixture.receive(1, control.Leave())
+    assert fixture.receive(1, said) == [Send(0, named), Send(2, named)]
+
+
+def test_a_job_that_does_not_survive_ends_at_once_with_a_link_that_one_end_has_lost() -> None:
+    """It ends whichever of the two goes; all other ranks would wait."""
+    fixture = JobTable(3).run_up()
+    fixture.job.heartbeat = 10.0
+    assert judged(fixture, [(0, 2)]) == [0]
+    fixture.receive(0, Closed())
+    fixture.exit(0, -9)
+    assert fixture.verdict == "rank 0 has lost its link to rank 2: reset"
 
 
 @pytest.mark.parametrize("end", [control.Leave(), Closed()])
@@ -206,6 +268,18 @@ def test_the_last_words_of_a_failed_rank_do_not_change_the_cause() -> None:
     fixture.exit(1, -9)
     fixture.receive(1, control.Agree(0, 0, [0, 1, 2], 5, 2, []), Closed())
     assert told(fixture)[0] == (0, "was killed by signal 9 (SIGKILL)")
+
+
+def test_a_rank_revokes_many_communicators_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "MAX_REVOCATIONS", 5)
+    fixture = survivors()
+    for context in range(5):
+        fixture.receive(1, control.Revoke(context, 1))
+    assert fixture.sent(control.Revoke) == [0, 2] * 5
+    fixture.receive(1, control.Revoke(5, 1), control.Revoke(6, 1), Closed())
+    fixture.exit(1, 1)
+    assert fixture.sent(control.Revoke) == [0, 2] * 5
+    assert told(fixture)[0] == (0, "broke the control protocol: it has revoked more than 5 communicators")
 
 
 # Real processes.
@@ -244,6 +318,34 @@ def test_a_rank_is_killed_in_collectives(site: Site, transport: str, nbytes: int
         0,
         "aiompi-launch: rank 2 was killed by signal 9 (SIGKILL); the job goes on without it\n",
     )
+
+
+MANY = """
+everyone = [*range(comm.size)]
+async def call(nth, comm):
+    assert await comm.allreduce([comm.rank], lambda a, b: a + b) == [*range(comm.size)]
+    assert await comm.bcast(nth if comm.rank == nth % comm.size else None, nth % comm.size) == nth
+    assert await comm.alltoall([[comm.rank, nth]] * comm.size) == [[rank, nth] for rank in range(comm.size)]
+try:
+    for nth in range(60):
+        if nth == 40 and comm.rank == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await call(nth, comm)
+except (aiompi.ProcessFailedError, aiompi.RevokedError):
+    assert nth == 40
+comm.Revoke()
+comm = await comm.Shrink()
+for nth in range(60):
+    await call(nth, comm)
+sys.stdout.write(f"{comm.size}" + chr(10))
+"""
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_one_of_many_ranks_is_killed_in_collectives_of_short_objects(site: Site, face: str) -> None:
+    program = in_face(face, MANY if face == "native" else MANY.replace("async def", "def"))
+    result = site.launch("-n", "12", "--on-failure=continue", site.program(program)).finish()
+    assert (result.code, result.lines) == (0, ["11"] * 11), result.err
 
 
 @pytest.mark.parametrize(

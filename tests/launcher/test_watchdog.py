@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from limits import LIMIT
 
 from aiompi_launcher.watchdog import end_groups, signal_group
 
@@ -143,7 +144,7 @@ def test_a_group_that_ignores_sigterm(wait_until: Callable[..., None]):
         assert process.stdout is not None
         process.stdout.readline()
         end_groups([process.pid], grace=0.05)
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(LIMIT) == -signal.SIGKILL
 
 
 def test_a_group_that_is_gone():

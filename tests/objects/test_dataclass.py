@@ -32,6 +32,14 @@ class Frozen:
 
 
 @dataclasses.dataclass
+class Account:
+    """A class whose fields follow a rule."""
+
+    name: str
+    trusted: bool = dataclasses.field(default=False, init=False)
+
+
+@dataclasses.dataclass
 class Point3(Point, Generic[T]):
     z: Any = None
 
@@ -68,6 +76,13 @@ def test_neither_init_nor_post_init_run() -> None:
     point = Point(1)
     point.x = "text"
     assert through(point).x == "text"
+
+
+def test_the_sender_chooses_each_field_also_without_pickle() -> None:
+    """As security.md says; a program has to check what matters to it."""
+    account = Account("a")
+    account.trusted = True
+    assert through(account, STRICT).trusted is True
 
 
 @pytest.mark.parametrize("obj", [Reducing(1), Counter(3), Undecorated(1, 2)], ids=repr)

@@ -6,7 +6,7 @@ import contextvars
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from messages import Point, assert_same
+from limits import LIMIT
+from messages import Point, assert_same, finish
 
 from aiompi.errors import InvalidTypeError, RemoteProtocolError
 from aiompi.objects import Codec, decode, steps
@@ -41,17 +42,6 @@ LARGE: dict[str, Any] = {
     "bytes deep inside": [*[{**ROW, "text": "\u0100", "loss": 1 / 3}] * MANY, {"a": [{"b": bytearray(b"x")}]}],
     "arrays": [np.arange(40_000), *([Point(1, 2)] * 500), *([(1.5, None)] * MANY)],
 }
-
-
-def finish(generator: Generator[None, None, T]) -> tuple[T, int]:
-    """Return the result of steps and their number."""
-    count = 0
-    while True:
-        try:
-            next(generator)
-        except StopIteration as stop:
-            return stop.value, count
-        count += 1
 
 
 def joined(message: tuple[list[Any], int]) -> bytes:
@@ -296,7 +286,7 @@ def test_a_pickle_that_is_given_up(way: str) -> None:
             next(generator)
             (thread,) = pickling_threads()
         del generator
-    thread.join(10)
+    thread.join(LIMIT)
     assert not thread.is_alive()
 
 

@@ -21,7 +21,8 @@ def unpacked(name: str, version: str) -> Path:
             subprocess.run([*fetch, "-d", place, f"{name}=={version}"], check=True, stdin=subprocess.DEVNULL)
             (archive,) = Path(place).glob("*.tar.gz")
             with tarfile.open(archive) as tar:
-                tar.extractall(place, filter="data")
+                tar.extraction_filter = getattr(tarfile, "data_filter", None)  # which Python 3.11.2 does not have
+                tar.extractall(place)
             try:
                 Path(place, folder.name).rename(folder)
             except OSError:

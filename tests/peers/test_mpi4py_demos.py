@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 from jobs import LAUNCHER, Site
+from limits import LIMIT
 from peers.distribution import unpacked
 
 #: folder, programs, ranks
@@ -137,7 +138,7 @@ def test_osu_benchmark(site: Site, demos: Path, name: str) -> None:
 def test_command_line(site: Site, demos: Path) -> None:
     """mpi4py's tests of `python -m mpi4py.run`, which start mpiexec some 60 times."""
     options = ("--mpi4py", "--as-mpiexec", sys.executable)
-    job = site.launch(*options, str(demos / "test-run" / "test_run.py"), env={"PYTHONWARNINGS": ""}).finish(200)
+    job = site.launch(*options, str(demos / "test-run" / "test_run.py"), env={"PYTHONWARNINGS": ""}).finish(3 * LIMIT)
     assert job.code == 0, job.err
     assert "Ran 19 tests" in job.err
     assert job.err.endswith("OK\n")
@@ -145,7 +146,7 @@ def test_command_line(site: Site, demos: Path) -> None:
 
 @pytest.mark.parametrize("program", ["run_julia.py", "run_mandelbrot.py"])
 def test_comm_executor(site: Site, demos: Path, program: str) -> None:
-    job = site.launch("--mpi4py", "-n", "3", str(demos / "futures" / program)).finish(60)
+    job = site.launch("--mpi4py", "-n", "3", str(demos / "futures" / program)).finish()
     assert job.code == 0, job.err
 
 
@@ -156,30 +157,29 @@ def test_pool(site: Site, demos: Path, program: str) -> None:
     assert job.code == 0, job.err
 
 
-@pytest.mark.timeout(200)
 def test_futures(site: Site, demos: Path) -> None:
     options = ("--mpi4py", "-n", "3", "-m", "mpi4py.futures")
-    job = site.launch(*options, site.program(SUITE), str(demos / "futures"), "test_futures", *INNER).finish(180)
+    job = site.launch(*options, site.program(SUITE), str(demos / "futures"), "test_futures", *INNER).finish(3 * LIMIT)
     assert job.code == 0, job.err
     assert int(job.out) > 100
 
 
-@pytest.mark.timeout(200)
 def test_futures_whose_workers_are_started(site: Site, demos: Path) -> None:
     classes = ("Init", "Bootup", "Shutdown", "Submit", "Pickle")
     names = [f"test_futures.ProcessPool{name}Test" for name in classes]
     options = ("--mpi4py", "-n", "1", "-x", "SHARED=")
     left_out = (*INNER, "test_use_pkl5_environ", "test_init_globals")
-    job = site.launch(*options, site.program(SUITE), str(demos / "futures"), ",".join(names), *left_out).finish(180)
+    job = site.launch(*options, site.program(SUITE), str(demos / "futures"), ",".join(names), *left_out).finish(
+        3 * LIMIT
+    )
     assert job.code == 0, job.err
     assert int(job.out) > 20
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("name", "count"), [("test_util_sync", 78), ("test_util_pool", 40)])
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_utilities(site: Site, demos: Path, ranks: int, name: str, count: int) -> None:
     options = ("--mpi4py", "-n", str(ranks))
-    job = site.launch(*options, site.program(SUITE), str(demos.parent / "test"), name).finish(100)
+    job = site.launch(*options, site.program(SUITE), str(demos.parent / "test"), name).finish()
     assert job.code == 0, job.err
     assert job.out == f"{count}\n" * ranks

@@ -17,12 +17,13 @@ from typing import Any, Final
 
 import pytest
 from jobs import Site
+from limits import LIMIT
 from peers.distribution import unpacked
 
 HERE: Final = Path(__file__).parent
 EXPECTED: Final[dict[str, Any]] = tomllib.loads((HERE / "mpi4py_expected.toml").read_text(encoding="utf-8"))
 RANKS: Final = int(os.environ.get("MPI4PY_SUITE_RANKS", "2"))
-LIMIT: Final = 150 * max(RANKS, 2)  # seconds for a job
+SECONDS: Final = 4 * LIMIT  # for a job
 
 
 @pytest.fixture(scope="session")
@@ -50,15 +51,14 @@ def expected() -> Iterator[dict[str, Any]]:
             yield entry
 
 
-@pytest.mark.timeout(LIMIT + 20)
 @pytest.mark.parametrize("name", EXPECTED["jobs"])
 def test_files(site: Site, tests: Path, tmp_path: Path, name: str) -> None:
     files = EXPECTED["jobs"][name]
     # Threads, for which every call is guarded, are for the file that is about them.
     environ = {} if name == "threads" else {"MPI4PY_RC_THREADS": "0"}
     left_out = EXPECTED["left_out"]
-    arguments = [str(HERE / "suite_worker.py"), str(LIMIT), str(tests), ",".join(files), str(tmp_path), *left_out]
-    job = site.launch("--mpi4py", "-n", str(RANKS), *arguments, env=environ).finish(LIMIT + 10)
+    arguments = [str(HERE / "suite_worker.py"), str(SECONDS), str(tests), ",".join(files), str(tmp_path), *left_out]
+    job = site.launch("--mpi4py", "-n", str(RANKS), *arguments, env=environ).finish(SECONDS + 10)
     assert job.code == 0, job.err
     named = list(expected())
     unused = {glob for entry in named for glob in entry["tests"] if glob.split(".")[0] in files}

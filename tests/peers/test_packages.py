@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from jobs import ROOTS, Site
+from limits import LIMIT
 from peers.distribution import unpacked
 
 from aiompi.bench.contender import Contender, mpich_job, openmpi_job
@@ -34,11 +35,11 @@ if __name__ == "__main__":
     with Client() as client:
         print("sum", sum(client.gather(client.map(square, range(10)))))
 """
-CLIENT = """
+CLIENT = f"""
 import sys
 from distributed import Client
 with Client(scheduler_file=sys.argv[1]) as client:
-    client.wait_for_workers(2, timeout=50)
+    client.wait_for_workers(2, timeout={LIMIT})
     print(client.submit(sum, [1, 2]).result())
     client.shutdown()
 """
@@ -85,7 +86,7 @@ def test_maybempi_sees_the_job(site: Site, size: int) -> None:
 def test_dask_mpi_broadcasts_inside_its_event_loop(site: Site) -> None:
     """Ranks 0 and 2 are the scheduler and a worker of dask, and rank 1 is its client."""
     program = site.program(DASK_MPI.format(path=str(unpacked("dask_mpi", "2026.3.0"))))
-    job = site.launch("--mpi4py", "-n", "3", program).finish(60)
+    job = site.launch("--mpi4py", "-n", "3", program).finish()
     assert job.code == 0, job.err
     assert "sum 285" in job.lines
     assert "RuntimeWarning: Comm.bcast blocks the event loop" in job.err
@@ -97,9 +98,9 @@ def test_command_of_dask_mpi(site: Site) -> None:
     file = str(site.directory / "scheduler.json")
     options = ("--scheduler-file", file, "--no-dashboard", "--worker-class", "distributed.Worker")
     job = site.launch("--mpi4py", "-n", "3", "-m", "dask_mpi.cli", *options, env=path)
-    client = site.start(sys.executable, "-c", CLIENT, file).finish(60)
+    client = site.start(sys.executable, "-c", CLIENT, file).finish()
     assert (client.code, client.out) == (0, "3\n"), client.err
-    assert job.finish(60).code == 0
+    assert job.finish().code == 0
 
 
 def test_mpi_engines_of_ipyparallel(site: Site) -> None:
@@ -107,5 +108,5 @@ def test_mpi_engines_of_ipyparallel(site: Site) -> None:
     pytest.importorskip("ipyparallel")
     tools = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     program = site.program(IPYPARALLEL)
-    job = site.launch("--mpi4py", "--as-mpiexec", sys.executable, program, env=tools).finish(60)
+    job = site.launch("--mpi4py", "--as-mpiexec", sys.executable, program, env=tools).finish()
     assert (job.code, job.out) == (0, "[(0, 2, 'aiompi.MPI'), (1, 2, 'aiompi.MPI')]\n"), job.err

@@ -22,9 +22,9 @@ from aiompi.engine import Link, Peer
 from aiompi.transport import stream
 from aiompi.transport.dial import describe
 from aiompi.transport.shared_memory import SharedMemory
-from aiompi.wire import frame
+from aiompi.wire import frame, version
 from aiompi.wire.frame import HEADER
-from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Connector
+from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Channel, Connector
 
 NewPolled = Callable[..., PolledWorld]
 
@@ -48,6 +48,27 @@ def test_stranger_that_talks_is_dropped_at_once(polled: NewPolled, words: bytes)
         w.until(raw.dropped)
         alive(w)
         assert not w.transports[0].pending()
+
+
+def test_another_version_is_refused_at_once_and_told_of_this_one(
+    polled: NewPolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = polled(connect_timeout=30.0)
+    ours = version.banner()
+    with monkeypatch.context() as patched:
+        patched.setattr(version, "own", version.Release(7, "0.7.1"))
+        theirs = Connector(KEY, role=ROLE_PEER, rank=1, target=0, channel=Channel.LOCAL).data_to_send()
+
+    def knock() -> None:
+        with RawPeer(w, 0) as raw:
+            raw.send(theirs)
+            assert raw.receive(len(ours)) == ours
+            w.until(raw.dropped)
+
+    with pytest.warns(RuntimeWarning, match=r"rank 0 has refused a connection: it is aiompi 0\.7\.1 "):
+        knock()
+    knock()  # no warning is printed twice
+    alive(w)
 
 
 def test_stranger_that_says_nothing_is_dropped_after_a_while(polled: NewPolled) -> None:
@@ -74,8 +95,9 @@ def test_stranger_without_the_key_is_dropped(polled: NewPolled) -> None:
 def test_stranger_that_forges_its_proof_is_dropped(polled: NewPolled) -> None:
     w = polled()
     with RawPeer(w, 0) as raw:
-        raw.send(Connector(b"wrong" * 8, role=ROLE_PEER, rank=1, target=0).data_to_send())
-        assert len(raw.receive(72)) == 72
+        hello = Connector(b"wrong" * 8, role=ROLE_PEER, rank=1, target=0, channel=raw.channel)
+        raw.send(hello.data_to_send())
+        assert len(raw.receive(hello.needed)) == hello.needed
         raw.send(bytes(32) + EAGER_100)
         w.until(raw.dropped)
     assert not w.transports[0].links
@@ -117,12 +139,12 @@ def test_more_strangers_than_may_be_half_open(polled: NewPolled, monkeypatch: py
 def test_strangers_that_say_nothing_make_place_first(polled: NewPolled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MAX_GREETINGS", 4)
     w = polled(connect_timeout=30.0)
-    hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0)
     with RawPeer(w, 0) as raw, contextlib.ExitStack() as strangers:
+        hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0, channel=raw.channel)
         raw.send(hello.data_to_send())  # which has not been read when the others come
         silent = [strangers.enter_context(RawPeer(w, 0)) for _ in range(20)]
         w.transports[0].accept()
-        hello.receive_data(raw.receive(72))
+        hello.receive_data(raw.receive(hello.needed))
         raw.send(hello.data_to_send())
         w.until(lambda: bool(w.transports[0].links))
         assert sum(stranger.dropped() for stranger in silent) == 20 - (4 + 2 - 1)
@@ -134,7 +156,7 @@ def test_of_strangers_that_all_talk_the_oldest_goes(polled: NewPolled, monkeypat
     with contextlib.ExitStack() as stack:
         talking = [stack.enter_context(RawPeer(w, 0)) for _ in range(10)]
         for raw in talking:
-            raw.send(Connector(KEY, role=ROLE_PEER, rank=1, target=0).data_to_send())
+            raw.send(Connector(KEY, role=ROLE_PEER, rank=1, target=0, channel=raw.channel).data_to_send())
         w.transports[0].accept()
         assert [raw.dropped() for raw in talking] == [True] * 4 + [False] * 6
 
@@ -210,7 +232,7 @@ def test_stranger_that_comes_and_goes(polled: NewPolled) -> None:
 def test_hello_one_byte_at_a_time(polled: NewPolled, step: int) -> None:
     w = polled()
     with RawPeer(w, 0) as raw:
-        hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0)
+        hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0, channel=raw.channel)
         shared = isinstance(w.transports[0], SharedMemory)
         for part in (hello.data_to_send(), None):
             data = part or hello.data_to_send() + (b"" if shared else EAGER_100)
@@ -218,7 +240,7 @@ def test_hello_one_byte_at_a_time(polled: NewPolled, step: int) -> None:
                 raw.send(data[at : at + step])
                 w.poll()
             if part:
-                hello.receive_data(raw.receive(72))
+                hello.receive_data(raw.receive(hello.needed))
         if shared:
             raw.share()
             raw.send(EAGER_100)
@@ -441,7 +463,7 @@ def test_a_hello_that_came_while_its_rank_computed_is_not_late(polled: NewPolled
     w = polled(connect_timeout=0.05)
     with RawPeer(w, 0) as raw:
         w.until(lambda: bool(w.transports[0].pending()))
-        hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0)
+        hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0, channel=raw.channel)
         raw.send(hello.data_to_send())
         time.sleep(0.1)
         w.poll()
@@ -471,8 +493,8 @@ def test_a_timer_that_comes_too_early_ends_no_hello(polled: NewPolled) -> None:
 def test_a_stranger_that_says_nothing_more_is_late(polled: NewPolled) -> None:
     w = polled(connect_timeout=0.05)
     with RawPeer(w, 0) as raw:
-        raw.send(Connector(KEY, role=ROLE_PEER, rank=1, target=0).data_to_send()[:5])
-        w.until(raw.dropped, 2.0)
+        raw.send(Connector(KEY, role=ROLE_PEER, rank=1, target=0, channel=raw.channel).data_to_send()[:5])
+        w.until(raw.dropped)
 
 
 def test_errors_of_signal_handlers_are_not_taken_for_those_of_connections() -> None:

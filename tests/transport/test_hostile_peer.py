@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from frames import Header
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from worlds import PolledWorld, irecv, isend
 
-from aiompi import errors
+from aiompi import core, errors
 from aiompi.comm import Communicator, Group
 from aiompi.constants import ANY_SOURCE
 from aiompi.engine import Peer
+from aiompi.engine import peer as peer_module
+from aiompi.transport.stream import MAX_LINKS
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
 
@@ -40,6 +46,11 @@ def breaks(w: PolledWorld, cause: str) -> None:
     """Rank 1 gives rank 0 up for this cause, and ranks 1 and 2 go on."""
     w.until(lambda: w.engines[1].peer(0).error is not None)
     assert cause in str(w.engines[1].peer(0).error)
+    goes_on(w)
+
+
+def goes_on(w: PolledWorld) -> None:
+    """Ranks 1 and 2 go on."""
     for source, dest in ((1, 2), (2, 1)):
         for nbytes in (5, 10**5):
             receive = irecv(w.comms[dest], source, 3)
@@ -91,7 +102,7 @@ def test_source_of_another_rank_is_refused_once_there_is_a_communicator(
     w = polled(3)
     context = 10 + collective
     hurl(w, *(Header(frame_kind, source=source, context=context, srqid=1 + source) for source in (0, 1)))
-    w.until(lambda: len(w.engines[1].matcher(context).arrivals) == 2)
+    w.until(lambda: w.engines[1].matcher(context).arrivals == 2)
     assert w.engines[1].peer(0).error is None
     Communicator(w.engines[1], Group.of([2, 0, 1], 1), 10, "OTHER")
     breaks(w, f"rank 0 sent a message as source 0 of context {context}")
@@ -109,7 +120,7 @@ def test_sources_of_an_intercommunicator_are_those_of_the_remote_group(polled: P
     w = polled(3)
     Communicator(w.engines[1], Group.of([1, 2], 1), 10, "INTER", Group.of([0]))
     hurl(w, Header(frame.EAGER, source=0, context=10), Header(frame.EAGER, source=0, context=11))
-    w.until(lambda: len(w.engines[1].matcher(11).arrivals) == 1)
+    w.until(lambda: w.engines[1].matcher(11).arrivals == 1)
     hurl(w, Header(frame.EAGER, source=1, context=10))
     breaks(w, "rank 0 sent a message as source 1 of context 10")
 
@@ -119,3 +130,139 @@ def test_rank_that_is_no_member_is_refused(polled: Polled) -> None:
     Communicator(w.engines[1], Group.of([1, 2], 1), 10, "OTHERS")
     hurl(w, Header(frame.RTS, source=0, context=10, srqid=1))
     breaks(w, "rank 0 sent a message as source 0 of context 10")
+
+
+#: numbers at the ends of what a field can hold, and of what is sent
+NUMBERS = [0, 1, 2, 2**16, 2**23, 2**31, 2**32, 2**63, 2**64 - 1]
+SIGNED = [-(2**31), -1, 0, 1, 2**31 - 1]
+headers = st.builds(
+    Header,
+    (st.integers(0, 20) | st.integers(0, 255)).filter(lambda kind: kind != frame.REVOKE),  # which any member may send
+    tag=st.sampled_from(SIGNED),
+    source=st.sampled_from(SIGNED),
+    credit=st.sampled_from([0, 1, 2**32 - 1]),
+    context=st.sampled_from(NUMBERS),
+    length=st.sampled_from(NUMBERS),
+    srqid=st.integers(0, 8) | st.sampled_from(NUMBERS),
+    drqid=st.integers(0, 8) | st.sampled_from(NUMBERS),
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(headers=st.lists(headers, min_size=1, max_size=20))
+def test_no_frame_raises_in_calls_that_have_nothing_to_do_with_it(polled: Polled, headers: list[Header]) -> None:
+    w = polled(3, single_copy=True)
+    for nbytes in (10, 100_000, 4 * 2**20):
+        irecv(w.comms[1], 0, nbytes)
+        isend(w.comms[1], bytes(nbytes), 0)
+        isend(w.comms[1], bytes(nbytes), 0, sync=True)
+    hurl(w, *headers)
+    goes_on(w)
+
+
+@pytest.mark.parametrize("handler", [int, len, iter, struct.unpack], ids=["int", "len", "iter", "unpack"])
+def test_whatever_goes_wrong_with_a_frame_breaks_its_connection_once(
+    polled: Polled, handler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(peer_module._HANDLERS, frame.CANCELNO, handler)
+    w, lost = polled(3), []
+    monkeypatch.setattr(w.engines[1], "peer_lost", lambda peer, cause: lost.append((peer.rank, cause)))
+    hurl(w, *[Header(frame.CANCELNO)] * 3)
+    w.until(lambda: lost)
+    goes_on(w)
+    ((rank, cause),) = lost
+    assert rank == 0
+    assert cause.startswith("what has come from it cannot be handled (TypeError: ")
+
+
+def test_an_error_of_a_signal_handler_is_not_blamed_on_the_peer(
+    polled: Polled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise TimeoutError("a signal handler")
+
+    monkeypatch.setitem(peer_module._HANDLERS, frame.CANCELNO, interrupted)
+    w = polled(3)
+    hurl(w, Header(frame.CANCELNO))
+    with pytest.raises(TimeoutError, match="a signal handler"):
+        w.until(lambda: False)
+    receive = irecv(w.comms[1], 0, 3)
+    isend(w.comms[0], b"goes on", 1, 3)
+    assert w.finish(receive) == [b"goes on"]
+
+
+@pytest.fixture
+def few_unread(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the bound of the frames that wait for a peer, which a test reaches soon."""
+    bound = 1000
+    monkeypatch.setattr("aiompi.transport.connection.MAX_UNREAD", bound)
+    if core.form == "native":
+        monkeypatch.setattr("aiompi.transport.shared_memory.link.MAX_UNREAD", bound)
+    monkeypatch.setattr("aiompi.transport.unread.MAX_UNREAD", bound)
+    return bound
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp", *(["shared_memory"] if core.form == "native" else [])])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [Header(frame.CANCEL, srqid=5)],
+        [Header(frame.EAGER_READY, srqid=5)],
+        [Header(frame.RTS_READY, srqid=5)],
+        [Header(frame.WITHHELD, length=1), Header(frame.WITHHELD)],
+    ],
+    ids=["recalls", "short messages in ready mode", "long messages in ready mode", "questions"],
+)
+def test_answers_that_a_peer_does_not_read_are_bounded(
+    polled: Polled, kind: str, few_unread: int, headers: list[Header]
+) -> None:
+    w = polled(3)
+    receives = [irecv(w.comms[1], 0, 100 + tag) for tag in range(FEW)]
+    hurl(w, Header(frame.PROTOACK))
+    w.until(lambda: bool(w.links(1, 0)))
+    (mute,), (link,) = w.links(0, 1), w.links(1, 0)
+    assert mute._socket is not None
+    for fd in (mute._socket.fileno(), *([mute._segment.doorbell] if kind == "shared_memory" else [])):
+        w.drivers[0].remove_reader(fd)  # rank 0 only writes
+    longest = 0
+    while link in w.transports[1].links:
+        if mute.idle:
+            hurl(w, *headers * 100)
+        elif kind == "shared_memory":
+            mute._flush(2**20)  # its doorbell would have called this
+        w.poll()
+        longest = max(longest, len(link._queue))
+    breaks(w, f"it does not read what is sent to it: {few_unread} frames")
+    assert longest < few_unread
+    assert all(isinstance(receive.exception(), errors.ProcessFailedError) for receive in receives)
+
+
+def test_answers_that_a_peer_reads_do_not_count(polled: Polled, few_unread: int) -> None:
+    w = polled(3)
+    for _ in range(3 * few_unread // 100):
+        hurl(w, *[Header(frame.CANCEL, srqid=5)] * 100)
+        receive = irecv(w.comms[1], 0, 1)
+        isend(w.comms[0], b"read", 1, 1)
+        w.finish(receive)
+    assert w.engines[1].peer(0).error is None
+
+
+def test_a_peer_returns_no_more_credit_than_was_spent(polled: Polled) -> None:
+    """Otherwise sends to it would be complete at once, and their copies would pile up here."""
+    w = polled(3)
+    hurl(w, *[Header(frame.PROTOACK, credit=2**32 - 1)] * 10)
+    isend(w.comms[0], b"last", 1)
+    w.finish(irecv(w.comms[1], 0))
+    assert w.engines[1].peer(0).credit == w.settings.eager_window
+
+
+def test_connections_of_one_peer_are_bounded(polled: Polled) -> None:
+    """Otherwise one rank could use up the descriptors of another one, which then ends."""
+    w = polled(3)
+    peer = w.engines[0].peer(1)
+    assert isinstance(peer, Peer)
+    for _ in range(3 * MAX_LINKS):
+        w._connect(0, peer)
+    w.until(lambda: len(w.links(0, 1)) == MAX_LINKS)
+    assert len(w.links(1, 0)) == MAX_LINKS
+    goes_on(w)

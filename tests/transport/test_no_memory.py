@@ -8,13 +8,12 @@ from typing import Any, NoReturn
 import pytest
 from worlds import PolledWorld, irecv, isend, pattern
 
-from aiompi.datatype.buffer import allocation
-from aiompi.datatype.buffer.allocation import LARGE
+from aiompi.core import allocation
+from aiompi.core.allocation import LARGE
 from aiompi.errors import OtherError
-from aiompi.transport.shared_memory import pool
 
 NewPolled = Callable[..., PolledWorld]
-#: in one frame of a ring, and read while it is written into a pool
+#: eager, and copied once or by rendezvous
 LENGTHS = (LARGE, 2 * LARGE)
 
 
@@ -26,7 +25,6 @@ def exhausted(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
         raise MemoryError(size)
 
     fresh = allocation._fresh
-    monkeypatch.setattr(pool, "_HOME", 0)
 
     def exhaust(empty: bool) -> None:
         allocation._kept.clear()
@@ -37,7 +35,7 @@ def exhausted(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 
 def connected(polled: NewPolled) -> PolledWorld:
     """Return ranks that read each other's memory, if their transport can."""
-    w = polled(eager_limit=LARGE, shm_eager_limit=2 * LARGE)
+    w = polled(eager_limit=LARGE, shm_eager_limit=LARGE)
     for _ in range(3):
         w.finish(isend(w.comms[0], pattern(2 * LARGE), 1), irecv(w.comms[1]))
     return w
@@ -61,7 +59,7 @@ def test_its_receive_fails(
     parts = pattern(10), pattern(nbytes), pattern(20)
     sends = [isend(w.comms[0], part, 1, 7, sync=sync and part is parts[1]) for part in parts]
     if not posted:
-        w.until(lambda: len(w.comms[1].matcher.arrivals) == 3)
+        w.until(lambda: w.comms[1].matcher.arrivals == 3)
         for _ in range(20):
             w.poll()
         receives = [irecv(w.comms[1], 0, 7) for _ in range(3)]
@@ -89,17 +87,12 @@ def test_a_receive_of_a_probed_message_fails(
     assert message is not None
     assert message.envelope().nbytes == nbytes
     exhausted(False)
-    if nbytes > LARGE and (sync or by_rendezvous(w)):
+    if nbytes > LARGE:  # it was announced first, and needs no memory before it is received
         assert w.finish(w.comms[1].imrecv(message, None, bytes))[0] == pattern(nbytes)
     else:
         refused(w, w.comms[1].imrecv(message, None, bytes), nbytes)
     w.finish(send)
     assert w.balanced(0, 1)
-
-
-def by_rendezvous(w: PolledWorld) -> bool:
-    """Return True if long messages are announced first, and need no memory before they are received."""
-    return w.engines[0].slot_provider is None
 
 
 def test_one_that_is_recalled(polled: NewPolled, exhausted: Callable[[bool], None]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import LIMIT
 from worlds import KEY, irecv, isend
 
 from aiompi.driver.blocking import BlockingDriver
@@ -109,6 +110,16 @@ def test_same_name_elsewhere_is_no_neighbour(unix: NewUnix, tmp_path: Path) -> N
     assert not transport.reaches(peer, [abstract[0], "another boot:1"])
 
 
+@pytest.mark.parametrize("directory", [True, False], ids=["path", "abstract name"])
+def test_name_of_a_peer_that_no_socket_can_have(unix: NewUnix, tmp_path: Path, directory: bool) -> None:
+    transport = unix(str(tmp_path) if directory else "")
+    name, identity = transport.address()
+    address = [f"{name}{'x' * 108}", identity]
+    assert transport.reaches(transport.engine.peer(1), address)
+    with pytest.raises(OSError, match="no Unix socket has a name of"):
+        transport.targets(address)
+
+
 def test_ranks_meet_through_abstract_names(unix: NewUnix) -> None:
     from aiompi.comm import Communicator, Group
 
@@ -182,10 +193,10 @@ def test_several_addresses_are_published_and_no_other_is_listened_at(tcp: Callab
     assert [target for _, target in transport.targets([*hosts, port])] == [(host, port) for host in hosts]
     for host, waiting in (("127.0.0.2", 1), ("127.0.0.3", 2), ("127.0.0.1", 2)):
         with socket.create_connection((host, port)) as sock:
-            assert select.select([transport._listener], [], [], 5)[0]
+            assert select.select([transport._listener], [], [], LIMIT)[0]
             transport.accept()
             assert len(transport._greetings) == waiting
-            sock.settimeout(5)
+            sock.settimeout(LIMIT)
             assert host != "127.0.0.1" or sock.recv(1) == b""
 
 
@@ -225,13 +236,12 @@ def test_every_address_that_failed_is_named(tcp: Callable[..., TCP]) -> None:
     assert "at 127.0.0.9:1: Connection refused" in lost[0]
 
 
-def test_connections_send_at_once(tcp: Callable[..., TCP]) -> None:
+def test_connections_are_kept_alive(tcp: Callable[..., TCP]) -> None:
     transport = tcp()
     ((family, target),) = transport.targets(transport.address())
     with socket.socket(family) as sock:
         transport.set_options(sock)
         sock.connect(target)
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 

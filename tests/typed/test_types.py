@@ -41,7 +41,6 @@ def pyright(config: Path) -> list[tuple[str, int, str]]:
     ]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("check", [mypy, pyright])
 def test_right_programs_pass_and_wrong_lines_fail(
     check: Callable[[Path], list[tuple[str, int, str]]], tmp_path: Path

@@ -50,7 +50,6 @@ def test_part_of_a_member_that_fails_then_counts() -> None:
     [
         (3, part(), "is no member"),
         (0, part(), "twice"),
-        (1, Agree(4, 0, [0, 1], 0, 0, []), "names other members"),
         (1, Agree(4, 0, [0, 1, 6], 0, 0, []), "that there are not"),
         (1, Agree(4, 0, [0, 1, 1], 0, 0, []), "that there are not"),
         (1, part(acknowledged=(3,)), "that there are not"),
@@ -74,6 +73,16 @@ def test_one_rank_cannot_begin_any_number(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(RemoteProtocolError, match="more than 3 agreements"):
         agreements.agree(0, part(number=3))
     agreements.agree(1, part(number=3))
+
+
+@pytest.mark.parametrize("forged", [[2, 0], [2], [2, 1, 0], [0, 2, 3]])
+def test_a_rank_that_names_other_members_costs_no_other_rank_its_place(forged: list[int]) -> None:
+    agreements = Agreements(6)
+    agreements.agree(2, Agree(4, 0, forged, 0, 2**63, []))
+    assert agreements.agree(0, part(6)) == []
+    assert agreements.agree(1, part(3)) == []
+    result = Agreed(4, 0, 2, 0, [2], False)
+    assert [each for each in agreements.fail(2) if each[1].proposal == 0] == [(0, result), (1, result)]
 
 
 @pytest.mark.parametrize("seed", range(20))

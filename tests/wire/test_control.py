@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
-from aiompi.wire.control import MAX_MESSAGE, MESSAGES, BusinessCard, Decoder, encode
+from aiompi.wire.control import MAX_DEPTH, MAX_MESSAGE, MAX_TEXT, MESSAGES, BusinessCard, Decoder, encode
 
 GOLDEN: list[tuple[Any, str]] = [
     (control.Join(pid=1234), "00000007 94 01 cd04d2 a0 00"),
@@ -52,6 +52,9 @@ GOLDEN: list[tuple[Any, str]] = [
     (control.Withdraw(3), "00000003 92 15 03"),
     (control.Assembled(1, 2, 0, [2, 5], "why"), "0000000c 96 16 01 02 00 920205 a3776879"),
     (control.Outdated(2, "why"), "00000007 93 17 02 a3776879"),
+    (control.Inquire(3), "00000003 92 18 03"),
+    (control.Awaiting(3, "why", True), "00000008 94 19 03 a3776879 c3"),
+    (control.Obituary(b"j", True, 3, "why", 1), "0000000c 96 1a c4016a c3 03 a3776879 01"),
 ]
 
 
@@ -114,11 +117,6 @@ def test_messages_survive_one_byte_at_a_time() -> None:
     assert got == [message for message, _ in GOLDEN]
 
 
-def test_tls_where_it_is_off_is_named() -> None:
-    with pytest.raises(RemoteProtocolError, match="begins TLS, which is off here"):
-        Decoder().receive_data(b"\x16\x03\x01\x02\x00\x01")
-
-
 def test_enormous_length_is_refused_at_once() -> None:
     for length in (MAX_MESSAGE + 1, 2**32 - 1):
         with pytest.raises(RemoteProtocolError, match=f"{length} bytes; at most {MAX_MESSAGE}"):
@@ -127,6 +125,62 @@ def test_enormous_length_is_refused_at_once() -> None:
 
 def test_longest_message_is_allowed() -> None:
     assert Decoder().receive_data(struct.pack("!I", MAX_MESSAGE)) == []
+
+
+def test_what_ranks_may_send_is_shorter() -> None:
+    decoder = Decoder(most=control.MAX_FROM_RANK)
+    assert decoder.receive_data(struct.pack("!I", control.MAX_FROM_RANK)) == []
+    with pytest.raises(RemoteProtocolError, match=f"at most {control.MAX_FROM_RANK}"):
+        Decoder(most=control.MAX_FROM_RANK).receive_data(struct.pack("!I", control.MAX_FROM_RANK + 1))
+    everybody = list(range(10**9, 10**9 + 10**5))
+    agree = encode(control.Agree(2**31, 2**31, everybody, -(2**63), 2**63, everybody))
+    assert Decoder(most=control.MAX_FROM_RANK).receive_data(agree)
+
+
+@pytest.mark.parametrize(
+    ("longest", "too_long"),
+    [
+        (control.Card({"host": "h" * 65_000}), control.Card({"host": "h" * 65_000, "transports": {"a": "b" * 1000}})),
+        (
+            control.Enter(1, "", "", {"a": b"b" * (control.MAX_ATTRIBUTES - 100)}),
+            control.Enter(1, "", "", {"a": b"b" * (control.MAX_ATTRIBUTES + 2**10)}),
+        ),
+    ],
+)
+def test_what_the_agent_keeps_is_shorter_still(longest: Any, too_long: Any) -> None:
+    assert Decoder().receive_data(encode(longest)) == [longest]
+    with pytest.raises(RemoteProtocolError, match="at most 6"):
+        Decoder().receive_data(encode(too_long))
+
+
+def test_long_texts_are_shortened_and_longer_ones_refused() -> None:
+    (message,) = Decoder().receive_data(encode(control.Abort(1, "x" * 10**6)))
+    assert message.reason == "x" * (MAX_TEXT - 3) + "..."
+    with pytest.raises(RemoteProtocolError, match="Abort has wrong fields"):
+        Decoder().receive_data(packed(5, 1, "x" * (MAX_TEXT + 1)))
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 500, 1000, 10**5])
+@pytest.mark.parametrize("end", [b"\xc0", b"\x93"])
+@pytest.mark.parametrize("code", [3, 11, 17])
+def test_nothing_is_nested_deeply(levels: int, end: bytes, code: int) -> None:
+    before = {3: b"\x92\x03", 11: b"\x93\x0b\x00", 17: b"\x95\x11\x01\xa0\xa0"}[code]
+    for level in (b"\x81\xa1a", b"\x91"):
+        body = before + b"\x81\xaatransports" + level * levels + end
+        with pytest.raises(
+            RemoteProtocolError, match=r"^control message (cannot be read: .{,200}|\w+ is nested deeper .*)$"
+        ):
+            Decoder().receive_data(struct.pack("!I", len(body)) + body)
+
+
+def test_what_is_nested_a_little_may_be() -> None:
+    attributes: dict[str, Any] = {}
+    for _ in range(MAX_DEPTH - 1):
+        attributes = {"a": attributes}
+    enter = control.Enter(1, "", "", attributes)
+    assert Decoder().receive_data(encode(enter)) == [enter]
+    with pytest.raises(RemoteProtocolError, match="Enter is nested deeper than 32 levels"):
+        Decoder().receive_data(encode(enter._replace(attributes={"a": attributes})))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import itertools
 import struct
 
 import pytest
@@ -12,10 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from aiompi.errors import AuthenticationError, RemoteProtocolError
-from aiompi.wire import hello
+from aiompi.wire import hello, version
 from aiompi.wire.hello import (
     KEY_BYTES,
-    MAGIC,
     NONCE_BYTES,
     PAIR_KEY_BYTES,
     RANK_AGENT,
@@ -23,6 +23,7 @@ from aiompi.wire.hello import (
     ROLE_CONTROL,
     ROLE_PEER,
     Acceptor,
+    Channel,
     Connector,
     Handshake,
     Namespace,
@@ -30,9 +31,11 @@ from aiompi.wire.hello import (
     pair_keys,
     parse_key,
 )
+from aiompi.wire.version import BANNER_BYTES, MAGIC, Release, banner
 
 KEY = bytes(range(100, 132))
 OTHER = bytes(range(32))
+LOCAL = Channel.LOCAL
 
 
 def pair(
@@ -41,9 +44,10 @@ def pair(
     role: int = ROLE_PEER,
     target: int = 1,
     accept_role: int = ROLE_PEER,
+    channels: tuple[Channel, Channel] = (LOCAL, LOCAL),
 ) -> tuple[Connector, Acceptor]:
-    return Connector(connector_key, role=role, rank=5, target=target), Acceptor.alone(
-        acceptor_key, role=accept_role, rank=1
+    return Connector(connector_key, role=role, rank=5, target=target, channel=channels[0]), Acceptor.alone(
+        acceptor_key, role=accept_role, rank=1, channel=channels[1]
     )
 
 
@@ -68,7 +72,7 @@ def test_both_sides_prove_the_key(step: int) -> None:
         assert sender.data_to_send() == b""
     assert connector.done
     assert acceptor.done
-    assert sizes == [68, 72, 32]
+    assert sizes == [93, 97, 32]
     assert (connector.needed, acceptor.needed) == (0, 0)
     assert (acceptor.peer_rank, connector.peer_rank) == (5, 1)
     assert acceptor.data_to_send() == b""
@@ -88,12 +92,13 @@ def test_connector_is_done_only_after_the_proof_of_the_acceptor() -> None:
 def test_golden_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     nonces = [b"N" * NONCE_BYTES, b"M" * NONCE_BYTES]
     monkeypatch.setattr(hello.os, "urandom", lambda n: nonces.pop(0))
-    connector, acceptor = Connector(KEY, role=2, rank=-2, target=-1), Acceptor.alone(KEY, role=2, rank=-1)
+    connector = Connector(KEY, role=2, rank=-2, target=-1, channel=Channel.ENCRYPTED)
+    acceptor = Acceptor.alone(KEY, role=2, rank=-1, channel=Channel.ENCRYPTED)
     first = connector.data_to_send()
-    assert first == b"aiompi\x00\x01" + struct.pack("!i16sii", 2, bytes(16), -2, -1) + b"N" * 32
+    assert first == banner() + struct.pack("!Bi16sii", 2, 2, bytes(16), -2, -1) + b"N" * 32
     give(acceptor, first)
     reply = acceptor.data_to_send()
-    head = b"aiompi\x00\x01" + b"M" * 32
+    head = banner() + b"\x02" + b"M" * 32
     assert reply == head + hmac.new(KEY, b"acceptor" + first + head, hashlib.sha256).digest()
     give(connector, reply)
     assert connector.data_to_send() == hmac.new(KEY, b"connector" + first + reply, hashlib.sha256).digest()
@@ -146,6 +151,45 @@ def test_garbage_is_refused_at_its_first_wrong_byte(garbage: bytes) -> None:
         assert side.data_to_send() == b""
 
 
+@pytest.mark.parametrize("step", [2**30, 1, 31])
+@pytest.mark.parametrize("other", [Release(2, "0.2.0"), Release(0, "0.0.9")])
+def test_another_protocol_is_refused_at_once_and_both_sides_name_both(
+    monkeypatch: pytest.MonkeyPatch, step: int, other: Release
+) -> None:
+    _, acceptor = pair()
+    with monkeypatch.context() as patched:
+        patched.setattr(version, "own", other)
+        first = Connector(KEY, role=9, rank=5, target=1, channel=LOCAL).data_to_send()  # whatever follows the banner
+    named = rf"it is aiompi {other.version} \(protocol {other.protocol}\), and this process is aiompi "
+    with pytest.raises(version.OtherVersionError, match=named + r"\S+ \(protocol 1\)"):
+        give(acceptor, first, step)
+    assert acceptor.refusal
+    answer = acceptor.data_to_send()
+    monkeypatch.setattr(version, "own", other)
+    with pytest.raises(
+        version.OtherVersionError, match=rf"\(protocol 1\), and this process is aiompi {other.version} "
+    ):
+        give(Connector(KEY, role=ROLE_PEER, rank=5, target=1, channel=LOCAL), answer, step)
+
+
+def test_another_version_with_the_same_protocol_is_welcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    connector, acceptor = pair()
+    monkeypatch.setattr(version, "own", version.own._replace(version="0.1.7"))
+    give(acceptor, connector.data_to_send())
+    give(connector, acceptor.data_to_send())
+    give(acceptor, connector.data_to_send())
+    assert connector.done
+    assert acceptor.done
+
+
+@pytest.mark.parametrize("text", [b"\x1b[2J" + b"x" * 16, b"\xff" * 20, b"1.0 or\nso", b"\0" * 20])
+def test_a_version_of_a_stranger_is_printed_harmlessly(text: bytes) -> None:
+    hello = struct.pack("!8sI20s", MAGIC, 7, text)
+    with pytest.raises(version.OtherVersionError) as caught:
+        version.check(hello)
+    assert str(caught.value).isprintable()
+
+
 @pytest.mark.parametrize(
     ("role", "target"), [(ROLE_CONTROL, 1), (ROLE_PEER, 2), (ROLE_PEER, RANK_AGENT), (ROLE_PEER, RANK_ANY), (0, 1)]
 )
@@ -175,11 +219,11 @@ def test_reply_reflected_to_the_acceptor_as_its_proof() -> None:
 def test_acceptor_used_as_an_oracle_against_itself() -> None:
     """A stranger passes the challenge of one connection on as its own on another."""
     _, victim = pair()
-    stranger = Connector(OTHER, role=ROLE_PEER, rank=5, target=1).data_to_send()
+    stranger = Connector(OTHER, role=ROLE_PEER, rank=5, target=1, channel=LOCAL).data_to_send()
     give(victim, stranger)
     challenge = victim.data_to_send()
     _, oracle = pair()
-    give(oracle, stranger[:36] + challenge[8:40])
+    give(oracle, stranger[:61] + challenge[33:65])
     answer = oracle.data_to_send()
     with pytest.raises(AuthenticationError):
         give(victim, answer[-32:])
@@ -200,8 +244,9 @@ def test_proof_of_another_conversation_is_worth_nothing() -> None:
         give(again, proof)
 
 
-@given(st.integers(0, 2), st.integers(0, 71), st.integers(1, 255))
+@given(st.integers(0, 2), st.integers(0, 96), st.integers(1, 255))
 def test_one_changed_byte_is_noticed(message: int, position: int, change: int) -> None:
+    assume(position < (93, 97, 32)[message])
     connector, acceptor = pair()
     with pytest.raises(RemoteProtocolError):
         converse_with_a_fault(connector, acceptor, message, position, change)
@@ -213,7 +258,6 @@ def converse_with_a_fault(connector: Connector, acceptor: Acceptor, message: int
     for number, (sender, receiver) in enumerate(((connector, acceptor), (acceptor, connector), (connector, acceptor))):
         data = bytearray(sender.data_to_send())
         if number == message:
-            assume(position < len(data))
             data[position] ^= change
         give(receiver, bytes(data))
 
@@ -297,6 +341,36 @@ def test_a_proof_is_for_one_channel_and_one_side() -> None:
     assert not connector.done
 
 
+@pytest.mark.parametrize("channels", list(itertools.permutations(Channel, 2)))
+def test_both_ends_must_protect_the_connection_alike(channels: tuple[Channel, Channel]) -> None:
+    """Each end proves the key first, so that each knows that this was said by the other end and not in between."""
+    connector, acceptor = pair(channels=channels)
+    give(acceptor, connector.data_to_send())
+    cause = "in between passes on" if LOCAL in channels else "AIOMPI_TLS alike at both ends"
+    with pytest.raises(RemoteProtocolError, match=cause) as caught:
+        give(connector, acceptor.data_to_send())
+    assert not isinstance(caught.value, AuthenticationError)
+    with pytest.raises(RemoteProtocolError, match=cause) as caught:
+        give(acceptor, connector.data_to_send())
+    assert not isinstance(caught.value, AuthenticationError)
+    assert not connector.done
+    assert not acceptor.done
+
+
+@pytest.mark.parametrize("message", [0, 1])
+@pytest.mark.parametrize("channels", list(itertools.product(Channel, repeat=2)))
+def test_what_an_end_says_of_its_channel_cannot_be_changed_on_the_way(
+    channels: tuple[Channel, Channel], message: int
+) -> None:
+    """Something in between tells the other end what that wants to hear, or anything else."""
+    for told in (*Channel, 0, 255):
+        connector, acceptor = pair(channels=channels)
+        if channels[message] != told:
+            with pytest.raises(RemoteProtocolError):
+                converse_with_a_fault(connector, acceptor, message, BANNER_BYTES, channels[message] ^ told)
+            assert not acceptor.done
+
+
 # Namespaces.
 
 
@@ -323,8 +397,10 @@ def test_a_rank_is_believed_only_for_its_own_number(claimed: int) -> None:
     """Rank 2 connects to rank 1 with each key that it has."""
     liar, honest = a_job(4, 2), a_job(4, 1)
     for other in range(4):
-        acceptor = Acceptor({honest.id: honest}, role=ROLE_PEER)
-        connector = Connector(liar.key_for(other), role=ROLE_PEER, rank=claimed, target=1, namespace=liar.id)
+        acceptor = Acceptor({honest.id: honest}, role=ROLE_PEER, channel=LOCAL)
+        connector = Connector(
+            liar.key_for(other), role=ROLE_PEER, rank=claimed, target=1, channel=LOCAL, namespace=liar.id
+        )
         right = (claimed, other) == (2, 1)
         with contextlib.nullcontext() if right else pytest.raises(RemoteProtocolError):
             give(acceptor, connector.data_to_send())
@@ -336,8 +412,8 @@ def test_a_rank_is_believed_only_for_its_own_number(claimed: int) -> None:
 def test_acceptor_answers_with_the_key_of_the_namespace_that_the_connector_names() -> None:
     spaces = [Namespace(bytes([n]) * 16, bytes([n]) * 32, own=n) for n in (1, 2)]
     for space in spaces:
-        acceptor = Acceptor({space.id: space for space in spaces}, role=ROLE_PEER)
-        connector = Connector(space.key, role=ROLE_PEER, rank=9, target=space.own, namespace=space.id)
+        acceptor = Acceptor({space.id: space for space in spaces}, role=ROLE_PEER, channel=LOCAL)
+        connector = Connector(space.key, role=ROLE_PEER, rank=9, target=space.own, channel=LOCAL, namespace=space.id)
         for sender, receiver in ((connector, acceptor), (acceptor, connector), (connector, acceptor)):
             give(receiver, sender.data_to_send())
         assert acceptor.done
@@ -345,16 +421,19 @@ def test_acceptor_answers_with_the_key_of_the_namespace_that_the_connector_names
 
 
 def test_unknown_namespace_is_refused_without_a_word() -> None:
-    acceptor = Acceptor({}, role=ROLE_PEER)
+    acceptor = Acceptor({}, role=ROLE_PEER, channel=LOCAL)
     with pytest.raises(RemoteProtocolError, match="namespace is unknown"):
-        give(acceptor, Connector(KEY, role=ROLE_PEER, rank=0, target=1, namespace=b"x" * 16).data_to_send())
+        give(
+            acceptor,
+            Connector(KEY, role=ROLE_PEER, rank=0, target=1, channel=LOCAL, namespace=b"x" * 16).data_to_send(),
+        )
     assert acceptor.data_to_send() == b""
 
 
 def test_key_of_one_namespace_proves_nothing_in_another() -> None:
     one, two = Namespace.new(1), Namespace.new(1)
-    acceptor = Acceptor({one.id: one, two.id: two}, role=ROLE_PEER)
-    connector = Connector(one.key, role=ROLE_PEER, rank=0, target=1, namespace=two.id)
+    acceptor = Acceptor({one.id: one, two.id: two}, role=ROLE_PEER, channel=LOCAL)
+    connector = Connector(one.key, role=ROLE_PEER, rank=0, target=1, channel=LOCAL, namespace=two.id)
     give(acceptor, connector.data_to_send())
     with pytest.raises(AuthenticationError):
         give(connector, acceptor.data_to_send())

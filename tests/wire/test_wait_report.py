@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiompi.wire import control
 from aiompi.wire.wait_report import MAX_TEXT, MAX_WAITS, Wait, WaitReport, compare
 
 WORLD = (0, 1, 2)
@@ -95,6 +96,38 @@ def test_reports_are_bounded() -> None:
     assert len(read.waits) == MAX_WAITS
     assert {len(wait.call) for wait in read.waits} == {MAX_TEXT}
     assert len(packed["last"]) == MAX_TEXT
+
+
+def test_a_report_of_many_ranks_is_short_enough() -> None:
+    everybody = tuple(range(10**9, 10**9 + 10**5))
+    text = "\U0001f40d" * 1000
+    waits = [Wait(text, text, 1.0, text, everybody, text, 2**63, 2**63, everybody[:4096], text) for _ in range(100)]
+    report = WaitReport(tuple(waits), {2**63 + n: 2**63 for n in range(10**5)}, text)
+    packed = control.encode(control.Report(1, report.pack()))
+    (read,) = control.Decoder(most=control.MAX_FROM_RANK).receive_data(packed)
+    assert len(WaitReport.unpack(read.report).waits) == MAX_WAITS
+
+
+@pytest.mark.parametrize("text", ["a\nb", "\x1b[2J", "\u202e"])
+def test_texts_of_reports_stay_in_their_line(text: str) -> None:
+    packed = WaitReport((Wait(text, text, 1.0, text, (), text, 0, 1, (0,), text),), {}, text).pack()
+    lines = compare({0: WaitReport.unpack(packed), 1: WaitReport.unpack({**packed, "waits": []})}, [])
+    assert len(lines.splitlines()) == 3
+    assert all(line.isprintable() for line in lines.split("\n"))
+
+
+def test_a_report_that_is_nested_deeply_is_empty() -> None:
+    deep: list[Any] = []
+    for _ in range(900):
+        deep = [deep]
+    wait = [deep, "", 1.0, "", [], "", 0, 0, [], ""]
+    for packed in ({"waits": [wait], "counts": [], "last": ""}, {"waits": [], "counts": [], "last": deep}):
+        assert WaitReport.unpack(packed) == WaitReport()
+
+
+def test_members_that_are_named_often_are_described_once() -> None:
+    wait = Wait("Bcast", "a.py:1", 1.0, "WORLD", (), "", 0, 1, (1,) * 4096)
+    assert len(compare({0: WaitReport.unpack(WaitReport((wait,)).pack())}, [1]).splitlines()) == 4
 
 
 JUNK = st.recursive(

@@ -9,10 +9,10 @@ import sys
 from typing import Final
 
 from aiompi import MPI
-from aiompi.bench.measure import calls, datatypes, levels, point_to_point, raw_tcp, steps, turns, ways
+from aiompi.bench.measure import calls, datatypes, levels, point_to_point, raw_tcp, turns
 
 WORKS: Final = {
-    **point_to_point.works(MPI), **datatypes.works(MPI), **calls.WORKS, **steps.WORKS, **ways.WORKS,
+    **point_to_point.works(MPI), **datatypes.works(MPI), **calls.WORKS,
     **raw_tcp.WORKS, **levels.WORKS,
 }  # fmt: skip
 

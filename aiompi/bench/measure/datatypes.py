@@ -1,4 +1,4 @@
-"""Works that make datatypes and exchange subarrays, for every library with the names of mpi4py."""
+"""Works that make datatypes, pack, and exchange subarrays, for every library with the names of mpi4py."""
 
 from __future__ import annotations
 
@@ -45,6 +45,28 @@ def makers(mpi: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
+def packing(mpi: Any, comm: Any, name: str, iterations: int, blocks: int) -> list[float]:
+    """Seconds to pack or unpack five integers, by one of `packers`."""
+    call = packers(mpi, comm)[name]
+
+    def loop(n: int) -> None:
+        for _ in range(n):
+            call()
+
+    return timed(loop, iterations, blocks, comm.Barrier)
+
+
+def packers(mpi: Any, comm: Any) -> dict[str, Callable[[], Any]]:
+    """Return functions that pack and unpack, by the names of the calls."""
+    numbers, unit, kind = np.arange(5, dtype="i4"), np.zeros(64, "u1"), mpi.INT
+    return {
+        "Pack": lambda: kind.Pack(numbers, unit, 0, comm),
+        "Unpack": lambda: kind.Unpack(unit, 0, numbers, comm),
+        "Pack_external": lambda: kind.Pack_external("external32", numbers, unit, 0),
+        "Unpack_external": lambda: kind.Unpack_external("external32", unit, 0, numbers),
+    }
+
+
 def alltoallw(mpi: Any, comm: Any, iterations: int, blocks: int, planned: bool = False) -> list[float]:
     """Seconds to redistribute a cube of doubles: each rank has a part of axis 0 before, and of axis 1 after it.
 
@@ -86,4 +108,4 @@ def alltoallw(mpi: Any, comm: Any, iterations: int, blocks: int, planned: bool =
 
 def works(mpi: Any) -> dict[str, Callable[..., Any]]:
     """Return the works by name; see `point_to_point.works`."""
-    return {work.__name__: partial(work, mpi) for work in (datatype, alltoallw)}
+    return {work.__name__: partial(work, mpi) for work in (datatype, packing, alltoallw)}

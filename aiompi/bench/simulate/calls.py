@@ -9,7 +9,7 @@ from aiompi.bench.simulate.network import Model, Network, Node
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.block import Block
 from aiompi.coll.registry import COLLECTIVES
-from aiompi.datatype.buffer.allocation import allocate
+from aiompi.core.allocation import allocate
 
 
 class Shade(Block):

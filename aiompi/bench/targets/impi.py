@@ -15,7 +15,7 @@ SHORT: Final = 8
 LARGE: Final = 4 * 2**20
 
 _MEASURE: Final = "aiompi.bench.measure"
-_CLIENTS: Final = ("env", "AIOMPI_IMPI_NATIVE=0", sys.executable, "-m", f"{_MEASURE}.clients")
+_CLIENTS: Final = ("env", "AIOMPI_IMPI_NATIVE=0", "AIOMPI_TLS=off", sys.executable, "-m", f"{_MEASURE}.clients")
 _BLOCKING: Final = ("-m", f"{_MEASURE}.blocking", "2")
 
 #: a rank of each client

@@ -28,7 +28,9 @@ def figures(options: Options) -> Iterator[Figure]:
     count = options.scaled(OUTSTANDING)
     idle = {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": seconds}
     for transport, sizes in TRANSPORTS.items():
-        with conversations(aiompi_job(2, f"AIOMPI_TRANSPORTS={transport}", face="native")) as (native,):
+        with conversations(aiompi_job(2, f"AIOMPI_TRANSPORTS={transport}", "AIOMPI_TLS=off", face="native")) as (
+            native,
+        ):
             for nbytes in sizes:
                 busy = Side(native, {**idle, "outstanding": count, "nbytes": nbytes}, _late)
                 name = f"{transport}, {SIZES[nbytes]}"

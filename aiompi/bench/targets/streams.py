@@ -35,7 +35,7 @@ def figures(options: Options) -> Iterator[Figure]:
             large = {"work": "large_object", "items": options.scaled(_ITEMS), "kind": kind}
             yield from _large(name, [pair.ask(large) for _ in range(turns)], idle)
     for transport in ("shared_memory", "unix", "tcp"):
-        with conversations(aiompi_job(3, f"AIOMPI_TRANSPORTS={transport}", face="native")) as (trio,):
+        with conversations(aiompi_job(3, f"AIOMPI_TRANSPORTS={transport}", "AIOMPI_TLS=off", face="native")) as (trio,):
             side = Side(trio, {"work": "producers", "messages": options.scaled(_MESSAGES)}, _uneven)
             name = f"two producers, {transport}"
             yield Figure(name, "", in_turns(turns, side)[0], [1.0], Goal("ratio", "at most", 1.2))

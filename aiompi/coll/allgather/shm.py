@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from aiompi.coll.allgather.bruck import bruck
 from aiompi.coll.allgather.ring import ring
 from aiompi.coll.block import Block
-from aiompi.coll.shm_window import share
+from aiompi.coll.shm_blocks import share
+from aiompi.coll.shm_slots import Substitute
 from aiompi.comm import Channel
 
 
-async def shm(channel: Channel, blocks: Sequence[Block]) -> None:
+async def shm(channel: Channel, blocks: Sequence[Block], otherwise: Substitute | None = None) -> None:
     """Show the own block in shared memory, and copy those of the others from there.
 
     Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
-    Where ranks share no memory, until they have handed it to each other, and when one of them has no room left,
+    Where ranks share no memory, until they have handed it to each other, and for blocks that are too long,
     Bruck's algorithm is used. Objects then pass around a ring, also when one is long.
 
     Five ranks:
@@ -27,10 +28,10 @@ async def shm(channel: Channel, blocks: Sequence[Block]) -> None:
     """
     rank, size = channel.rank, channel.size
 
-    def look(views: Sequence[bytes | memoryview]) -> None:
+    def look(shown: Sequence[bytes]) -> None:
         # Each begins with another rank, so that not all read the same memory.
         for other in (*range(rank + 1, size), *range(rank)):
-            blocks[other].store(views[other])
+            blocks[other].store(shown[other])
 
     if not await share(channel, blocks[rank], look):
-        await (ring if blocks[rank].memory is None else bruck)(channel, blocks)
+        await (otherwise or (ring if blocks[rank].memory is None else bruck))(channel, blocks)

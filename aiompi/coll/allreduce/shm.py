@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.allreduce.recursive_doubling import recursive_doubling
-from aiompi.coll.shm_window import share
+from aiompi.coll.shm_blocks import share
+from aiompi.coll.shm_slots import Substitute
 from aiompi.comm import Channel
 
 
-async def shm(channel: Channel, accumulator: Accumulator) -> None:
+async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
     """Show the contribution in shared memory, where every rank combines the contributions of all.
 
     Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
     (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. Recursive doubling is used where ranks share no
-    memory, as long as they have not handed their memory to each other, when one of them has no room left, and for
-    objects also when one is long. Objects are combined in its order in both cases, vectors from the last rank down.
+    memory, as long as they have not handed their memory to each other, and for what is too
+    long. Objects are combined in its order in both cases, vectors from the last rank down.
 
     Five ranks, vectors:
 
@@ -24,4 +25,4 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
         rank 4            (a + (b + (c + (d + e))))
     """
     if not await share(channel, accumulator.block(), accumulator.combine):
-        await recursive_doubling(channel, accumulator)
+        await otherwise(channel, accumulator)

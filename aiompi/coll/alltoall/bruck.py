@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiompi.coll.block import Block, Bundle
 from aiompi.comm import Channel
-from aiompi.datatype.buffer.allocation import allocate
+from aiompi.core.allocation import allocate
 
 
 async def bruck(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:

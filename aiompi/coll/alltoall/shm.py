@@ -9,16 +9,21 @@ from typing import Any
 
 from aiompi.coll.alltoall.linear import linear
 from aiompi.coll.block import Block
-from aiompi.coll.shm_window import share_objects, share_written
+from aiompi.coll.shm_blocks import joined
+from aiompi.coll.shm_slots import Substitute
+from aiompi.coll.shm_sync import show, show_objects
 from aiompi.comm import Channel
+from aiompi.errors import RemoteProtocolError
 
 
-async def shm(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
+async def shm(
+    channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block], otherwise: Substitute = linear
+) -> None:
     """Show the blocks for all others in shared memory, and copy the own ones from where the others have shown them.
 
     Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied; n - 1 wake-ups in all. Any
-    number of ranks. Where ranks share no memory, until they have handed it to each other, and when one of them has no
-    room left, the algorithm `linear` is used; for objects also when those of one rank are long together.
+    number of ranks. Where ranks share no memory, until they have handed it to each other, and for blocks that are too
+    long together, the algorithm `linear` is used.
 
     Five ranks; what each shows to which others:
 
@@ -26,25 +31,20 @@ async def shm(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Bl
     """
     show = _show_objects if outgoing[channel.rank].memory is None else _show_blocks
     if not await show(channel, outgoing, incoming):
-        await linear(channel, outgoing, incoming)
+        await otherwise(channel, outgoing, incoming)
 
 
 def _show_blocks(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> Coroutine[Any, None, bool]:
     rank, size, nbytes = channel.rank, channel.size, outgoing[channel.rank].nbytes
-    # Each begins with another rank, so that not all read the same memory.
-    others = (*range(rank + 1, size), *range(rank))
-    ranges = [slice(i * nbytes, (i + 1) * nbytes) for i in range(size)]
+    own = slice(rank * nbytes, (rank + 1) * nbytes)
 
-    def write(memory: memoryview) -> None:
-        for other in others:
-            memory[ranges[other]] = outgoing[other].data
-
-    def look(views: Sequence[bytes | memoryview]) -> None:
+    def look(shown: Sequence[bytes]) -> None:
         incoming[rank].copy(outgoing[rank])
-        for other in others:
-            incoming[other].store(views[other][ranges[rank]])
+        # Each begins with another rank, so that not all read the same memory.
+        for other in (*range(rank + 1, size), *range(rank)):
+            incoming[other].store(shown[other][own])
 
-    return share_written(channel, size * nbytes, write, look)
+    return show(channel, size * nbytes, lambda: joined(outgoing), look)
 
 
 def _show_objects(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> Coroutine[Any, None, bool]:
@@ -53,17 +53,17 @@ def _show_objects(channel: Channel, outgoing: Sequence[Block], incoming: Sequenc
 
     def make() -> bytes:
         own = [block.nbytes for block in outgoing]
-        if lengths.size + sum(own) > channel.room:
-            return b""
-        return b"".join([lengths.pack(*own), *[piece for block in outgoing for piece in block.payload]])
+        return b"" if lengths.size + sum(own) > channel.room else lengths.pack(*own) + joined(outgoing)
 
-    def look(views: Sequence[bytes | memoryview]) -> None:
-        for block, view in zip(incoming, views, strict=True):
+    def look(shown: Sequence[bytes]) -> None:
+        for other, (block, view) in enumerate(zip(incoming, shown, strict=True)):
+            if len(view) < lengths.size:
+                raise RemoteProtocolError(f"{channel.where}: rank {other} shows objects without their lengths")
             theirs = lengths.unpack_from(view)
             start = lengths.size + sum(theirs[:rank])
             block.store(view[start : start + theirs[rank]])
 
-    return share_objects(channel, make, look)
+    return show_objects(channel, make, look)
 
 
 @functools.cache

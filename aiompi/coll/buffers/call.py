@@ -11,7 +11,7 @@ from aiompi.coll.buffers.stage import ExternalStage, Stage
 from aiompi.coll.external import ExternalAccumulator
 from aiompi.coll.intercomm import checked_root
 from aiompi.coll.registry import Collective
-from aiompi.coll.select import preferred, select
+from aiompi.coll.select import select, usual
 from aiompi.coll.signature import BY_USER, LENGTHS, digest, note_of
 from aiompi.comm import Channel, Communicator
 from aiompi.datatype.buffer.buffer import Buffer, blocks
@@ -88,10 +88,9 @@ class Call:
     ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
         """Return the algorithm for this call; see `aiompi.coll.select`."""
         comm = self.comm
-        usual = comm.native and comm.remote is None and self._algorithm is None and not comm.engine.settings.coll
-        if usual:  # what `select` would do, without the time of calling it
-            chosen = preferred(collective, comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
-            return collective.algorithms[chosen].run
+        if comm.native and comm.remote is None and self._algorithm is None and not comm.engine.settings.coll:
+            # What `select` would do, without the time of calling it.
+            return usual(collective, comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
         return self.checked(select, comm, collective, nbytes, commute, self._algorithm, equal, True)
 
     # Blocks and accumulators of one run: in external32 where the communicator spans IMPI clients.

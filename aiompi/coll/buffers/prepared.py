@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Concatenate, Generic, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec
 
+from aiompi import core
 from aiompi.coll.buffers.call import Call, Run
+from aiompi.coll.select import direct_limits
 from aiompi.comm import Communicator
 from aiompi.engine import PersistentRequest, Request
 from aiompi.errors import InvalidCommError
 
+if TYPE_CHECKING or core.form == "native":
+    from aiompi.core._native import SlotGroup, know
+    from aiompi.datatype.buffer.bufspec import IN_PLACE
+    from aiompi.op.operation import PREDEFINED
+
+    know(PREDEFINED.values(), IN_PLACE)
+
 P = ParamSpec("P")
+
+
+def _direct(name: str) -> Callable[..., Request[Any] | None] | None:
+    """Return the function of the core for a collective; None if it has none."""
+    return getattr(SlotGroup, name, None) if core.form == "native" else None
 
 
 class Prepared(Generic[P]):
@@ -32,11 +46,35 @@ class Prepared(Generic[P]):
         self._check = check
         self._algorithm = algorithm
         self._between_groups = between_groups
+        self._direct = _direct(check.__name__) if algorithm is None else None
 
     def __call__(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> Request[None]:
         """Start the collective on a communicator."""
+        if kwargs:
+            return self._usual(comm, *args, **kwargs)
+        request = self.begin(comm, *args)
+        request.attend()
+        return request
+
+    def begin(self, comm: Communicator, /, *args: Any) -> Request[None]:
+        """Start the collective; the caller waits for it at once, by `Request.spin` and then as its driver waits.
+
+        The core makes calls with common arguments among ranks that share memory.
+        """
+        slots = comm.slots
+        if slots is not None and self._direct is not None:
+            request = self._direct(slots, comm, *args)
+            if request is not None:
+                return request
+        return self._usual(comm, *args)
+
+    def _usual(self, comm: Communicator, /, *args: Any, **kwargs: Any) -> Request[None]:
         run, note = self._prepare(comm, *args, **kwargs)
-        return comm.start_on(comm.channel(self.name, note), run)
+        channel = comm.channel(self.name, note)
+        if comm.slots is None and comm.shm_sync is not None and comm.shm_sync.slots is not None:
+            slots = comm.slots = comm.shm_sync.slots
+            slots.limit(direct_limits(comm))
+        return comm.start_on(channel, run)
 
     def init(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> PersistentRequest[None]:
         """Check and bind the arguments; each start of the request runs the collective once more.

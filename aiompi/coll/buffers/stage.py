@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiompi.coll.block import Block
 from aiompi.coll.external import TypedBlock
-from aiompi.datatype.buffer.allocation import allocate, joined
+from aiompi.core.allocation import allocate, joined
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.external32 import is_native
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aiompi.coll.block import Block, Bundle
 from aiompi.coll.tree import Tree
 from aiompi.comm import Channel
-from aiompi.datatype.buffer.allocation import allocate
+from aiompi.core.allocation import allocate
 
 
 async def binomial(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:

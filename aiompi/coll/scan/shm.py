@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.scan.recursive_doubling import recursive_doubling
-from aiompi.coll.shm_window import share
+from aiompi.coll.shm_blocks import share
+from aiompi.coll.shm_slots import Substitute
 from aiompi.comm import Channel
 
 
-async def shm(channel: Channel, accumulator: Accumulator) -> None:
+async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
     """Show the contribution in shared memory, and combine those of the ranks up to the own one.
 
     Order-safe: a rank combines its own contribution with that of the rank below, and so on. Steps: 1. Per rank, for m
     bytes: no messages; 2 * m bytes copied and at most (n - 1) * m combined, by the last rank; n - 1 wake-ups in all.
-    Any number of ranks. Where ranks share no memory, until they have handed it to each other, and when one of them has
-    no room left, recursive doubling is used.
+    Any number of ranks. Where ranks share no memory, until they have handed it to each other, and for vectors that
+    are too long, recursive doubling is used.
 
     Five ranks:
 
@@ -26,9 +25,5 @@ async def shm(channel: Channel, accumulator: Accumulator) -> None:
         ...
         rank 4            (a + (b + (c + (d + e))))
     """
-
-    def look(views: Sequence[bytes | memoryview]) -> None:
-        accumulator.combine(views[: channel.rank + 1])
-
-    if not await share(channel, accumulator.block(), look):
-        await recursive_doubling(channel, accumulator)
+    if not await share(channel, accumulator.block(), accumulator.combine, range(channel.rank + 1)):
+        await otherwise(channel, accumulator)

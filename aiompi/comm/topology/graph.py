@@ -36,8 +36,9 @@ class Graph:
         """Make a graph from the arguments of MPI_Graph_create (section 6.5.3).
 
         Args:
-            index: see the attribute. As in mpi4py it may also begin with 0 and have one item more than there are
-                processes; then it holds the position of the first neighbour of each node, and the end.
+            index: see the attribute. As in mpi4py an index that begins with 0 and ends with the number of edges is the
+                compressed form: the position of the first neighbour of each node, and the end. A graph whose first
+                node has no neighbour is given in that form, with one 0 more.
             edges: see the attribute.
             size: number of processes; the graph may leave some out.
 
@@ -47,7 +48,7 @@ class Graph:
             TypeError: not sequences of integers.
         """
         index, edges = integers(index, "index"), integers(edges, "edges")
-        if len(index) == size + 1 and index[0] == 0:
+        if index and index[0] == 0 and index[-1] == len(edges):
             index = index[1:]
         nnodes = len(index)
         if nnodes > size:

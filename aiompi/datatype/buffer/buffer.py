@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aiompi.core.allocation import allocate
 from aiompi.datatype import external32
 from aiompi.datatype.buffer.address import Piece, registry
-from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout import move
 from aiompi.datatype.layout.layout import Layout

@@ -24,33 +24,26 @@ A buffer keeps the exporting object alive.
 
 from __future__ import annotations
 
-from array import array
-from types import NoneType
-from typing import Any, Final, SupportsIndex
+from typing import Any, SupportsIndex
 
+from aiompi.core import incoming, outgoing, plain_bytes
+from aiompi.core.allocation import allocate
 from aiompi.datatype import arguments
 from aiompi.datatype.buffer.address import IN_PLACE, InPlace
-from aiompi.datatype.buffer.allocation import allocate
 from aiompi.datatype.buffer.arrays import bytes_of
 from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.disjoint import refuse_overlap, shares_memory
 from aiompi.datatype.buffer.region import region
-from aiompi.datatype.codes import BY_CHAR, SIMPLE
+from aiompi.datatype.codes import BY_CHAR
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.predefined import BYTE, UINT8_T
 from aiompi.errors import InvalidBufferError
-from aiompi.lazy import np
 
 __all__ = [
     "IN_PLACE", "Buffer", "InPlace", "allocate", "blocks", "bytes_of", "check_disjoint", "memory_to_exchange",
     "memory_to_receive", "memory_to_replace", "memory_to_send", "resolve_recv", "resolve_send", "resolve_type",
     "shares_memory",
 ]  # fmt: skip
-
-#: bytes up to which an array is copied, which takes less time than a view of its memory as bytes
-_SHORT: Final = 1024
-#: frequent types that are not arrays of NumPy, which need not be imported for them
-_OTHERS: Final = frozenset({bytes, bytearray, memoryview, array, list, tuple, NoneType})
 
 
 def resolve_send(spec: object, name: str = "sendbuf", nblocks: int = 1) -> Buffer:
@@ -76,11 +69,8 @@ def resolve_send(spec: object, name: str = "sendbuf", nblocks: int = 1) -> Buffe
     if kind is bytes or kind is bytearray:
         view = memoryview(spec)  # type: ignore[arg-type]
         return Buffer(view, view.nbytes, UINT8_T)
-    if kind not in _OTHERS and kind is np.ndarray:
-        buffer = _fast_array(spec)  # type: ignore[arg-type]
-        if buffer is not None:
-            return buffer
-    return _resolve(spec, name, nblocks, False)
+    memory = plain_bytes(spec)
+    return _resolve(spec, name, nblocks, False) if memory is None else _of_array(spec, memory)
 
 
 def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffer:
@@ -96,10 +86,9 @@ def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffe
     if kind is bytearray:
         view = memoryview(spec)  # type: ignore[arg-type]
         return Buffer(view, view.nbytes, UINT8_T)
-    if kind not in _OTHERS and kind is np.ndarray:
-        buffer = _fast_array(spec)  # type: ignore[arg-type]
-        if buffer is not None and not buffer.memory.readonly:
-            return buffer
+    memory = plain_bytes(spec)
+    if memory is not None and not memory.readonly:
+        return _of_array(spec, memory)
     buffer = _resolve(spec, name, nblocks, True)
     refuse_overlap(buffer, name)
     return buffer
@@ -118,14 +107,8 @@ def memory_to_send(spec: object, dest: SupportsIndex = 0) -> bytes | memoryview:
     kind = type(spec)
     if kind is bytes or kind is bytearray:
         return memoryview(spec)  # type: ignore[arg-type]
-    if kind not in _OTHERS and kind is np.ndarray and spec.dtype in SIMPLE:  # type: ignore[attr-defined]
-        if spec.nbytes <= _SHORT:  # type: ignore[attr-defined]
-            return spec.tobytes("A")  # type: ignore[attr-defined,no-any-return]
-        try:
-            return spec.data.cast("B")  # type: ignore[attr-defined,no-any-return]
-        except (TypeError, ValueError):  # empty, or not C-contiguous
-            pass
-    return resolve_send(spec, "buf").packed()
+    memory = outgoing(spec)
+    return resolve_send(spec, "buf").packed() if memory is None else memory
 
 
 def memory_to_receive(spec: object) -> memoryview | Buffer:
@@ -137,14 +120,9 @@ def memory_to_receive(spec: object) -> memoryview | Buffer:
     kind = type(spec)
     if kind is bytearray:
         return memoryview(spec)  # type: ignore[arg-type]
-    if kind not in _OTHERS and kind is np.ndarray and spec.dtype in SIMPLE:  # type: ignore[attr-defined]
-        try:
-            view: memoryview = spec.data.cast("B")  # type: ignore[attr-defined]
-        except (TypeError, ValueError):
-            pass
-        else:
-            if not view.readonly:
-                return view
+    memory = incoming(spec)
+    if memory is not None:
+        return memory
     buffer = resolve_recv(spec, "buf")
     return buffer.view if buffer.contiguous else buffer
 
@@ -156,7 +134,7 @@ def memory_to_replace(spec: object, dest: SupportsIndex = 0) -> tuple[memoryview
         InvalidBufferError, InvalidCountError, InvalidTypeError, TypeError: see `resolve_recv`.
     """
     target = memory_to_receive(spec)
-    return memoryview(bytes(target)) if isinstance(target, memoryview) else target.packed(), target
+    return target.packed() if isinstance(target, Buffer) else memoryview(bytes(target)), target
 
 
 def memory_to_exchange(
@@ -168,12 +146,6 @@ def memory_to_exchange(
         InvalidBufferError: the buffers share memory (sections 2.2 and 3.10).
         InvalidCountError, InvalidTypeError, TypeError: see `resolve_send` and `resolve_recv`.
     """
-    kind = type(sendspec)
-    arrays = kind not in _OTHERS and kind is type(recvspec) is np.ndarray
-    if arrays and sendspec.flags.c_contiguous and recvspec.flags.c_contiguous:  # type: ignore[attr-defined]
-        if np.may_share_memory(sendspec, recvspec):  # exact, as both are contiguous
-            raise _shared("sendbuf", "recvbuf")
-        return memory_to_send(sendspec), memory_to_receive(recvspec)
     sendbuf, recvbuf = resolve_send(sendspec), resolve_recv(recvspec)
     check_disjoint(sendbuf, recvbuf)
     return sendbuf.packed(), recvbuf.view if recvbuf.contiguous else recvbuf
@@ -220,16 +192,9 @@ def resolve_type(value: object, name: str, empty: bool = False) -> Datatype | No
     )
 
 
-def _fast_array(array: np.ndarray[Any, np.dtype[Any]]) -> Buffer | None:
-    """Return the buffer of a common kind of array; None if `_resolve` must handle the array or report an error."""
-    dtype = array.dtype
-    if dtype not in SIMPLE:
-        return None
-    try:
-        view = array.data.cast("B")
-    except (TypeError, ValueError):  # empty, or not C-contiguous
-        return None
-    return Buffer(view, array.size, BY_CHAR[dtype.char])
+def _of_array(array: Any, memory: memoryview) -> Buffer:
+    """Return the buffer of an array of plain numbers, and its memory."""
+    return Buffer(memory, array.size, BY_CHAR[array.dtype.char])
 
 
 def _resolve(spec: object, name: str, nblocks: int, writable: bool) -> Buffer:

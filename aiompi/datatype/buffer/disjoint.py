@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from aiompi.core import overlap
 from aiompi.datatype.buffer.address import Piece
 from aiompi.datatype.buffer.arrays import ArrayBuffer
 from aiompi.datatype.buffer.buffer import Buffer
@@ -32,9 +33,6 @@ MOST_WORK: Final = 1000
 # Up to this number, pairs of buffers from two groups are compared one by one; larger groups are sorted by their bounds.
 FEW_PAIRS: Final = 9
 
-#: types of objects that share their memory with no other object
-_OWNERS: Final = frozenset({bytes, bytearray})
-
 
 def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
     """Return True if a byte belongs to both of two buffers or memoryviews.
@@ -43,26 +41,14 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
     whose bounds overlap are assumed to be disjoint.
     """
     # Buffers of other classes may have several memories.
-    if type(one) is Buffer and type(other) is Buffer and not _may_share_memory(one.memory, other.memory):
+    if type(one) is Buffer and type(other) is Buffer and not overlap(one.memory, other.memory):
         return False  # the usual case
     one, other = _plain(one), _plain(other)
     if isinstance(one, memoryview) and isinstance(other, memoryview):
-        return _may_share_memory(one, other)
+        return overlap(one, other)
     if not (one.nbytes and other.nbytes):
         return False
     return any(_meet(a, b) for a in _pieces(one) for b in _pieces(other))
-
-
-def _may_share_memory(one: memoryview, other: memoryview) -> bool:
-    """Compare the bounds of two memories."""
-    some: object = one.obj
-    others: object = other.obj
-    if type(some) in _OWNERS and type(others) in _OWNERS:  # decided without NumPy
-        if some is not others:
-            return False
-    elif type(some) is type(others) is np.ndarray and not np.may_share_memory(some, others):
-        return False  # in a quarter of the time that memoryviews take
-    return np.may_share_memory(one, other)
 
 
 def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
@@ -89,7 +75,7 @@ def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> boo
 def _far_apart(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
     """Return True if the memories of two groups are disjoint; the blocks of one buffer have the same memory."""
     one, other = _memory_of(some), _memory_of(others)
-    return one is not None and other is not None and not _may_share_memory(one, other)
+    return one is not None and other is not None and not overlap(one, other)
 
 
 def _memory_of(buffers: Sequence[Buffer]) -> memoryview | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 
+from aiompi.core import plain_bytes
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.datatype.buffer.arrays import Array, ArrayBuffer, bytes_of, cells_of, span
 from aiompi.datatype.buffer.buffer import AbsoluteBuffer, Buffer
 from aiompi.datatype.buffer.exporters import exported
-from aiompi.datatype.codes import SIMPLE, add_simple_types, from_dtype, from_format
+from aiompi.datatype.codes import from_dtype, from_format
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.predefined import BYTE
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
@@ -210,7 +211,11 @@ def region(memory: object, name: str, writable: bool) -> Region:
         InvalidTypeError: the memory holds references to Python objects.
         TypeError: the object has no buffer protocol.
     """
-    if is_array(memory):
+    view = plain_bytes(memory)
+    found: Flat | Strided
+    if view is not None:
+        found = Flat(name, view, memory)  # type: ignore[arg-type]
+    elif is_array(memory):
         found = _of_array(memory, memory, name)
     elif isinstance(memory, Bottom):
         return Absolute(name, writable)
@@ -227,10 +232,6 @@ def region(memory: object, name: str, writable: bool) -> Region:
 
 def _of_array(array: Array, exporter: Array | memoryview, name: str) -> Flat | Strided:
     array = np.asarray(array)  # a masked array or another subclass may behave differently
-    if not SIMPLE:
-        add_simple_types()
-    if array.dtype in SIMPLE and array.flags.c_contiguous and array.size:
-        return Flat(name, array.data.cast("B"), exporter)
     if array.flags.forc or array.dtype.hasobject:
         return Flat(name, bytes_of(array, name), exporter)
     return Strided(name, array, exporter)

@@ -41,6 +41,7 @@ Numbers: TypeAlias = int | list[int] | None
 #: keys of blocks that have been checked; programs repeat an exchange with the same types
 _checked: Final[set[tuple[object, ...]]] = set()
 _MOST_CHECKED: Final = 256
+_are_integers: Final = frozenset({int}).issuperset
 
 
 def resolve_vector_send(spec: object, name: str, nblocks: int) -> list[Buffer]:
@@ -132,12 +133,12 @@ def _resolve_typed(spec: object, name: str, nblocks: int, writable: bool) -> lis
     if isinstance(memory, Bottom) and (counts is None or displs is None):
         raise InvalidCountError(f"{name} is BOTTOM without counts or displacements; pass both, for each rank")
     where = region(memory, name, writable)
+    key = _key(where, given, counts, displs, writable)
+    if key in _checked and isinstance(where, Flat):
+        view, numbers, offsets = where.view, counts or [1] * nblocks, displs or [0] * nblocks
+        return [Buffer(view, numbers[i], datatype, offsets[i]) for i, datatype in enumerate(given)]  # type: ignore[arg-type]
     numbers = _one_each(1 if counts is None else _counts(counts, name, nblocks), nblocks)
     offsets = _one_each(0 if displs is None else _numbers(displs, f"displs in {name}", nblocks), nblocks)
-    key = _key(where, given, numbers, offsets, writable)
-    if isinstance(where, Flat) and key in _checked:
-        view = where.view
-        return [Buffer(view, count, given[i], offsets[i]) for i, count in enumerate(numbers)]  # type: ignore[arg-type]
     buffers = [_at(where, *block, name) for block in zip(given, numbers, offsets, strict=True)]
     if writable:
         _receiving(buffers, name)
@@ -148,17 +149,19 @@ def _resolve_typed(spec: object, name: str, nblocks: int, writable: bool) -> lis
     return buffers
 
 
-def _key(
-    where: Region, given: Sequence[object], numbers: list[int], offsets: list[int], writable: bool
-) -> tuple[object, ...]:
+def _key(where: Region, given: Sequence[object], counts: object, displs: object, writable: bool) -> tuple[object, ...]:
     """Return all on which the checks of blocks in contiguous memory depend; empty if they must be made again."""
     if not isinstance(where, Flat):
         return ()
-    key: list[object] = [writable, where.nbytes, *numbers, *offsets]
-    for datatype in given:
-        if not isinstance(datatype, Datatype) or not datatype.is_committed:
+    key: list[object] = [writable, where.nbytes]
+    for numbers in (counts, displs):
+        if numbers is not None and not (type(numbers) is list and _are_integers(map(type, numbers))):
             return ()
-        key += (datatype.layout, datatype.extent)
+        key.append(numbers and tuple(numbers))
+    for datatype in given:
+        if not isinstance(datatype, Datatype) or datatype.usable_items is None:
+            return ()
+        key.append(datatype._map)
     return tuple(key)
 
 

@@ -147,6 +147,10 @@ class StridedBlock:
         low, high = reach(self.dims)
         return Span(self.memory + low, self.memory + high + self.run)
 
+    def packed_end(self) -> int:
+        """Return the position after its last byte in the packed stream."""
+        return self.packed + packed_reach(self.dims) + self.packed_run
+
     @functools.cached_property
     def grid(self) -> Grid:
         """The grid with which numpy copies the block, which has dims and is of plain bytes."""
@@ -166,7 +170,7 @@ class StridedBlock:
         room = nbytes - self.packed
         if room <= 0:
             return
-        if room >= packed_reach(self.dims) + self.packed_run:
+        if nbytes >= self.packed_end():
             yield self
         elif not self.dims:
             if self.kind is None:
@@ -263,6 +267,10 @@ class ScatteredRuns:
     def span(self) -> Span:
         """Return the span of its bytes in memory."""
         return self._span
+
+    def packed_end(self) -> int:
+        """Return the position after its last byte in the packed stream."""
+        return int((self.packed + self.packed_runs()).max()) + packed_reach(self.dims)
 
     @property
     def uniform(self) -> bool:

@@ -1,4 +1,6 @@
-"""Copies between memory and a message: in strides, and at irregular places by index arrays or one by one.
+"""The pure form of copies between memory and a message; the native one is in `aiompi/core/native/strided.pxi`.
+
+NumPy copies in strides, and at irregular places by index arrays or one by one.
 
 Index arrays are made chunk by chunk, so that they stay in the cache and need little memory. They pay off for short
 runs: numpy copies an element of a uniform run in a few nanoseconds, while a separate copy costs as much as several
@@ -7,13 +9,14 @@ dozen elements. Runs of different lengths are cut into words, or copied in group
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiompi.datatype.layout.blocks import (
     LONGEST_ELEMENT,
     Grid,
     IntArray,
+    Part,
     ScatteredRuns,
     Steps,
     StridedBlock,
@@ -35,6 +38,89 @@ _FEW: Final = 32
 _REPETITIONS: Final = 256
 _WORDS: Final = 16
 _SAME_LENGTH: Final = 128
+
+
+class Copies:
+    """The copies between memory and a message that the parts of a layout describe.
+
+    Args:
+        parts: strided blocks and scattered runs.
+        words: None. Only the native form reverses words.
+    """
+
+    __slots__ = ("_parts", "_span", "_stop")
+
+    def __init__(self, parts: Sequence[Part], words: Sequence[int] | None = None) -> None:
+        self._parts = parts
+        spans = [part.span() for part in parts]
+        self._span = min((span.low for span in spans), default=0), max((span.high for span in spans), default=0)
+        self._stop = max((part.packed_end() for part in parts), default=0)
+
+    def move(self, memory: Memory, base: int, message: Memory, unpacking: bool) -> bool:
+        """Copy between memory and a message.
+
+        Args:
+            memory: contiguous bytes.
+            base: position in it of address 0 of the layout.
+            message: contiguous bytes.
+            unpacking: True to copy from the message into memory, False for the other direction.
+
+        Returns:
+            False if a byte is outside of the memory or of the message, or what is written is read-only. Then nothing
+            has been copied.
+        """
+        low, high = self._span
+        if self._parts and not (base + low >= 0 and base + high <= len(memory) and self._stop <= len(message)):
+            return False
+        if self._parts and memoryview(memory if unpacking else message).readonly:  # type: ignore[arg-type]
+            return False
+        for part in self._parts:
+            if isinstance(part, StridedBlock):
+                move_strided(part, memory, base, message, unpacking)
+            else:
+                move_scattered(part, memory, base, message, unpacking)
+        return True
+
+
+class Items(Copies):
+    """The items of a datatype in one representation, for calls whose arguments are of the usual kinds.
+
+    Args:
+        parts, words: see `Copies`.
+        size: bytes of an item in a message.
+        extent: bytes from an item to the next in memory.
+        overlapping: function that returns True if a byte of an item occurs twice in it.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        words: Sequence[int] | None,
+        size: int,
+        extent: int,
+        overlapping: Callable[[], bool],
+    ) -> None:
+        super().__init__(parts, words)
+
+    def pack(self, spec: object, unit: object, position: object) -> int:
+        """Append items to a packing unit.
+
+        Args:
+            spec: memory of as many whole items as it holds, or [memory, count].
+            unit: memory of the packing unit.
+            position: bytes of it that are in use.
+
+        Returns:
+            The new position; -1 if the arguments are of other kinds, or wrong. Then nothing has been copied. In this
+            form all are other kinds.
+        """
+        return -1
+
+    def unpack(self, unit: object, position: object, spec: object) -> int:
+        """Take items out of a packing unit; arguments and result are those of `pack`."""
+        return -1
 
 
 def move_strided(block: StridedBlock, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:

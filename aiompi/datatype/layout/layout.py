@@ -25,6 +25,8 @@ from aiompi.lazy import np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from aiompi.datatype.layout.copies import Copies
+
 __all__ = ["EMPTY", "StridedBlock", "Dim", "Layout", "Part", "ScatteredRuns", "Span", "span_of"]
 
 _LIMIT: Final = 2**62
@@ -38,9 +40,10 @@ class Layout:
         lb, ub: the bytes of memory lie in [lb, ub); 0, 0 if there are none.
         blocks: the copies.
         contiguous: True if the packed stream equals the memory in [lb, ub).
+        copies: what makes the copies, once they have been made; see `move`.
     """
 
-    __slots__ = ("_overlapping", "blocks", "contiguous", "lb", "size", "ub")
+    __slots__ = ("_overlapping", "blocks", "contiguous", "copies", "lb", "size", "ub")
 
     def __init__(self, size: int, span: Span, blocks: tuple[Part, ...]) -> None:
         """Make a layout of blocks whose span is known; see also `of` and the constructors below.
@@ -59,6 +62,7 @@ class Layout:
         self.blocks = blocks
         self.contiguous = not blocks or (len(blocks) == 1 and _is_run(blocks[0], size))
         self._overlapping: bool | None = None
+        self.copies: Copies | None = None
 
     @staticmethod
     def of(size: int, blocks: Sequence[Part]) -> Layout:

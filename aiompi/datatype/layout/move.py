@@ -1,10 +1,11 @@
-"""Packing and unpacking: numpy makes the copies that a `Layout` describes (section 3.13)."""
+"""Packing and unpacking: the copies that a `Layout` describes (section 3.13)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from aiompi.core import form
 from aiompi.datatype.layout import copies
 from aiompi.datatype.layout.blocks import Part, StridedBlock
 from aiompi.datatype.layout.copies import Array, Memory
@@ -12,7 +13,12 @@ from aiompi.datatype.layout.layout import Layout
 from aiompi.errors import InvalidBufferError
 from aiompi.lazy import np
 
-__all__ = ["Memory", "check", "pack", "unpack", "views"]
+if TYPE_CHECKING or form == "pure":
+    from aiompi.datatype.layout.copies import Copies, Items
+else:
+    from aiompi.core._native import Copies, Items
+
+__all__ = ["Copies", "Items", "Memory", "check", "pack", "unpack", "views"]
 
 
 def pack(layout: Layout, memory: Memory, base: int, out: Memory) -> None:
@@ -27,9 +33,9 @@ def pack(layout: Layout, memory: Memory, base: int, out: Memory) -> None:
     Raises:
         InvalidBufferError: a byte lies outside the memory or outside `out`.
     """
-    _check_room(layout, out)
-    _check_bounds(layout, memory, base)
-    _move(layout, memory, base, out, False)
+    if not _copies_of(layout).move(memory, base, out, False):
+        check(layout, memory, base, out)
+        raise _not_bytes(out)
 
 
 def unpack(layout: Layout, payload: Memory, memory: Memory, base: int) -> None:
@@ -52,9 +58,19 @@ def unpack(layout: Layout, payload: Memory, memory: Memory, base: int) -> None:
                 f"a message of {length} bytes cannot be unpacked into {layout.size} bytes; pass a prefix"
             )
         layout = layout.prefix(length)
-    _check_bounds(layout, memory, base)
-    _check_writable(memory)
-    _move(layout, memory, base, payload, True)
+    if not _copies_of(layout).move(memory, base, payload, True):
+        check(layout, memory, base, payload, unpacking=True)
+        raise _not_bytes(memory)
+
+
+def _not_bytes(target: Memory) -> InvalidBufferError:
+    return InvalidBufferError(f"{target!r} is no memory of contiguous bytes that can be written")
+
+
+def _copies_of(layout: Layout) -> Copies:
+    if layout.copies is None:
+        layout.copies = Copies(layout.blocks)
+    return layout.copies
 
 
 def views(
@@ -130,11 +146,3 @@ def _check_writable(memory: Memory) -> None:
     readonly = memory.readonly if isinstance(memory, memoryview) else not memory.flags.writeable
     if readonly:
         raise InvalidBufferError("the buffer is read-only; pass writable memory such as a bytearray or a numpy array")
-
-
-def _move(layout: Layout, memory: Memory, base: int, packed: Memory, unpacking: bool) -> None:
-    for block in layout.blocks:
-        if isinstance(block, StridedBlock):
-            copies.move_strided(block, memory, base, packed, unpacking)
-        else:
-            copies.move_scattered(block, memory, base, packed, unpacking)

@@ -115,6 +115,6 @@ class Handle(Membership, NumberedByHandle):
         return Prequest._denote(request)
 
     def _finish(self, request: Request[T]) -> T:
-        if not request._done:
+        if not request._done and not request.spin():
             wait(request)
         return request.result()

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from aiompi import engine
 from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.core.allocation import joined
 from aiompi.datatype.buffer.address import BufferAutomatic
-from aiompi.datatype.buffer.allocation import joined
 from aiompi.engine import Mode, Scattered, Send
 from aiompi.engine import Request as EngineRequest
 from aiompi.engine.sendrecv import sendrecv
@@ -41,7 +41,6 @@ class PointToPoint(Handle, PersistentSends[Prequest[None]]):
     def Isend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer specification, standard mode (section 3.7)."""
         core = self._admitted
-        core.wake(dest)
         memory = core.conversion.to_send(buf, dest)
         return Request._denote(core.isend((memory,), len(memory), dest, tag))
 
@@ -68,8 +67,8 @@ class PointToPoint(Handle, PersistentSends[Prequest[None]]):
     def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
         """Send a buffer specification, standard mode (section 3.2.1)."""
         core = self._entered("Send(buf, dest)")
-        if core.engine.wake_callbacks:  # cheaper than a call
-            core.wake(dest)
+        if core.send_short(buf, dest, tag):
+            return
         memory = core.conversion.to_send(buf, dest)
         request = core.send((memory,), len(memory), dest, tag)
         if not request._done or request._error is not None:
@@ -203,8 +202,6 @@ class PointToPoint(Handle, PersistentSends[Prequest[None]]):
     def send(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, standard mode (section 3.2.1)."""
         core = self._entered("send(obj, dest)")
-        if core.engine.wake_callbacks:  # cheaper than a call
-            core.wake(dest)
         payload, nbytes = process.codec.dumps(obj)
         request = core.send(payload, nbytes, dest, tag)
         if not request._done or request._error is not None:
@@ -342,20 +339,17 @@ def _begun(
 
 
 def _start_buffer(core: Communicator, buf: BufSpec, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
-    core.wake(dest)
     memory = core.conversion.to_send(buf, dest)
     return core.isend((memory,), len(memory), dest, tag, mode)
 
 
 def _start_object(core: Communicator, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
-    core.wake(dest)
     payload, nbytes = process.codec.dumps(obj)
     return core.isend(payload, nbytes, dest, tag, mode)
 
 
 def _start_copy(core: Communicator, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
     """Start a send of an object that may be changed before it has been sent."""
-    core.wake(dest)
     payload, nbytes = process.codec.dumps(obj)
     own = len(payload) == 1 and type(payload[0]) is bytes
     if not own and nbytes > core.engine.shm_eager_limit:

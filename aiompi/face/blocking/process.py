@@ -27,7 +27,8 @@ from aiompi.driver.threads import (
 )
 from aiompi.engine import Request
 from aiompi.errors import Exception as MPIException
-from aiompi.errors import LocalProtocolError
+from aiompi.errors import LocalProtocolError, failure
+from aiompi.face import uncaught
 from aiompi.objects import Codec
 from aiompi.runtime import Runtime
 from aiompi.settings import BLOCK, THREAD_LEVELS, rc
@@ -118,6 +119,7 @@ class Process:
         self.driver = driver = self._make_driver(max(level, THREAD_LEVELS.index(settings.thread_level)))
         runtime = Runtime(driver, Contact.from_environ(settings), settings)
         rc.read_by(runtime)
+        uncaught.watch(runtime)
         with driver.exclusive("Init"):
             driver.wait(runtime.start())
         self.codec = runtime.codec if self._serializer is None else self._serializer
@@ -223,7 +225,7 @@ class Process:
         """End the job because of an uncaught MPI error in a thread; other exceptions end only the thread."""
         runtime = self.runtime
         if isinstance(error, MPIException) and runtime.launched and not runtime.finalized:
-            self.abort(1, f"rank {runtime.engine.rank} failed: {type(error).__name__}: {error}")
+            self.abort(1, f"rank {runtime.engine.rank} {failure(error)}")
 
     def _stalled(self, error: BaseException) -> None:
         """End the job because the progress thread has failed, without which all others would wait forever."""

@@ -283,6 +283,8 @@ class Request(NumberedByHandle, Generic[T]):
 
         Returns:
             (index, True) if one is complete, (UNDEFINED, True) if none is active, otherwise (UNDEFINED, False).
+            The text of MPI-1.1 prints False for none that is active. True is what later versions of the standard say,
+            and other implementations return.
         """
         index, flag, _ = cls.testany(requests, status)
         return index, flag

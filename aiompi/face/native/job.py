@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from aiompi.driver import aio
 from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Request
-from aiompi.errors import InvalidArgumentError, JobAbortedError, LocalProtocolError
+from aiompi.errors import InvalidArgumentError, LocalProtocolError
+from aiompi.face import uncaught
 from aiompi.face.common import allocate, clear_attributes
 from aiompi.face.native.communicator import Intracomm
 from aiompi.face.native.processes import Ports
+from aiompi.program import refuse_while_loading
 from aiompi.runtime import Runtime, local_runtimes
 from aiompi.settings import Settings, rc
 from aiompi.settings import load as load_settings
@@ -140,6 +142,7 @@ async def begin(runtime: Runtime) -> None:
     """Wait until a rank has started."""
     runtime.engine.driver.check_thread()
     _ranks.add(runtime)
+    uncaught.watch(runtime)
     await runtime.start()
 
 
@@ -163,17 +166,13 @@ class RankScope:
     """A rank from its start to its end, see `aiompi.Joining`."""
 
     def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
+        refuse_while_loading("begins a rank")
         self._runtime = rank_for(contact, settings)
         self._cause: BaseException | None = None
 
     def cancelled_by(self, error: BaseException) -> None:
         """Note the exception that ends the loop of `run` and so cancels the block, such as that of `sys.exit`."""
         self._cause = error
-
-    @property
-    def joined(self) -> bool:
-        """True if the job has accepted this process as a rank."""
-        return self._runtime.joined
 
     async def _start(self) -> World:
         self._runtime.sessions.world_begun = True
@@ -200,12 +199,21 @@ class RankScope:
         elif error is not None:
             self._fail(error)
         else:
-            try:
-                await runtime.finalize()
-            except BaseException as failure:
-                if runtime.engine.error is None:  # not because another rank has ended the job
-                    self._fail(failure)
-                raise
+            await self._finalize()
+
+    async def _finalize(self) -> None:
+        runtime = self._runtime
+        finalizing: Request[bool] | None = None
+        try:
+            finalizing = runtime.finalize()
+            await finalizing
+        except BaseException as failure:
+            if finalizing is not None and not finalizing.done():  # only the wait has ended, as by a time limit
+                if not runtime.sessions.open:
+                    await runtime.stop_waiting()
+            elif runtime.engine.error is None:  # not because another rank has ended the job
+                self._fail(failure)
+            raise
 
     def _fail(self, error: BaseException) -> None:
         runtime = self._runtime
@@ -248,8 +256,7 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
         BaseException: what `main` raised, after the job has been ended because of it.
     """
     refuse_running_loop("aiompi.run", "async with aiompi.init() as world")
-    contact = _contact(load_settings())
-    scope = RankScope(contact, None)
+    scope = RankScope(_contact(load_settings()), None)
 
     async def body() -> T:
         async with scope as world:
@@ -258,13 +265,7 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
                 raise TypeError(f"aiompi.run: {main!r} is no async function: it returned {awaitable!r}")
             return await awaitable
 
-    try:
-        return aio.run(body(), scope.cancelled_by)
-    except JobAbortedError as error:
-        if contact is None or not contact.launched:
-            raise
-        # The launcher reports the cause once for all ranks.
-        sys.exit(1 if scope.joined else f"aiompi.run: {error}")
+    return aio.run(body(), scope.cancelled_by)
 
 
 def local_world(size: int, *, settings: Settings | None = None) -> list[Intracomm]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from aiompi import engine
@@ -40,12 +41,11 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidTypeError: the object cannot be turned into a message.
         """
-        self._admitted.wake(dest)
-        codec = self._codec
+        core, codec = self._admitted, self._codec
         if codec.is_large(obj):
-            return self._core.isend_encoded(codec.dumps_in_steps(obj), dest, tag)
+            return core.isend_encoded(codec.dumps_in_steps(obj), dest, tag)
         payload, nbytes = codec.dumps(obj)
-        return self._core.isend(payload, nbytes, dest, tag)
+        return core.isend(payload, nbytes, dest, tag)
 
     def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start sending an object, buffered mode: complete at once (sections 3.4 and 3.6); see `isend`.
@@ -69,12 +69,11 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         return self._isend_object(obj, dest, tag, Mode.READY)
 
     def _isend_object(self, obj: object, dest: int, tag: int, mode: Mode) -> Request[None]:
-        self._admitted.wake(dest)
-        codec = self._codec
+        core, codec = self._admitted, self._codec
         if codec.is_large(obj):
-            return self._core.isend_encoded(codec.dumps_in_steps(obj), dest, tag, mode)
+            return core.isend_encoded(codec.dumps_in_steps(obj), dest, tag, mode)
         payload, nbytes = codec.dumps(obj)
-        return self._core.isend(payload, nbytes, dest, tag, mode)
+        return core.isend(payload, nbytes, dest, tag, mode)
 
     def irecv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Request[Any]:
         """Start receiving an object of any size (section 3.7).
@@ -95,8 +94,6 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
     def send(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, standard mode; see `isend`."""
         core, codec = self._admitted, self._codec
-        if core.engine.wake_callbacks:
-            core.wake(dest)
         if codec.is_large(obj):
             return Owned(core.isend_encoded(codec.dumps_in_steps(obj), dest, tag), "Comm.send")
         payload, nbytes = codec.dumps(obj)
@@ -147,9 +144,9 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError, InvalidRankError, InvalidTagError.
         """
-        self._admitted.wake(dest)
-        memory = self._core.conversion.to_send(buf, dest)
-        return self._core.isend((memory,), len(memory), dest, tag)
+        core = self._admitted
+        memory = core.conversion.to_send(buf, dest)
+        return core.isend((memory,), len(memory), dest, tag)
 
     def Ibsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start sending a buffer, buffered mode: complete at once (sections 3.4 and 3.6); see `Isend`.
@@ -171,9 +168,9 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         return self._isend_buffer(buf, dest, tag, Mode.READY)
 
     def _isend_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> Request[None]:
-        self._admitted.wake(dest)
-        memory = self._core.conversion.to_send(buf, dest)
-        return self._core.isend((memory,), len(memory), dest, tag, mode)
+        core = self._admitted
+        memory = core.conversion.to_send(buf, dest)
+        return core.isend((memory,), len(memory), dest, tag, mode)
 
     def Irecv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
         """Start receiving into a buffer (section 3.7).
@@ -194,9 +191,11 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
 
     def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, standard mode; see `Isend`."""
-        self._admitted.wake(dest)
-        memory = self._core.conversion.to_send(buf, dest)
-        return Owned(self._core.send((memory,), len(memory), dest, tag), "Comm.Send")
+        core = self._admitted
+        if core.send_short(buf, dest, tag):
+            return Owned(core.engine.completed_send, "Comm.Send")
+        memory = core.conversion.to_send(buf, dest)
+        return Owned(core.send((memory,), len(memory), dest, tag), "Comm.Send")
 
     def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, buffered mode; see `Ibsend`."""
@@ -281,14 +280,20 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         """
         return self._admitted.iprobe(source, tag)
 
-    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> OwnedReceive[Message]:
-        """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3)."""
-        return OwnedReceive(self._admitted.mprobe(source, tag, self._message), "Comm.mprobe")
+    def mprobe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> OwnedReceive[Message]:
+        """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3).
 
-    def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Message | None:
-        """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3)."""
+        Args:
+            status: filled with the envelope, which the message has as `status`, too.
+        """
+        return OwnedReceive(self._admitted.mprobe(source, tag, partial(self._taken, status=status)), "Comm.mprobe")
+
+    def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
+        """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3); see `mprobe`."""
         found, message = self._admitted.improbe(source, tag)
-        return self._message(message) if found else None
+        return self._taken(message, status) if found else None
 
     Probe = probe
     Iprobe = iprobe
@@ -323,5 +328,8 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         """Complete when the messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1)."""
         return self._admitted.attachment.flush()
 
-    def _message(self, message: engine.Message | None) -> Message:
-        return Message(self._admitted, self._codec, message)
+    def _taken(self, message: engine.Message | None, status: Status | None) -> Message:
+        taken = Message(self._admitted, self._codec, message)
+        if status is not None:
+            status.assign(taken.status)
+        return taken

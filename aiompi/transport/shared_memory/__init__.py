@@ -1,20 +1,18 @@
-"""Messages between ranks of one host, through shared memory.
+"""Messages between ranks of one host, through shared memory. Only the native form of the core has it.
 
-Two ranks that talk share a segment (`sharing`): a ring of frames for each direction (`ring`, and `inbound` for its
-reading end) and two doorbells. `link` carries the frames of one peer, and `transport` makes links. A message goes the
-first of these ways that is open to it. Limits are the defaults.
+Two ranks that talk share a segment (`sharing`): a ring of frames for each direction, and two doorbells. `link` carries
+the frames of one peer, and `transport` makes links. The rings themselves are in the core. A message goes the first of
+these ways that is open to it. Limits are the defaults.
 
-| way            | messages                     | copied by    | frame in the ring      | modules                  |
-|----------------|------------------------------|--------------|------------------------|--------------------------|
-| the ring       | up to 256 KiB                | both         | the message            | `ring`                   |
-| the pool       | up to 2 MiB                  | both at once | IN_POOL, a place there | `pool`                   |
-| the same, kept | up to 2 MiB, objects         | the sender   | IN_POOL, a place there | `pool`, `zero_copy_recv` |
-| by the kernel  | longer than 2 MiB            | both at once | EXPOSED, addresses     | `cma`                    |
-| in chunks      | all others                   | both         | RTS, then the message  | `link`                   |
-| slots          | of collectives, up to 32 KiB | each         | none                   | `slots`                  |
+| way           | messages                     | copied by    | frame in the ring     | files                    |
+|---------------|------------------------------|--------------|-----------------------|--------------------------|
+| whole         | up to 8 KiB                  | both         | the message           | `core/native/ring.h`     |
+| by the kernel | longer than 128 KiB          | both at once | EXPOSED, addresses    | `core/native/copy.h`     |
+| streamed      | all others                   | both at once | the message, in parts | `core/native/ring.h`     |
+| slots         | of collectives, up to 32 KiB | each         | none                  | `core/native/slots.h`    |
 
-Pools and slots are memory of one rank that its peers read (`export`), handed over as descriptors. `sharing` has what
-two ranks have of each other beside the rings.
+Slots are memory of one rank that its peers read (`slots`), handed over as descriptors. `sharing` has what two ranks
+have of each other beside the rings.
 """
 
 from aiompi.transport.shared_memory.transport import SharedMemory

@@ -6,35 +6,34 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from aiompi import network
+from aiompi.core._native import Outgoing, PeerProcess, Ring, RingPoller
 from aiompi.engine import Driver, Peer
+from aiompi.engine.blame import cause_of
 from aiompi.engine.seams import BufferOwner
-from aiompi.errors import RemoteProtocolError
+from aiompi.transport.connection import COPY_LIMIT
 from aiompi.transport.dial import EXHAUSTED, describe
-from aiompi.transport.shared_memory.cma import has_ended, process_of
-from aiompi.transport.shared_memory.export import Export
-from aiompi.transport.shared_memory.inbound import FRAME_COST
-from aiompi.transport.shared_memory.ring import CHUNK, TAIL, Outgoing
 from aiompi.transport.shared_memory.sharing import Segment, Sharing
-from aiompi.transport.stream import COPY_LIMIT
+from aiompi.transport.shared_memory.slots import SlotArea
+from aiompi.transport.unread import MAX_UNREAD, Unread
 from aiompi.wire.frame import EAGER, Payload
 
 if TYPE_CHECKING:
     from aiompi.transport.shared_memory.transport import SharedMemory
 
-#: chunks read per turn at most, so that one busy peer does not starve the loop
-BUDGET: Final = 4
-_TURNS: Final = range(BUDGET)
-#: bytes read per turn at most, if messages are longer than chunks: a message of 1 MiB needs no other turn
-_MOST: Final = 2 * BUDGET * CHUNK
-#: bytes written per turn at most: many, since the time between two turns is that of a chunk
-_WRITTEN: Final = 8 * CHUNK
-#: bytes written by the call that sends a frame at most: a turn may have many such calls
-_BEGUN: Final = 4 * CHUNK
+#: bytes read by a poll at most, so that one busy peer does not starve the others; and per turn
+_POLLED: Final = 256 * 2**10
+BUDGET: Final = 2 * 2**20
+#: budget that reads a ring full of the shortest frames, per byte of the ring
+_FULL: Final = 65
+#: bytes written per turn at most, and by the call that sends a frame: a turn may have many such calls
+WRITTEN: Final = 2 * 2**20
+BEGUN: Final = 2**20
 #: bytes that can be written in the time that a frame takes beside its payload
-_WRITE_COST: Final = 4 * FRAME_COST
+_WRITE_COST: Final = 16 * 2**10
 
 
-class RingLink:
+class RingLink(RingPoller):
     """Frames of one peer through a segment, and a queue for them until there is one (a `SocketLink` and a `Poller`).
 
     The connected socket over which the segment was handed over stays open, and is closed when the peer ends.
@@ -46,19 +45,18 @@ class RingLink:
         self.peer = peer
         self._transport = transport
         self._dialled = dialled
-        self._rounds = transport.engine.slot_exchanges
+        self._rounds = transport.exchanges
         self._driver: Driver = transport.engine.driver
-        # As in `stream`: without progress in the background a send is complete only when its bytes have left.
+        # As in `connection`: without progress in the background a send is complete only when its bytes have left.
         self._copying = transport.engine.driver.background
         self._socket: socket.socket | None = None
         self._segment: Segment | None = None
         self.sharing: Sharing | None = None
         self._queue: deque[Outgoing] = deque()
-        self._sleepers = transport.engine.wake_callbacks
+        self._unread = Unread()
         self._lingering = False
         self._seen = 0  # the position up to which had been read when `stale` was last called
         self._closed = False
-        self._process = 0  # of the peer, if it is in the same pid namespace
 
     @property
     def idle(self) -> bool:
@@ -67,10 +65,6 @@ class RingLink:
     @property
     def closed(self) -> bool:
         return self._closed
-
-    def reads_no_more(self) -> bool:
-        """Return True if the peer reads no memory of this rank any more: it has finalized, or its process has ended."""
-        return self._closed and (self.peer.finalize_error is not None or self._process <= 0 or has_ended(self._process))
 
     def open(self, sock: socket.socket) -> None:
         """Use a socket whose peer has proven the key. The rank that has dialled makes the segment."""
@@ -94,28 +88,39 @@ class RingLink:
             return
         except OSError as error:
             self._failed(error)
-        except RemoteProtocolError as error:
-            self.lost(str(error))
+        except Exception as error:
+            self.lost(cause_of(error))
         else:
             if segment is None:
                 self._end()
 
     def _failed(self, error: OSError) -> None:
-        cause = describe(error)
-        (self.cannot_connect if error.errno in EXHAUSTED else self.lost)(cause)
+        if error.errno in EXHAUSTED:
+            self._transport.exhausted(self, describe(error))
+        else:
+            self.lost(describe(error))
 
     def cannot_connect(self, cause: str) -> None:
         frames_lost = bool(self._queue) or not self._dialled  # those in the queue, or those of the peer
-        completed_early = any(frame.owner is None and frame.pieces[-1][0] == EAGER for frame in self._queue)
+        completed_early = any(frame.owner is None and frame.header[0] == EAGER for frame in self._queue)
         self._transport.cannot_connect(self, cause, frames_lost, completed_early)
 
     def _use(self, segment: Segment) -> None:
         assert self._socket is not None
         self._segment = segment
-        self._process = process_of(self._socket)
-        self.sharing = Sharing(self, self._transport, self._socket, segment)
-        segment.inbound.yield_core_until = self._driver.yield_core_until
-        segment.outbound.uncrowded = self._transport.engine.core_per_rank
+        self._ring = ring = segment.ring
+        ring.queued = bool(self._queue)
+        if self.peer.link is self:
+            self.peer.ring = ring
+        # A process that is stopped in the midst of a copy would write after the memory was given back. So none is
+        # invited where receives are cancelled and have time limits, as in an event loop: memory is given back there at
+        # once.
+        invites = not (self._transport.site.may_return or self._driver.background)
+        process, _ = network.credentials(self._socket)
+        ring.process = PeerProcess(process, invites)
+        if ring.process.reachable:
+            ring.copies()
+        self.sharing = Sharing(self, self._transport, self._socket, ring)
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_doorbell(segment.doorbell, self._hand_out, self._turn)
         segment.ring_self()  # so that a turn writes the queue and begins to watch
@@ -123,75 +128,63 @@ class RingLink:
     # Sending.
 
     def dispatch(self, header: bytes, payload: Payload) -> bool:
-        segment = self._segment
-        several = len(payload) > 1
-        if segment is None or self._queue or (several and sum(map(len, payload)) > CHUNK):
+        ring = self._ring
+        if ring is None or self._queue:
             return False
-        piece = payload[0] if payload else b""
-        rest = payload[1:] if several else ()
-        outbound = segment.outbound
         try:
-            written = outbound.put(header, piece, 0, False, rest)
-        except RemoteProtocolError as error:
-            self.lost(str(error))
+            return ring.put(header, payload)
+        except Exception as error:
+            self.lost(cause_of(error))
             return False
-        if outbound.sleepy and outbound.uncrowded:
-            self._sleepers[self.peer.rank] = self._wake  # called as the next send to it begins
-        return written
-
-    def _wake(self) -> None:
-        """Ring for a frame that is being prepared, if the peer is still found asleep at such times."""
-        segment = self._segment
-        if segment is None or not segment.outbound.sleepy:
-            self._sleepers.pop(self.peer.rank, None)
-        elif not self._queue:
-            segment.outbound.ring_early()
 
     def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         if self.dispatch(header, payload):
             return True
-        segment = None if self._queue else self._segment
         if self._closed:
             if owner is not None:
                 self.peer.buffer_unsent(owner)
             return False
+        ring, first = self._ring, not self._queue
         frame = Outgoing(header, payload, owner)
+        if owner is None and not payload:
+            if not self._unread.add():
+                if self._unread.frames == MAX_UNREAD:
+                    self._driver.call_soon(self.lost, f"it does not read what is sent to it: {MAX_UNREAD} frames")
+                return False
+            frame.owner = self._unread
         self._queue.append(frame)
-        if segment is not None:
-            self._flush(segment, _BEGUN)
-        return bool(frame.pieces) and not self._closed and self._kept(frame)
+        if ring is not None:
+            ring.queued = True
+            if first:
+                self._flush(BEGUN)
+        return not (frame.done or self._closed or frame.owner is self._unread) and self._kept(frame)
 
     def grant(self, nbytes: int) -> bool:
-        segment = self._segment
-        if segment is None:
+        ring = self._ring
+        if ring is None:
             return False
-        segment.inbound.grant(nbytes)
+        ring.grant(nbytes)
         return True
 
     def granted(self) -> int:
-        segment = self._segment
+        ring = self._ring
         try:
-            return 0 if segment is None else segment.outbound.granted()
-        except RemoteProtocolError as error:
-            self.lost(str(error))
+            return 0 if ring is None else ring.granted()
+        except Exception as error:
+            self.lost(cause_of(error))
             return 0
 
     def _kept(self, frame: Outgoing) -> bool:
         """Copy the rest of a small frame, if its send is complete then; return True if so."""
-        if not self._copying or sum(map(len, frame.pieces)) > COPY_LIMIT:
+        if not self._copying or frame.nbytes > COPY_LIMIT:
             return False
         frame.copy()
         frame.owner = None
         return True
 
-    def opened_to(self, area: Export) -> bool:
-        """Hand an export of this rank to the peer; return True if the peer has mapped it by now."""
-        return self.sharing is not None and self.sharing.open_to(area) is not None
-
-    def rouse(self) -> None:
-        """Wake the peer, to which nothing was sent."""
-        if self._segment is not None:
-            self._segment.outbound.ring()
+    def shown(self, area: SlotArea) -> Ring | None:
+        """Let the peer read the slots of this rank; return the rings that wake it, None if that cannot be done."""
+        return self._ring if self.sharing is not None and self.sharing.show(area) else None
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
         if lent and self.sharing is not None:
@@ -200,39 +193,33 @@ class RingLink:
             if frame.owner is owner:
                 frame.copy()
 
-    def _flush(self, segment: Segment, budget: int) -> None:
+    def _flush(self, budget: int) -> None:
         """Write queued frames as long as there is room and the budget of bytes lasts."""
         try:
-            self._write(segment, budget)
-        except RemoteProtocolError as error:
-            self.lost(str(error))
-        except BaseException:
+            self._write(budget)
+        except BaseException as error:
             self._again()
-            raise
+            self.lost(cause_of(error))
 
-    def _write(self, segment: Segment, budget: int) -> None:
-        outbound, queue = segment.outbound, self._queue
-        fresh = 0
-        while queue:
+    def _write(self, budget: int) -> None:
+        ring, queue = self._ring, self._queue
+        while queue and ring is not None:
             frame = queue[0]
-            nbytes = frame.write(outbound) if frame.pieces else 0
-            fresh += nbytes
-            if nbytes and frame.pieces and fresh < CHUNK:
-                continue
-            outbound.wake()
-            budget -= fresh + _WRITE_COST
-            fresh = 0
-            if not frame.pieces:
+            nbytes = 0 if frame.done else ring.write(frame, budget)
+            budget -= nbytes + _WRITE_COST
+            if frame.done:
                 if frame.owner is not None:
                     frame.owner.sent()  # before `popleft`: a signal handler may raise in between
                 if queue and queue[0] is frame:
                     queue.popleft()
-            elif not nbytes and (self._lingering or outbound.want()):
+            elif not nbytes and (self._lingering or ring.want()):
                 return
             if budget <= 0 and queue:
                 if not self._lingering:
-                    segment.ring_self()
+                    self._again()
                 return
+        if ring is not None:
+            ring.queued = False
         self._transport.drained()
 
     # Receiving. When the peer has rung, the driver calls `_hand_out` at once, so that waiting code continues, and
@@ -240,140 +227,97 @@ class RingLink:
 
     def _hand_out(self) -> bool:
         """Hand out what the peer has rung for; return True if everything else can be done in the next turn."""
-        segment = self._segment
-        assert segment is not None
-        inbound, peer = segment.inbound, self.peer
+        ring = self._ring
+        assert ring is not None
         try:
-            if not self._queue and (inbound.take(peer) or (inbound.expect() and inbound.take(peer))):
-                return self._closed or not self._queue
-            left = inbound.read(peer, CHUNK)
-            found = left > 0 if left < CHUNK else self._rounds.poll()
-        except RemoteProtocolError as error:
-            self.lost(str(error))
+            left = ring.read(self.peer, _POLLED)
+            found = left < _POLLED or self._rounds.poll()
+        except Exception as error:
+            self.lost(cause_of(error))
             return True
-        return self._closed or (found and not self._queue and not inbound.pending())
+        return self._closed or (found and not self._queue and not ring.pending)
 
     def _turn(self) -> None:
-        segment = self._segment
-        assert segment is not None
+        ring = self._ring
+        assert ring is not None
         try:
             self._lingering = self._lingering or self._driver.start_polling(self)
-            settled = not self._queue and not self._lingering and segment.inbound.settle()
-            watching = settled or self._attend(segment)
+            left = ring.read(self.peer, BUDGET)
+            if self._queue:
+                self._flush(WRITTEN)
             self._rounds.poll()
-        except RemoteProtocolError as error:
-            self.lost(str(error))
-        except BaseException:
+            quiet = self._closed or self._lingering or (left > 0 and ring.watch())
+        except BaseException as error:
             self._again()
-            raise
+            self.lost(cause_of(error))
         else:
-            if not watching:
+            if not quiet:
                 self._again()
 
     def _again(self) -> None:
+        """Let the driver call `_turn` again."""
         if self._segment is not None:
             self._segment.ring_self()
 
-    def _attend(self, segment: Segment) -> bool:
-        """Read and write for a turn; return True if a doorbell or a poll shows when there is more to do."""
-        inbound, uncrowded = segment.inbound, segment.outbound.uncrowded
-        budget = _MOST
-        for turn in _TURNS:
-            left = inbound.read(self.peer, CHUNK)
-            budget -= CHUNK - left
-            if self._queue:
-                if not turn:
-                    self._flush(segment, _WRITTEN)
-            elif left == CHUNK and inbound.expect(midst=uncrowded):
-                continue
-            if self._closed:
-                return True
-            if left > 0:
-                done = self._lingering or inbound.watch()
-            else:
-                done = False
-                inbound.fence()
-            inbound.wake()
-            if done:
-                return True
-            if budget <= 0:
-                break
-        return self._lingering
+    def failed(self, error: Exception) -> None:
+        self.lost(cause_of(error))
 
-    def poll(self, looks: range) -> bool:
-        segment = self._segment
-        if segment is None:
-            return False
-        inbound, queue = segment.inbound, self._queue
+    def write_on(self) -> None:
+        self._flush(WRITTEN)
+
+    def look(self) -> None:
+        ring = self._ring
+        if ring is None or not ring.pending:
+            return
         try:
-            if not queue:
-                taken = inbound.take(self.peer, looks, self._driver.single)
-                if taken is not None:
-                    return taken
-            elif not inbound.pending():
-                if not segment.outbound.room:
-                    return False
-                self._turn()
-                return True
-            left = inbound.read(self.peer, CHUNK)
-        except RemoteProtocolError as error:
-            self.lost(str(error))
-            return True
-        # If nothing was read the writer waits for room.
-        if not self._closed and (left <= 0 or left == CHUNK or queue):
-            self._turn()
-        return True
+            ring.read(self.peer, self._transport.ring_size * _FULL)
+        except Exception as error:
+            self.lost(cause_of(error))
+        finally:
+            if not self._lingering:
+                self._again()  # the read has ended the watch
 
     def stale(self) -> bool:
-        if self._segment is None:
+        if self._ring is None:
             return True
         # A peer that copies a long message meanwhile counts as stale, and rings when it goes on.
-        before, self._seen = self._seen, self._segment.inbound.words[TAIL]
+        before, self._seen = self._seen, self._ring.position
         return self._seen == before and not self._queue
 
     def rest(self) -> bool:
-        segment = self._segment
-        if segment is None:
-            self._lingering = False
-            return True
-        watching = segment.inbound.watch()
-        try:
-            if self._queue:
-                watching = segment.outbound.want() and watching
-        except RemoteProtocolError as error:
-            self.lost(str(error))
-            return True
-        segment.inbound.wake()
-        self._lingering = not watching
-        return watching
+        self._lingering = False
+        if self._queue:
+            self._flush(WRITTEN)
+        self._lingering = self._ring is not None and not self._ring.watch()
+        return not self._lingering
 
     def _spoken(self) -> None:
-        """Handle a readable socket: the peer hands over an export, or has closed."""
+        """Handle a readable socket: the peer hands over its slots, or has closed."""
         try:
             if self.sharing is not None and self.sharing.receive():
                 return
         except (BlockingIOError, InterruptedError):
             return
-        except RemoteProtocolError as error:
-            self.lost(str(error))
-            return
         except OSError as error:
             if error.errno in EXHAUSTED:
                 return  # the peer does without
             # Otherwise it is a reset, which is an end, too.
-        segment = self._segment
-        if segment is None:
+        except Exception as error:
+            self.lost(cause_of(error))
+            return
+        ring = self._ring
+        if ring is None:
             return  # a call by a signal handler has found the end first
         try:  # to read what the peer has written before
-            if segment.inbound.read(self.peer, BUDGET * CHUNK) > 0 and not self._closed:
+            if ring.read(self.peer, BUDGET) > 0 and not self._closed:
                 self._end()
-        except RemoteProtocolError as error:
-            self.lost(str(error))
+        except Exception as error:
+            self.lost(cause_of(error))
 
     def _end(self) -> None:
         """End the link of a peer that has closed its socket, in good order if it has said farewell."""
         self._poll_rounds()
-        whole = self._segment is None or self._segment.inbound.between_frames
+        whole = self._ring is None or self._ring.between_frames
         if whole and self.peer.finalize_error is not None:
             self.close()
             if not self._transport.linked(self.peer):
@@ -383,15 +327,25 @@ class RingLink:
             self.lost("its connection closed")
 
     def lost(self, cause: str) -> None:
+        if self._closed:
+            return
         self._poll_rounds()
         self.close()
         self.peer.connection_lost(cause)
         self._transport.drained()
 
     def _poll_rounds(self) -> None:
-        """Take what the peer posted before it left, while the memory that it exposed can be read."""
+        """Take what the peer posted before it left."""
         if not self._closed:
             self._rounds.poll()
+
+    def disown(self) -> None:
+        """Forget the memory: this process is a copy of the one that shares it with the peer."""
+        if self._ring is not None:
+            self._ring.stop()  # a call that is reading reads no further
+        if self.peer.ring is self._ring:
+            self.peer.ring = None
+        self._ring = self._segment = self.sharing = None
 
     def close_gracefully(self) -> None:
         """Close in good order: the peer reads what is in the ring, even after the end of this process."""
@@ -399,11 +353,12 @@ class RingLink:
 
     def close(self) -> None:
         self._closed = True
-        owners = [frame.owner for frame in self._queue if frame.owner is not None]
+        if self.peer.ring is self._ring:
+            self.peer.ring = None
+        owners = [frame.owner for frame in self._queue if frame.owner not in (None, self._unread)]
         self._queue.clear()
         self._transport.links.discard(self)
-        self._sleepers.pop(self.peer.rank, None)
-        segment, self._segment = self._segment, None
+        segment, self._segment, self._ring = self._segment, None, None
         sharing, self.sharing = self.sharing, None
         if sharing is not None:
             sharing.take_back()  # the peer may still copy from memory that changes now

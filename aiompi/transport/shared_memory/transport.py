@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from aiompi.engine import Endpoint, Engine, Peer
+from aiompi import core
+from aiompi.engine import Endpoint, Engine, Peer, room
 from aiompi.errors import OtherError
-from aiompi.transport.shared_memory.export import Import, affords_descriptors
-from aiompi.transport.shared_memory.link import RingLink
-from aiompi.transport.shared_memory.pool import Pool
-from aiompi.transport.shared_memory.sharing import Segment
-from aiompi.transport.shared_memory.slots import SIZE as SLOT_BYTES
-from aiompi.transport.shared_memory.slots import SlotArea, SlotGroup, SlotPeer, cells_of
+from aiompi.transport.shared_memory.descriptors import affords_descriptors
 from aiompi.transport.sockets import Unix
 from aiompi.transport.template import Site
 from aiompi.wire import memory
 
-#: links that two ranks have if they connect to each other at once
-_LINKS: Final = 2
-#: descriptors of a link: a socket, two doorbells, and one that is just being handed over
-_PER_LINK: Final = 4
+if TYPE_CHECKING or core.form == "native":
+    from aiompi.core._native import LAYOUT, Ring, SlotExchanges, SlotGroup
+    from aiompi.transport.shared_memory.admission import admit, withdraw
+    from aiompi.transport.shared_memory.link import RingLink
+    from aiompi.transport.shared_memory.sharing import Segment
+    from aiompi.transport.shared_memory.slots import SIZE, SlotArea, part_of
+
+#: descriptors for a peer: socket, two doorbells, process, and two pieces of memory, which Python before 3.13 keeps open
+_PER_PEER: Final = 6
+#: how many times as many descriptors and addresses there must be: the program needs some as well
+_SPARE: Final = 2
 
 
 class SharedMemory(Unix):
@@ -31,8 +33,7 @@ class SharedMemory(Unix):
     Attributes:
         ring_size: bytes of each new ring.
         peer_slots: the slots of other ranks, by rank.
-        pools: the pools of other ranks, by rank.
-        pool: the pool of this rank, once there is one.
+        exchanges: the calls in which this rank waits for others; only the native core has them.
     """
 
     name: ClassVar[str] = "shared_memory"
@@ -42,48 +43,54 @@ class SharedMemory(Unix):
     def __init__(self, engine: Engine, site: Site) -> None:
         super().__init__(engine, site)
         self.ring_size = engine.settings.ring_size
-        self._available = memory.ORDERED and memory.available(Segment.nbytes(self.ring_size))
-        self.pool: Pool | None = None
+        self._admits = False
+        self._available = core.form == "native" and memory.available(Segment.nbytes(self.ring_size))
         self._slots: SlotArea | None = None
         self._groups: dict[int, SlotGroup] = {}  # by context id, of which few have a place
         self.peer_slots: dict[int, memoryview] = {}
-        self.pools: dict[int, Import] = {}
-        engine.slot_provider = self
+        if core.form == "native":
+            self.exchanges = SlotExchanges(engine.driver, engine.slot_exchanges)
+            engine.slot_provider = self
 
     def address(self) -> Any:
-        return super().address() if self._available else None
+        if not self._available:
+            return None
+        # Before any rank knows this one: two ranks ask the kernel once, when they connect, whether they may copy. Not
+        # where messages are only data: what may copy may also write.
+        settings = self.engine.settings
+        self._admits = settings.single_copy and settings.pickle and admit(self.site.agent)
+        return [*super().address(), LAYOUT]
 
     def reaches(self, peer: Peer, address: Any) -> bool:
-        return self._available and super().reaches(peer, address)
+        match address:
+            case [str(name), str(identity), int(layout)]:
+                return self._available and layout == LAYOUT and super().reaches(peer, [name, identity])
+        return False
 
     @staticmethod
     def home(address: Any) -> Hashable:
         """Return what the addresses of all ranks that reach each other have in common; None for what is no address."""
         match address:
-            case [str(name), str(identity)]:
-                return os.path.dirname(name), identity
+            case [str(name), str(identity), int(layout)]:
+                return os.path.dirname(name), identity, layout
         return None
 
     def link(self, peer: Peer, dialled: bool) -> RingLink:
         return RingLink(self, peer, dialled)
 
-    def own_pool(self) -> Pool | None:
-        """Return the pool of this rank, which is made by the first call; None if there is no memory."""
-        if self.pool is None:
-            with contextlib.suppress(OSError):
-                self.pool = Pool()
-        return self.pool
-
     def affords(self, context: int, peers: Sequence[Endpoint]) -> bool:
-        if cells_of(context) is None or self.engine.error is not None:
+        if part_of(context) is None or self.engine.error is not None:
             return False
-        links = _LINKS * sum(not isinstance(peer.link, RingLink) for peer in peers)
-        nbytes = links * Segment.nbytes(self.ring_size) + (1 + len(peers)) * SLOT_BYTES
-        return not links or (affords_descriptors((1 + links) * _PER_LINK) and memory.affords(nbytes))
+        links = sum(not isinstance(peer.link, RingLink) for peer in peers)
+        number, nbytes = (1 + links) * _PER_PEER, links * Segment.nbytes(self.ring_size) + (1 + len(peers)) * SIZE
+        return not links or (affords_descriptors(_SPARE * number) and memory.affords(_SPARE * nbytes))
 
-    def assemble(self, context: int, peers: Sequence[Endpoint]) -> SlotGroup | None:
-        cells = cells_of(context)
-        if cells is None or self.engine.error is not None:
+    def connected(self, peers: Sequence[Endpoint]) -> bool:
+        return all(isinstance(peer.link, RingLink) for peer in peers)
+
+    def assemble(self, context: int, rank: int, peers: Sequence[Endpoint]) -> SlotGroup | None:
+        part = part_of(context)
+        if part is None or self.engine.error is not None:
             return None  # also in the child of a fork, which must not write to the sockets of its parent
         if self._slots is None:
             try:
@@ -91,26 +98,33 @@ class SharedMemory(Unix):
             except OSError:
                 return None
         slots = self._slots
-        # Each of them, so that all may be present the next time.
-        others = [other for peer in peers if (other := self._slot_peer(peer, cells, slots)) is not None]
-        if len(others) < len(peers):
+        # Each of them, so that all may be present the next time. Of two members the lower one connects.
+        shown = [self._shown(peer, slots, dials=member >= rank) for member, peer in enumerate(peers)]
+        if not all(shown):
             return None
-        group = SlotGroup(self.engine, context, slots, cells, others, self.own_pool)
+        memories = [self.peer_slots[peer.rank][part] for peer in peers]
+        memories.insert(rank, slots.memory[part])
+        ranks = [peer.rank for peer in peers]
+        ranks.insert(rank, self.engine.rank)
+        rings = [*shown[:rank], None, *shown[rank:]]
+        group = SlotGroup(self.engine, self.exchanges, context, rank, room(context), memories, rings, ranks)
         self._groups[context] = group
         return group
 
-    def _slot_peer(self, peer: Endpoint, cells: tuple[int, int], slots: SlotArea) -> SlotPeer | None:
-        """Return a peer if it has the slots of this rank and this rank has those of the peer."""
+    def _shown(self, peer: Endpoint, slots: SlotArea, dials: bool) -> Ring | None:
+        """Let a peer read the slots of this rank; return its rings, which wake it, if this rank reads its slots.
+
+        Args:
+            dials: True if this rank connects to the peer where they are not connected.
+        """
         if not isinstance(peer, Peer) or peer.error is not None:
             return None
         try:
-            link = peer.link or peer.connect()
+            link = peer.link or (peer.connect() if dials else None)
         except (OSError, OtherError):
             return None  # there are no descriptors, and the collective may not need this peer
-        if not isinstance(link, RingLink) or not link.opened_to(slots):
-            return None
-        memory = self.peer_slots.get(peer.rank)
-        return None if memory is None else SlotPeer(peer, link, memory, cells, self.pools)
+        ring = link.shown(slots) if isinstance(link, RingLink) else None
+        return ring if peer.rank in self.peer_slots else None
 
     def abandon(self, peer: Endpoint, cause: str) -> None:
         super().abandon(peer, cause)
@@ -124,18 +138,26 @@ class SharedMemory(Unix):
 
     def let_go(self, peer: Endpoint) -> None:
         """Read nothing any more in the memory of a peer that has ended, or was forgotten."""
-        self.pools.pop(peer.rank, None)
         self.peer_slots.pop(peer.rank, None)
+
+    def disown(self) -> None:
+        for link in self.links:
+            if isinstance(link, RingLink):
+                link.disown()
+        self._dissolve()
 
     def close(self) -> None:
         super().close()
+        if self._admits:
+            withdraw()
         self.engine.slot_provider = None
-        for area in (self.pool, self._slots):
-            if area is not None:
-                area.close()
-        self.pool = self._slots = None
+        if self._slots is not None:
+            self._slots.close()
+            self._slots = None
         self.peer_slots.clear()
-        self.pools.clear()
         self.engine.slot_exchanges.clear()
+        self._dissolve()
+
+    def _dissolve(self) -> None:
         while self._groups:
             self._groups.popitem()[1].dissolve()

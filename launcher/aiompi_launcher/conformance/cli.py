@@ -62,7 +62,9 @@ def main(words: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="aiompi-impi-tester", description=__doc__, formatter_class=form)
+    parser = argparse.ArgumentParser(
+        prog="aiompi-impi-tester", description=__doc__, formatter_class=form, allow_abbrev=False
+    )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _selection(actions.add_parser("list", help="list groups and scripts"))
     run = actions.add_parser("run", help="run tests")

@@ -16,8 +16,10 @@ from aiompi_launcher.conformance.setup import Setup
 
 INTERPRETER: Final = (sys.executable, "-m", "aiompi_launcher.conformance.interpreter")
 
+_LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")  # PATH may have another one, or none
+
 #: command for aiompi; other implementations need their own template
-TEMPLATE: Final = ("aiompi-launch", "--client", "{client}", "{address}", "-n", "{np}", "-m", "{module}")
+TEMPLATE: Final = (*_LAUNCHER, "--client", "{client}", "{address}", "-n", "{np}", "-m", "{module}")
 MODULE: Final = "aiompi_launcher.conformance.interpreter"
 #: placeholder of a template -> its description
 PLACEHOLDERS: Final = {

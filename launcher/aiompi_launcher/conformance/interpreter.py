@@ -71,7 +71,7 @@ def main(words: list[str] | None = None) -> int:
 
 def _options() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="interpreter", description=__doc__, formatter_class=form)
+    parser = argparse.ArgumentParser(prog="interpreter", description=__doc__, formatter_class=form, allow_abbrev=False)
     parser.add_argument("--mpi", metavar="MODULE", default="aiompi.MPI", help="aiompi.MPI (default) or mpi4py.MPI")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--startup-only", action="store_true", help="print the rank and end")

@@ -11,11 +11,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from aiompi import network
-from aiompi.wire import control, liveness
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire import control, liveness, version
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
 from aiompi_launcher.hosts.starters import FORK, SRUN, SSH, Started, start_agents
@@ -38,6 +39,7 @@ _FILES: Final = "files"
 _POLL: Final = 0.02  # seconds
 _READ: Final = 64 * 2**10
 _MOST_IN_PIPE: Final = 2**20
+_BACKLOG: Final = 2**20  # bytes for the launcher from which on nothing more is read for it
 
 
 def main(starter: str, server: EarlyForkServer | None = None) -> int:
@@ -51,7 +53,9 @@ def main(starter: str, server: EarlyForkServer | None = None) -> int:
         Its exit code.
     """
     reader, writer = _take_channel()
-    os.write(writer, messages.MAGIC)
+    os.write(writer, messages.banner())
+    if not _is_understood(reader):
+        return EXIT_FAILURE  # as the launcher says, which has read the banner of this agent
     decoder = messages.decoder()
     with job_directory() as (directory, watchdog):
         received = _read_orders(reader, decoder, directory)
@@ -76,6 +80,21 @@ def _take_channel() -> tuple[int, int]:
     return channel
 
 
+def _is_understood(reader: int) -> bool:
+    """Return True if the launcher has the protocol of this agent."""
+    banner = b""
+    while len(banner) < messages.BANNER_BYTES:
+        data = os.read(reader, messages.BANNER_BYTES - len(banner))
+        if not data:
+            return False
+        banner += data
+    try:
+        version.check(banner)
+    except RemoteProtocolError:
+        return False
+    return True
+
+
 def _read_orders(
     reader: int, decoder: control.Decoder, directory: RunDirectory
 ) -> tuple[Plan, list[messages.Message]] | None:
@@ -83,7 +102,7 @@ def _read_orders(
     plan: Plan | None = None
     complete = False
     early: list[messages.Message] = []
-    with open(directory.join(_ARCHIVE), "wb") as archive:
+    with _storing(directory), open(directory.join(_ARCHIVE), "wb") as archive:
         while plan is None or not complete:
             data = os.read(reader, _READ)
             if not data:
@@ -99,6 +118,16 @@ def _read_orders(
                     case _:
                         early.append(message)
     return plan, early
+
+
+@contextlib.contextmanager
+def _storing(directory: RunDirectory) -> Iterator[None]:
+    """Say in a line, which the launcher passes on, why files cannot be stored, and end this process."""
+    try:
+        yield
+    except OSError as error:
+        print(f"the files for it cannot be stored in {directory.path}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(EXIT_FAILURE)
 
 
 class Agent:
@@ -162,8 +191,8 @@ class Agent:
             import tarfile
 
             directory = self._directory.join(_FILES)
-            os.mkdir(directory, 0o700)
-            with tarfile.open(self._archive) as archive:
+            with _storing(self._directory), tarfile.open(self._archive) as archive:
+                os.mkdir(directory, 0o700)
                 archive.extraction_filter = getattr(tarfile, "tar_filter", None)  # Python 3.11.3 has none
                 archive.extractall(directory)
         for number, (argv, wdir, environ, mpi4py) in enumerate(self._plan.programs):
@@ -191,7 +220,9 @@ class Agent:
 
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
-        self._channel = Channel(*descriptors, self._on_order, self._on_launcher_lost, decoder=decoder)
+        self._channel = Channel(
+            *descriptors, self._on_order, self._on_launcher_lost, self._plan.silence, self._why_launcher_lost, decoder
+        )
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self._loop.add_signal_handler(signum, self._end.set)
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
@@ -201,7 +232,7 @@ class Agent:
             self._input = _Input(self._stdin, lambda count: self._channel.send(messages.Taken(plan.stdin, count)))
         if self._trouble is not None:
             self._channel.send(self._trouble)
-        self._branches = Branches(self._started, self._archive, self._channel.send)
+        self._branches = Branches(self._started, self._archive, self._channel.send, self._curb)
         server = ControlServer(self, plan.key, self._listener, hello_timeout=None)
         for message in early:
             self._on_order(message)
@@ -273,6 +304,10 @@ class Agent:
     def _on_launcher_lost(self, reason: str) -> None:
         self._end.set()
 
+    def _why_launcher_lost(self) -> str:
+        address = self._addresses[1]
+        return liveness.CUT_OFF if address and liveness.is_unanswered(address) else ""
+
     # Events of ranks (control.ConnectionObserver).
 
     def on_join(self, link: Connection, wanted: int, join: control.Join | control.Enter) -> None:
@@ -289,6 +324,13 @@ class Agent:
 
     def on_message(self, link: Connection, message: control.Message) -> None:
         self._channel.send(messages.Said(link.rank, control.encode(message)))
+        self._curb(link)
+
+    def _curb(self, source: Connection | Channel) -> None:
+        """Read no more of a rank, or of another agent, than the launcher does."""
+        if self._channel.backlog > _BACKLOG:
+            source.hold()
+            self._channel.when_sent(source.resume)
 
     def on_closed(self, link: Connection, error: str) -> None:
         self._connections.pop(link.rank, None)

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from aiompi.wire import liveness
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.channel import Channel
 from aiompi_launcher.hosts.messages import HOST_SHIFT, Message
@@ -29,6 +30,7 @@ class Branch:
         archive: path of a file with the files that the agent unpacks; empty if there is none.
         on_message: called with each message of the agent.
         on_lost: called with this object and the reason if the agent ends before it should.
+        curb: called with its channel after each message.
     """
 
     def __init__(
@@ -37,10 +39,12 @@ class Branch:
         archive: str,
         on_message: Callable[[Message], object],
         on_lost: Callable[[Branch, str], object],
+        curb: Callable[[Channel], object],
     ) -> None:
         self.plan = plan = started.plan
         self.process = started.process
-        self._on_lost = on_lost
+        self._on_message, self._on_lost, self._curb = on_message, on_lost, curb
+        self._address = ""
         self._loop = asyncio.get_running_loop()
         self._errors = b""
         pipes = self.process.stdin, self.process.stdout, self.process.stderr
@@ -50,7 +54,8 @@ class Branch:
                 pipe.close()
         os.set_blocking(self._stderr, False)
         self._loop.add_reader(self._stderr, self._read_errors)
-        self.channel = Channel(stdout, stdin, on_message, self._ended, messages.MAGIC)
+        self.channel = Channel(stdout, stdin, self._received, self._ended, plan.silence, self._why_lost)
+        self.channel.write(messages.banner())
         self.channel.send(messages.Launch(plan.pack()))
         self._sending = self._loop.create_task(self._send_files(archive)) if archive else None
         self._limit = self._loop.call_later(plan.patience, self._expire)
@@ -83,15 +88,27 @@ class Branch:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
+    def _received(self, message: Message) -> None:
+        if isinstance(message, messages.Ready) and message.host == self.plan.parts[0].host:
+            self._address = message.address
+            self._limit.cancel()
+            self.channel.watched = True
+        self._on_message(message)
+        self._curb(self.channel)
+
     def _expire(self) -> None:
-        if not self.channel.begun:
-            noise = self.channel.noise
-            said = f"; it printed {noise[-200:]!r}" if noise else ""
-            self._lost(f"it did not answer within {self.plan.patience:g} s{said}")
+        noise = self.channel.noise
+        said = f"; it printed {noise[-200:]!r}" if noise and not self.channel.begun else ""
+        self._lost(f"it did not answer within {self.plan.patience:g} s (--start-timeout){said}")
+
+    def _why_lost(self) -> str:
+        if liveness.is_stopped(self.process.pid):
+            return f"process {self.process.pid}, by which it is reached, is stopped"
+        return liveness.CUT_OFF if self._address and liveness.is_unanswered(self._address) else ""
 
     def _ended(self, reason: str) -> None:
         if reason:
-            self._lost(reason)
+            self._lost(reason, words=False)
         else:  # the starter is about to say why
             self._loop.create_task(self._listen())
 
@@ -102,13 +119,13 @@ class Branch:
         code = self.process.poll()
         self._lost("its agent has ended" if not code else f"{self.plan.starter[0]} has ended with status {code}")
 
-    def _lost(self, reason: str) -> None:
+    def _lost(self, reason: str, *, words: bool = True) -> None:
         if self._stderr >= 0:
             self._read_errors()
-        words = self._errors.decode(errors="backslashreplace").strip()
+        said = self._errors.decode(errors="backslashreplace").strip() if words else ""
         self.close()
         self.kill()
-        self._on_lost(self, words or reason)
+        self._on_lost(self, said or reason)
 
     def _read_errors(self) -> None:
         try:
@@ -129,12 +146,19 @@ class Branches:
         started: their starters.
         archive: as in `Branch`.
         on_message: called with each message of an agent.
+        curb: called with the channel of an agent after each message.
     """
 
-    def __init__(self, started: Sequence[Started], archive: str, on_message: Callable[[Message], object]) -> None:
+    def __init__(
+        self,
+        started: Sequence[Started],
+        archive: str,
+        on_message: Callable[[Message], object],
+        curb: Callable[[Channel], object] = lambda channel: None,
+    ) -> None:
         self._on_message = on_message
         self._closed = False
-        self._branches = [Branch(each, archive, on_message, self._on_lost) for each in started]
+        self._branches = [Branch(each, archive, on_message, self._on_lost, curb) for each in started]
         self._by_host = {host: branch for branch in self._branches for host in branch.hosts}
         parts = (part for branch in self._branches for part in branch.plan.parts)
         self._hosts = {rank: part.host for part in parts for rank in part.ranks}

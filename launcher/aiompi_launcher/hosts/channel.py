@@ -1,4 +1,8 @@
-"""A channel of messages over two descriptors, which notices when the other end is silent for too long."""
+"""A channel of messages over two descriptors, which notices when the other end is gone.
+
+Both ends say from time to time that they live. An end that is silent may be gone, or so busy that it says nothing for
+a while. So the kernel is asked; where it does not know, silence is borne for longer.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ from collections.abc import Callable
 from typing import Final
 
 from aiompi.errors import RemoteProtocolError
+from aiompi.wire import version
 from aiompi.wire.control import Decoder
 from aiompi_launcher.hosts import messages
 
-#: seconds between pings, and seconds of silence after which the other end is given up
+#: seconds between pings, and seconds of silence after which the kernel is asked
 BEAT: Final = 3.0
-SILENCE: Final = 13.0
+DOUBT: Final = 13.0
 _READ: Final = 2**18
 _NOISE: Final = 2**16  # most bytes that a login shell may print before the agent begins
 
@@ -25,8 +30,14 @@ class Channel:
         reader, writer: descriptors, which `close` closes.
         on_message: called with each message but those of the channel itself.
         on_end: called once with the reason if the channel ends before `close`; empty at the end of file.
-        begins: what the other end writes before its first message; bytes before that are skipped.
-        decoder: has read from `reader` before.
+        silence: seconds after which an other end that is `watched` and says nothing is given up; 0 for never.
+        lost: asks the kernel: returns why the other end cannot say anything, empty if that is unknown.
+        decoder: has read from `reader` before, so that the other end has begun; None if its banner is yet to come.
+            Bytes before that are skipped.
+
+    Attributes:
+        begun: True once the other end has begun to speak.
+        watched: True if its silence is limited.
     """
 
     def __init__(
@@ -35,27 +46,25 @@ class Channel:
         writer: int,
         on_message: Callable[[messages.Message], object],
         on_end: Callable[[str], object],
-        begins: bytes = b"",
+        silence: float = 0.0,
+        lost: Callable[[], str] = str,
         decoder: Decoder | None = None,
     ) -> None:
         self._reader, self._writer = reader, writer
         self._on_message, self._on_end = on_message, on_end
-        self._begins = begins
+        self._silence, self._lost = silence, lost
+        self.begun = self.watched = decoder is not None
         self._noise = b""
         self._decoder = decoder or messages.decoder()
         self._out = bytearray()
-        self._writing = self._paused = False
+        self._writing = self._paused = self._held = False
+        self._when_sent: list[Callable[[], object]] = []
         self._loop = asyncio.get_running_loop()
         self._heard = self._beaten = self._loop.time()
         for descriptor in (reader, writer):
             os.set_blocking(descriptor, False)
         self._loop.add_reader(reader, self._readable)
         self._timer = self._loop.call_later(BEAT, self._beat)
-
-    @property
-    def begun(self) -> bool:
-        """True once the other end has begun to speak."""
-        return not self._begins
 
     @property
     def noise(self) -> str:
@@ -89,6 +98,27 @@ class Channel:
             os.close(self._writer)
             self._writer = -1
 
+    @property
+    def backlog(self) -> int:
+        """Bytes that the other end has not read."""
+        return len(self._out)
+
+    def when_sent(self, call: Callable[[], object]) -> None:
+        """Have a function called once when everything is sent."""
+        self._when_sent.append(call)
+
+    def hold(self) -> None:
+        """Read nothing more until `resume` is called."""
+        if self._reader >= 0:
+            self._held = True
+            self._loop.remove_reader(self._reader)
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._reader >= 0:
+            self._held, self._heard = False, self._loop.time()
+            self._loop.add_reader(self._reader, self._readable)
+
     async def flush(self) -> None:
         """Wait until everything is sent."""
         while self._out and self._writer >= 0:
@@ -105,22 +135,28 @@ class Channel:
             self._fail("")
             return
         self._heard = self._loop.time()
-        if self._begins:
-            data = self._skip(data)
         try:
+            if not self.begun:
+                data = self._skip(data)
             for message in self._decoder.receive_data(data):
                 self._dispatch(message)
+        except version.OtherVersionError as error:
+            self._fail(str(error))
         except RemoteProtocolError as error:
             self._fail(f"it broke the protocol: {error}")
 
     def _skip(self, data: bytes) -> bytes:
-        """Return what follows the begin of the other end, empty if that has not come."""
-        before, begin, data = (self._noise + data).partition(self._begins)
-        self._noise = before
-        if begin:
-            self._begins = b""
-        elif len(before) > _NOISE:
-            self._fail("it printed too much before it started")
+        """Return what follows the banner of the other end, empty if that has not come."""
+        self._noise += data
+        start = self._noise.find(version.MAGIC)
+        end = start + messages.BANNER_BYTES
+        if start < 0 or len(self._noise) < end:
+            if len(self._noise) > _NOISE:
+                self._fail("it printed too much before it started")
+            return b""
+        self._noise, banner, data = self._noise[:start], self._noise[start:end], self._noise[end:]
+        version.check(banner)
+        self.begun = True
         return data
 
     def _dispatch(self, message: messages.Message) -> None:
@@ -140,18 +176,27 @@ class Channel:
             self._loop.add_writer(self._writer, self._writable)
         else:
             self._loop.remove_writer(self._writer)
+            calls, self._when_sent = self._when_sent, []
+            for call in calls:
+                call()
 
     def _beat(self) -> None:
         now = self._loop.time()
         if now - self._beaten > 2 * BEAT:  # this process was stopped; what has come meanwhile was not read
             self._heard = now
         self._beaten = now
-        if self.begun and not self._paused and now - self._heard > SILENCE:
-            self._fail(f"nothing has come from it for {SILENCE:g} s")
+        if self.begun and not (self._paused or self._held) and (reason := self._judge(now - self._heard)):
+            self._fail(reason)
             return
         if self.begun and not self._out:
             self.send(messages.Ping())
         self._timer = self._loop.call_later(BEAT, self._beat)
+
+    def _judge(self, quiet: float) -> str:
+        """Return why the other end, which has been quiet for so many seconds, is given up; empty if it is not."""
+        if self.watched and 0 < self._silence < quiet:
+            return f"nothing has come from it for {self._silence:g} s (AIOMPI_SILENCE)"
+        return self._lost() if quiet > DOUBT else ""
 
     def _fail(self, reason: str) -> None:
         if self._reader >= 0:

@@ -59,7 +59,7 @@ def read_hostfile(path: str) -> list[Host]:
         OSError: the file cannot be read.
         InvalidArgumentError: a line is wrong.
     """
-    with open(path, encoding="utf8") as file:
+    with open(path, encoding="utf8", errors="surrogateescape") as file:  # comments may have another encoding
         lines = [re.sub(r"\s*=\s*", "=", line.partition("#")[0]).split() for line in file]
     found = (_line(words, f"{path}, line {number}") for number, words in enumerate(lines, 1) if words)
     hosts = _merged(itertools.chain.from_iterable(found))

@@ -1,10 +1,12 @@
 """Messages between the launcher and the agents of hosts.
 
 They have the form of those between ranks and their agent (`aiompi.wire.control`), and a line feed behind each, because
-srun passes on whole lines. Before them an agent writes MAGIC, so that what a login shell prints can be told from them.
+srun passes on whole lines. Both sides begin with their banner (`aiompi.wire.version`), by which what a login shell
+prints, and another version, can be told from an agent.
 
     launcher                                      agent of a host
-    Launch(plan), Files(data) ...            -->
+    banner, Launch(plan), Files(data) ...    -->
+                                             <--  banner
                                              <--  Ready(host, ...), Started(rank, pid) ... or Trouble(text, code)
       ... a rank of the host connects: <-- Joined(connection, ...), <-- Said(connection, data), <-- Closed(connection),
       Post(connections, data) -->, HangUp(connection) --> ...
@@ -19,9 +21,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from aiompi.wire import control
+from aiompi.wire import control, version
 
-MAGIC: Final = b"\x00aiompi agent 1\n"
+BANNER_BYTES: Final = version.BANNER_BYTES + 1
 HOST_SHIFT: Final = 32
 STDOUT: Final = 1
 STDERR: Final = 2
@@ -207,6 +209,11 @@ _FIELDS: Final[control.Table] = {
 _CODES: Final = {message: code for code, (message, _) in _FIELDS.items()}
 
 
+def banner() -> bytes:
+    """Return what each side sends first."""
+    return version.banner() + b"\n"
+
+
 def encode(message: Message) -> bytes:
     """Return a message as bytes."""
     return control.encode(message, _CODES, b"\n")
@@ -252,6 +259,7 @@ class Plan(NamedTuple):
         width: most agents that one process starts.
         patience: seconds that an agent has to start.
         heartbeat: seconds after which a rank that is stopped counts as stuck; 0 for never.
+        silence: seconds after which a host from which nothing comes is given up; 0 for never.
     """
 
     name: str
@@ -269,6 +277,7 @@ class Plan(NamedTuple):
     width: int
     patience: float
     heartbeat: float
+    silence: float
 
     def pack(self) -> dict[str, Any]:
         """Return it in types of msgpack."""

@@ -36,7 +36,7 @@ def archive(files: Sequence[str], path: str) -> str:
     return path
 
 
-def plan_of(spec: RunSpec, hosts: HostsSpec, name: str, key: bytes, heartbeat: float) -> Plan:
+def plan_of(spec: RunSpec, hosts: HostsSpec, name: str, key: bytes, heartbeat: float, silence: float) -> Plan:
     """Return the plan of a job on several hosts."""
     program_of = [number for number, program in enumerate(spec.programs) for _ in range(program.size)]
     parts = [
@@ -60,4 +60,5 @@ def plan_of(spec: RunSpec, hosts: HostsSpec, name: str, key: bytes, heartbeat: f
         width=hosts.width,
         patience=hosts.patience,
         heartbeat=heartbeat,
+        silence=silence,
     )

@@ -54,8 +54,21 @@ class RemoteConnection:
     def __init__(self, hosts: Hosts, number: int) -> None:
         self.rank = -1
         self.number = number
-        self.decoder = control.Decoder()
+        self.decoder = control.Decoder(most=control.MAX_FROM_RANK)
         self._hosts = hosts
+
+    @property
+    def backlog(self) -> int:
+        return 0  # its agent has it
+
+    def when_sent(self, call: Callable[[], object]) -> None:
+        call()
+
+    def hold(self) -> None:
+        """Its agent reads no more of it than this process does."""
+
+    def resume(self) -> None:
+        """See `hold`."""
 
     def send(self, data: bytes) -> None:
         self._hosts.post(self.number, data)
@@ -189,6 +202,11 @@ class Hosts:
             waiting, self._waiting = self._waiting, {}
             for joined in waiting.values():
                 self._on_joined(joined)
+        elif len(self._places) == len(self._plan.parts) and not self._all_here:
+            starter = self._plan.starter[0]
+            self._fail(
+                f"at which addresses hosts reach each other is unknown: {starter} sets no SSH_CONNECTION, as ssh does"
+            )
 
     def _on_started(self, rank: int, pid: int) -> None:
         part, spec, outputs = self._part_of[rank], self._spec, self._supervisor.outputs

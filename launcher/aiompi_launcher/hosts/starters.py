@@ -22,8 +22,8 @@ STARTERS: Final = (SSH, SRUN, LOCAL)
 _AGENT: Final = "aiompi_launcher.hosts.agent"
 #: argument of an agent that forks its ranks
 FORK: Final = "fork"
-#: No question is asked, and a host that is cut off is noticed within 12 s.
-_SSH_OPTIONS: Final = ("-Tx", "-oBatchMode=yes", "-oServerAliveInterval=3", "-oServerAliveCountMax=3")
+#: No question is asked. The channel to the agent notices a host that is cut off.
+_SSH_OPTIONS: Final = ("-Tx", "-oBatchMode=yes", "-oServerAliveInterval=0")
 #: One task, which gets all cores that the allocation has on the host, also while other steps run there.
 _SRUN_OPTIONS: Final = ("--overlap", "-N1", "-n1", "--mpi=none", "--cpu-bind=none", "--quiet", "--export=ALL")
 

@@ -15,12 +15,12 @@ from aiompi.errors import Exception as MPIError
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi import native
 from aiompi.impi.auth import Credentials
-from aiompi.impi.client import Client, ClientState, Described, Event, PrivateLabel, Started
+from aiompi.impi.client import Client, ClientState, Described, Event, Note, PrivateLabel, Started
 from aiompi.impi.key_exchange import KEY_BYTES, KeyExchange
 from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
 from aiompi.wire import liveness
-from aiompi.wire.control import BusinessCard, is_card
+from aiompi.wire.control import BusinessCard, is_card, is_deep
 from aiompi.wire.hello import NAMESPACE_BYTES, new_key
 from aiompi_launcher.impi.hosts import Hosts
 from aiompi_launcher.jobspec import Endpoint
@@ -28,7 +28,8 @@ from aiompi_launcher.jobstate import World
 from aiompi_launcher.listen import connect_tcp, rethrow
 from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
 
-_PRIVATE: Final = 10.0  # seconds after which a server is taken for one that keeps private labels to itself
+_PRIVATE: Final = 10.0  # seconds after which a client is taken for one that submits no private labels
+_FOREIGN: Final = 2.0  # seconds after which a server that may not be aiompi is taken for one that keeps them to itself
 _FAREWELL: Final = 5.0  # seconds to wait for the server to close the connection after FINI, which it need not do
 _READ: Final = 64 * 2**10
 
@@ -88,7 +89,7 @@ class RemoteServer(Rendezvous):
             async with asyncio.timeout(self._timeout):
                 await self._hosts.resolve()
             part = self._hosts.describe(address)
-            self._client = Client(self._endpoint.client_rank, self._offered(), part)
+            self._client = Client(self._endpoint.client_rank, self._credentials, part)
         except TimeoutError:
             raise self._error("no name server has told the addresses that --bind names in time") from None
         except (OSError, MPIError) as error:
@@ -97,11 +98,6 @@ class RemoteServer(Rendezvous):
         self._listener = asyncio.create_task(self._listen())
         self._listener.add_done_callback(rethrow)
         return await self._join(address)
-
-    def _offered(self) -> Credentials:
-        """Return the credentials, without TLS if this connection does not leave the machine."""
-        encrypted = network.uses_tls(self._writer.get_extra_info("socket"), self._settings)
-        return self._credentials if encrypted else dataclasses.replace(self._credentials, tls="off")
 
     async def _join(self, address: str) -> World:
         universe, key = (await self._expect(Described)).universe, b""
@@ -136,9 +132,11 @@ class RemoteServer(Rendezvous):
         """
         exchange = KeyExchange(self._client.rank)
         try:
-            async with asyncio.timeout(min(self._timeout, _PRIVATE)):
+            async with asyncio.timeout(min(self._timeout, _PRIVATE if self._client.server_known else _FOREIGN)):
                 publics = await self._share(native.EXCHANGE, exchange.public)
         except TimeoutError:
+            if self._client.server_known:
+                return await self._give_up("a client does not answer")
             return await self._give_up("the IMPI server keeps private labels to itself, or a client does not answer")
         if absent := _absent(publics, count):
             return await self._give_up(f"client {absent[0]} has given up waiting for an answer")
@@ -204,7 +202,7 @@ class RemoteServer(Rendezvous):
     def _decode(self, client: int, data: bytes, waiting: bool) -> list[BusinessCard]:
         try:
             cards = native.decode_cards(data, len(self._universe.clients[client].procs))
-            if not all(map(is_card, cards)):
+            if not all(map(is_card, cards)) or is_deep(cards):
                 raise RemoteProtocolError("business cards have wrong fields")
         except MPIError as error:
             raise self._error(f"client {client}: {error}") from None
@@ -267,7 +265,10 @@ class RemoteServer(Rendezvous):
         try:
             while True:
                 for event in await self._receive():
-                    self._events.put_nowait(event)
+                    if isinstance(event, Note):
+                        self._say(f"IMPI server {self._address}: {event.text}")
+                    else:
+                        self._events.put_nowait(event)
                 if self._client.state is ClientState.SECURING:
                     await self._secure()
                 await self._flush()

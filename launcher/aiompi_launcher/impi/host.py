@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from aiompi import network
 from aiompi.errors import AuthenticationError, RemoteProtocolError
 from aiompi.errors import Exception as MPIError
+from aiompi.greeter import Greeter, channel_of
 from aiompi.impi import auth, slots
 from aiompi.impi.auth import Credentials
 from aiompi.impi.host import ChannelState, Host
@@ -30,7 +30,7 @@ from aiompi.wire import hello, liveness, memory
 from aiompi_launcher.impi.buffers import Chunk, copied, discard
 from aiompi_launcher.impi.splitter import PacketSplitter
 from aiompi_launcher.impi.stream import PacketStream
-from aiompi_launcher.listen import AcceptLoop, StrangerReports, has_unread, rethrow
+from aiompi_launcher.listen import AcceptLoop, StrangerReports, has_unread, rethrow, source_of
 from aiompi_launcher.rendezvous import RendezvousError
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ class _Newcomer:
         address: of its peer, empty for a Unix socket.
         newcomers: those of the same listener.
         reports: gets the reason if it is dropped.
+
+    Attributes:
+        heard: True once it has sent something.
     """
 
     def __init__(
@@ -74,9 +77,10 @@ class _Newcomer:
     ) -> None:
         self.socket = sock
         self.address = address
+        self.source = source_of((address,)) if address else ""
         self.since = time.monotonic()
         self.task: asyncio.Task[None]
-        self._heard = False
+        self.heard = False
         self._newcomers = newcomers
         self._reports = reports
         newcomers[self] = None
@@ -84,11 +88,11 @@ class _Newcomer:
     async def receive(self, nbytes: int) -> bytes:
         """Receive up to `nbytes`; none at the end of the connection."""
         data = await _when_ready(self.socket, lambda: self.socket.recv(nbytes))
-        self._heard = self._heard or bool(data)
+        self.heard = self.heard or bool(data)
         return data
 
     def is_silent(self) -> bool:
-        return not self._heard and not has_unread(self.socket)
+        return not self.heard and not has_unread(self.socket)
 
     def drop(self, reason: str) -> None:
         self.task.cancel()
@@ -204,7 +208,8 @@ class HostAgent:
             # Other hosts may check that we connect from the address that we have published.
             sock.bind((self._universe.hosts[self._core.rank].address, 0))
             await self._loop.sock_connect(sock, (address, port))
-            if self._encrypts(rank, sock):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._encrypts(rank):
                 sock = await self._secure(sock, server=False)
             sock.sendall(_RANK.pack(self._core.rank))  # a new connection has room for it
         except BaseException:
@@ -212,8 +217,8 @@ class HostAgent:
             raise
         return sock
 
-    def _encrypts(self, rank: int, sock: socket.socket) -> bool:
-        """Return True if the channel to a host is to be encrypted: both clients have said that they can.
+    def _encrypts(self, rank: int) -> bool:
+        """Return True if the channel to a host is to be encrypted: both clients have said so to their server.
 
         Raises:
             RemoteProtocolError: it must be, and the other client cannot.
@@ -223,7 +228,7 @@ class HostAgent:
         able = all(TLS_VERSION in client.versions for client in clients)
         if not able and self._settings.tls == "on":
             raise RemoteProtocolError(f"{self._core.name(rank)} does not encrypt its channels, and AIOMPI_TLS=on")
-        return able and network.uses_tls(sock, self._settings)
+        return able
 
     async def _secure(self, sock: socket.socket, *, server: bool) -> SecureSocket:
         """Return a connection over TLS, on which both hosts have proven the key, in place of an unused one."""
@@ -249,6 +254,7 @@ class HostAgent:
             raise
 
     async def _greet_host(self, newcomer: _Newcomer) -> None:
+        newcomer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await readable(newcomer.socket)
         encrypted = newcomer.socket.recv(1, socket.MSG_PEEK) == _HANDSHAKE
         if encrypted:
@@ -263,7 +269,7 @@ class HostAgent:
             data += piece
         (rank,) = _RANK.unpack(data)
         published = self._core.admit(rank, newcomer.address)
-        if not encrypted and self._encrypts(rank, newcomer.socket):
+        if not encrypted and self._encrypts(rank):
             raise RemoteProtocolError(f"host {rank} did not encrypt its channel: AIOMPI_TLS must suit on all hosts")
         if published and not self._settings.impi_any_source:
             raise RemoteProtocolError(
@@ -274,7 +280,6 @@ class HostAgent:
 
     def _open_channel(self, rank: int, sock: socket.socket) -> None:
         liveness.keep_alive(sock, self._heartbeat)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._core.connected(rank)
         splitter = PacketSplitter(
             self._universe.datalen, lambda packet, chunks: self._from_channel(rank, packet, chunks), self._place
@@ -330,14 +335,17 @@ class HostAgent:
 
     async def _greet_rank(self, newcomer: _Newcomer, key: bytes) -> None:
         sock = newcomer.socket
-        handshake = hello.Acceptor.alone(key, role=hello.ROLE_HOST, rank=hello.RANK_AGENT, launched=True)
-        while not handshake.done:
-            data = await newcomer.receive(handshake.needed)
-            if not data:
-                raise RemoteProtocolError("it closed the connection before it had proven the key")
-            handshake.receive_data(data)
-            if answer := handshake.data_to_send():
-                await self._loop.sock_sendall(sock, answer)
+        handshake = hello.Acceptor.alone(
+            key,
+            role=hello.ROLE_HOST,
+            rank=hello.RANK_AGENT,
+            channel=channel_of(sock, self._settings),
+            launched=True,
+        )
+        greeter = Greeter(sock, handshake, self._settings)
+        while not greeter.advance():
+            await readable(sock)
+            newcomer.heard = True
         shared = await self._take_memory(sock)
         rank = handshake.peer_rank
         if rank not in self._core.procs or rank in self._links or rank in self._gone:

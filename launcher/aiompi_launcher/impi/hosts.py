@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from aiompi import network
 from aiompi.impi.auth import Credentials
 from aiompi.impi.label import NATIVE_VERSION, ClientPart
-from aiompi.impi.universe import Universe, host_address, host_identifier
+from aiompi.impi.universe import Universe, host_identifier
 from aiompi.settings import Settings
 from aiompi_launcher.impi.host import HostAgent, HostObserver
 from aiompi_launcher.listen import address_of, listen_tcp, resolve
@@ -86,9 +86,7 @@ class Hosts:
             self._listeners.append(listen_tcp(bind, self._settings.ports))
             host, _, port = address_of(self._listeners[-1]).rpartition(":")
             ports.append((host_identifier(host.strip("[]")), int(port)))
-        leaves = not all(network.is_loopback(host_address(identifier)) for identifier, _ in ports)
-        encrypts = self._context.credentials.encrypts and (leaves or self._settings.tls == "on")
-        return describe(ports, self._sizes, self._settings, tls=encrypts)
+        return describe(ports, self._sizes, self._settings, tls=self._context.credentials.encrypts)
 
     def warnings(self, universe: Universe, client: int) -> list[str]:
         """Return warnings about the addresses of the hosts (section 1.2.3)."""

@@ -27,6 +27,7 @@ from aiompi_launcher.listen import (
     announce,
     listen_for,
     rethrow,
+    source_of,
 )
 
 if TYPE_CHECKING:
@@ -93,8 +94,9 @@ class ClientTransport(asyncio.Protocol):
         securing: True while the TLS handshake lasts. `transport` is then not what the answers are written to.
     """
 
-    def __init__(self, driver: ServerDriver, peer: str) -> None:
+    def __init__(self, driver: ServerDriver, peer: str, source: str) -> None:
         self.securing = False
+        self.source = source
         self.since = time.monotonic()
         self._driver = driver
         self._peer = peer
@@ -166,13 +168,13 @@ class ServerDriver:
         self._empty = asyncio.Event()
         self._empty.set()
         self._timer: asyncio.TimerHandle | None = None
-        self._strangers = StrangerReports(self._say)
+        self._strangers = StrangerReports(self._tell)
         self._tasks: set[asyncio.Task[object]] = set()
 
     def accept(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         """Make a connection of an accepted socket."""
         loop = asyncio.get_running_loop()
-        client = ClientTransport(self, network.join_address(*peer[:2]))
+        client = ClientTransport(self, network.join_address(*peer[:2]), source_of(peer))
         self._run(loop.connect_accepted_socket(lambda: client, sock))
 
     def _run(self, steps: Coroutine[Any, Any, object]) -> None:
@@ -273,6 +275,12 @@ class ServerDriver:
                 self._say(f"client {rank} has finished")
             case _:
                 pass
+
+    def _tell(self, text: str) -> None:
+        """Print a message, and let the clients that wait print it as well."""
+        self._say(text)
+        self._core.tell(text)
+        asyncio.get_running_loop().call_soon(self.work)
 
     def _say(self, text: str) -> None:
         with contextlib.suppress(OSError):

@@ -32,8 +32,12 @@ def cpus_of(local: int, unit: str, allowed: Collection[int], root: str | os.Path
 def bind(pid: int, local: int, unit: str) -> None:
     """Let a process, which has just started, run on its CPUs only; see `cpus_of`."""
     if unit != NONE:
-        with contextlib.suppress(ProcessLookupError):  # it has ended
+        try:
             os.sched_setaffinity(pid, cpus_of(local, unit, os.sched_getaffinity(0)))
+        except ProcessLookupError:  # it has ended
+            pass
+        except OSError as error:
+            raise OSError(error.errno, f"--bind-to {unit}: it cannot be bound to CPUs: {error.strerror}") from None
 
 
 def _unit(topology: str, unit: str) -> str:

@@ -107,8 +107,14 @@ def _reopen(number: int, name: str) -> None:
 def import_what_ranks_need() -> None:
     """Import the modules that ranks need."""
     gc.disable()
-    for name in _NEEDED:
-        importlib.import_module(name)
+    try:
+        for name in _NEEDED:
+            importlib.import_module(name)
+    except ImportError as error:
+        if error.name != "aiompi.core":
+            raise
+        os.write(2, f"aiompi: {error}\n".encode(errors="backslashreplace"))  # there is no form of it: the text says all
+        os._exit(1)
     gc.enable()
     gc.freeze()  # the garbage collector of a rank would write to these pages, and so make copies of them
 
@@ -204,8 +210,11 @@ def fork_early() -> tuple[int, socket.socket] | None:
 
 def _rename(words: list[str]) -> None:
     """Let tools such as ps show this command line, as far as there is room for it."""
-    with open("/proc/self/stat", "rb") as file:
-        start, end = map(int, file.read().rpartition(b") ")[2].split()[45:47])
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            start, end = map(int, file.read().rpartition(b") ")[2].split()[45:47])
+    except OSError:  # /proc is not mounted
+        return
     text = b"".join(os.fsencode(word) + b"\0" for word in words)[: end - start - 1]
     ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 

@@ -42,15 +42,17 @@ def test_loops_and_multiple_edges_stay() -> None:
 @pytest.mark.parametrize(
     ("index", "size", "neighbors"),
     [
-        ([0, 1, 2], 3, [[], [0], [1]]),
-        ([0, 0], 3, [[], []]),
+        ([0, 1, 2], 3, [[0], [1]]),
+        ([0, 0, 1, 2], 3, [[], [0], [1]]),
+        ([0, 0], 3, [[]]),
+        ([0], 3, []),
         ([0, 1, 2], 2, [[0], [1]]),
         ([0, 1], 1, [[0]]),
         ([], 3, []),
     ],
 )
-def test_node_without_neighbours_or_the_end_before_it(index: list[int], size: int, neighbors: list[list[int]]) -> None:
-    """A leading 0 is a node without neighbours, unless there would be one node too many: then it is mpi4py's."""
+def test_compressed_form(index: list[int], size: int, neighbors: list[list[int]]) -> None:
+    """As in mpi4py an index that begins with 0 is the compressed form."""
     graph = Graph.create(index, range(index[-1] if index else 0), size)
     assert [graph.neighbors_of(rank) for rank in range(graph.nnodes)] == neighbors
 

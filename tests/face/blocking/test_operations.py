@@ -41,7 +41,7 @@ ASKING: Final = {"AIOMPI_SHM_EAGER_LIMIT": "100000", "AIOMPI_TCP_EAGER_LIMIT": "
 @pytest.mark.parametrize(("size", "transports"), [(3, ""), (2, "unix"), (2, "tcp"), (1, "")])
 def test_operations(site: Site, size: int, transports: str) -> None:
     env = {"AIOMPI_TRANSPORTS": transports, **ASKING}
-    result = site.launch("-n", str(size), OPERATIONS, env=env).finish(50.0)
+    result = site.launch("-n", str(size), OPERATIONS, env=env).finish()
     assert (result.code, result.err) == (0, "")
     assert re.fullmatch(r"(\d+ checks passed\n)\1*", result.out)
     assert len(result.lines) == size
@@ -65,7 +65,7 @@ def test_operations_over_clients(site: Site, sizes: tuple[int, ...]) -> None:
         for rank, size in enumerate(sizes)
     ]
     for client, size in zip(clients, sizes, strict=True):
-        result = client.finish(50.0)
+        result = client.finish()
         assert (result.code, result.err) == (0, "")
         assert re.fullmatch(r"(\d+ checks passed\n)\1*", result.out)
         assert len(result.lines) == size

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from limits import LIMIT
 
 import aiompi
 from aiompi import InvalidArgumentError
@@ -18,7 +19,7 @@ ALGORITHMS = COLLECTIVES["allreduce"].algorithms
 
 def everywhere(run: Any) -> list[Any]:
     async def main() -> list[Any]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             return await asyncio.gather(*map(run, aiompi.local_world(SIZE)))
 
     return asyncio.run(main())

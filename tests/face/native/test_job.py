@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 
 import pytest
 from jobs import KEY, Site
-from worlds import open_descriptors
+from limits import LIMIT
+from worlds import STREAMS, open_descriptors
 
 import aiompi
 from aiompi import AuthenticationError, InvalidArgumentError, JobAbortedError, Settings
@@ -29,7 +30,7 @@ OTHER_KEY = bytes(range(1, 17)).hex()
 @pytest.fixture(autouse=True)
 def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """No launcher has started this process."""
-    for name in [name for name in os.environ if name.startswith("AIOMPI_")]:
+    for name in [name for name in os.environ if name.startswith("AIOMPI_") and name != "AIOMPI_CORE"]:
         monkeypatch.delenv(name)
 
 
@@ -176,7 +177,7 @@ if aiompi.rc is not None and {active}:
     assert site.ok(2, text.format(active=False)).lines == ["2"] * 6
     result = site.run(2, text.format(active=True))
     assert result.code == 1
-    assert re.search("^aiompi.run: this process is rank . already: a program joins its job by", result.err, re.M)
+    assert re.search("^aiompi: this process is rank . already: a program joins its job by", result.err, re.M)
     alone = site.start(sys.executable, site.program(text.format(active=True))).finish()
     assert (alone.code, alone.err) == (0, "")
 
@@ -212,7 +213,7 @@ async def main(world):
             world.ibarrier()
         begun = time.monotonic()
         assert await world.finalize(timeout=0.2) is False
-        assert 0.15 < time.monotonic() - begun < 5
+        assert time.monotonic() - begun > 0.15
         try:
             await world.send(1, dest=1)
         except aiompi.LocalProtocolError:
@@ -238,7 +239,7 @@ async def main(world):
 
 aiompi.run(main)
 """
-    assert "returncode=1, stdout='', stderr='aiompi.run: rank 0 has joined already; a pro" in site.ok(1, program).out
+    assert "returncode=1, stdout='', stderr='aiompi: rank 0 has joined already; a pro" in site.ok(1, program).out
 
 
 def test_exit_with_status_zero_inside_main_leaves_in_good_order(site: Site) -> None:
@@ -376,7 +377,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[Any]], 
         def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> list[Any]:
             if kwargs.get("flags", 0) & socket.AI_NUMERICHOST:
                 return asked(host, port, *args, **kwargs)
-            assert answer.wait(60)
+            assert answer.wait(LIMIT)
             return [(family, socket.SOCK_STREAM, 6, "", (name, port)) for family, name in found]
 
         monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
@@ -429,14 +430,14 @@ def test_an_address_that_does_not_answer_does_not_keep_the_others_waiting(
             silent = listen(socket.AF_INET, ("127.0.0.2",), [port])
             silent.listen(0)
             with silent, socket.create_connection(("127.0.0.2", port)):
-                async with asyncio.timeout(10), aiompi.join(f"name:{port}", job.key) as member:
+                async with asyncio.timeout(LIMIT), aiompi.join(f"name:{port}", job.key) as member:
                     assert member.id == 1
 
     run(main())
 
 
 async def _joined(address: str, **settings: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT):
         await aiompi.init(address, KEY, settings=Settings(**settings))
 
 
@@ -534,7 +535,7 @@ async def main(world):
             {ending}
 
     task = asyncio.ensure_future(end())
-    await asyncio.sleep(10)
+    await asyncio.sleep(3600)
 
 aiompi.run(main)
 """
@@ -542,10 +543,9 @@ aiompi.run(main)
     assert result.code == code
     assert told in result.err
     assert "Cancelled" not in result.err
-    assert result.seconds < 8
 
 
-def test_an_interrupt_of_a_collective_is_seen_by_who_awaits_it_or_ends_the_program(site: Site) -> None:
+def test_an_interrupt_of_a_collective_is_seen_by_what_awaits_it_or_ends_the_program(site: Site) -> None:
     program = """
 import asyncio
 import aiompi
@@ -560,14 +560,13 @@ async def main(world):
         print(error, flush=True)
     await world.barrier()
     unseen = world.iallreduce([1], op=refuse)
-    await asyncio.sleep(10)
+    await asyncio.sleep(3600)
     print("goes on")
 
 aiompi.run(main)
 """
     result = site.run(2, program)
     assert (result.code, result.lines) == (5, ["5", "5"])
-    assert result.seconds < 8
 
 
 FORKED = """
@@ -608,7 +607,7 @@ with asyncio.Runner(loop_factory=factory) as runner:
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-@pytest.mark.parametrize("transport", ["shared_memory", "unix", "tcp"])
+@pytest.mark.parametrize("transport", sorted(STREAMS))
 def test_a_fork_of_a_rank_is_none_and_does_not_hide_its_end(
     site: Site, tmp_path: Path, loop: str, transport: str
 ) -> None:
@@ -626,6 +625,38 @@ def test_a_fork_of_a_rank_is_none_and_does_not_hide_its_end(
     told = (tmp_path / "child").read_text().splitlines()
     assert len(told) == 2
     assert all(line.startswith("this process was forked from rank 1 and is no rank itself") for line in told)
+
+
+FORKS_THAT_GO_ON = """
+import asyncio, os, time
+import aiompi
+
+async def main():
+    async with aiompi.init() as world:
+        loop = asyncio.get_running_loop()
+        for number in range(5):
+            if world.rank == 0:
+                await asyncio.sleep(0.05)  # rank 1 sleeps by now
+                await world.send(number, dest=1)
+            else:
+                assert await world.recv(source=0) == number
+                if not os.fork():
+                    time.sleep(0.01)  # the parent sleeps by now, and the copy must not say that it is awake
+                    later = loop.create_future()
+                    loop.call_later(0.05, later.set_result, None)
+                    await later
+                    os._exit(0)
+
+asyncio.run(main())
+print("whole")
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="the copy of a loop cannot go on from Python 3.14 on")
+@pytest.mark.parametrize("transport", sorted(STREAMS))
+def test_the_loop_of_a_fork_takes_no_message_of_its_parent(site: Site, transport: str) -> None:
+    result = site.run(2, FORKS_THAT_GO_ON, env={"AIOMPI_TRANSPORTS": transport})
+    assert (result.code, result.lines) == (0, ["whole", "whole"])
 
 
 def test_a_fork_in_a_thread_beside_a_loop_in_debug_mode(site: Site) -> None:

@@ -52,3 +52,51 @@ def test_a_receive_that_is_dropped_when_the_interpreter_ends(site: Site) -> None
     """
     result = site.ok(2, in_face("native", program))
     assert (result.out, result.err) == ("", "")
+
+
+#: what ends the wait at the end of the block, once the block has ended well; and what the program sees of it
+ENDS = {
+    "limit.reschedule(loop.time() + 0.1)": "ExceptionGroup",
+    "loop.call_later(0.1, asyncio.current_task().cancel)": "CancelledError",
+    "loop.call_later(0.1, os.kill, os.getpid(), signal.SIGINT)": "KeyboardInterrupt",
+    "loop.call_later(0.1, failing.set)": "ExceptionGroup",
+    "loop.call_later(0.1, sys.exit)": "SystemExit",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_wait_for_the_others_that_ends_early_ends_no_other_rank(site: Site, end: str) -> None:
+    program = f"""
+import asyncio, os, signal, sys
+import aiompi
+
+async def block(failing):
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as limit, aiompi.init() as world:
+        if world.rank == 0:
+            request = world.isend("sent", dest=1)
+            {end}
+        else:
+            while not os.path.exists("left"):
+                await asyncio.sleep(0.01)
+            print(await world.recv(source=0))
+
+async def sibling(failing):
+    await failing.wait()
+    raise ValueError
+
+async def main():
+    failing = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(sibling(failing))
+        await block(failing)
+        waiting.cancel()
+
+try:
+    asyncio.run(main())
+except BaseException as error:
+    print(type(error).__name__)
+    os.mkdir("left")
+"""
+    result = site.ok(2, program)
+    assert (result.lines, result.err) == (sorted([ENDS[end], "sent"]), "")

@@ -24,6 +24,8 @@ import pytest
 from face.native.checks import CHECKS, SIZE, WITHIN_A_CLIENT, Check
 from impi_worlds import impi_world
 from jobs import KEY, Site
+from limits import LIMIT
+from worlds import STREAMS
 
 import aiompi
 from aiompi import Settings
@@ -38,7 +40,7 @@ def marked(name: str) -> Any:
 @pytest.mark.parametrize("check", [*map(marked, CHECKS)])
 def test_local_world(run: Run, check: Check) -> None:
     async def main() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             await check(aiompi.local_world(SIZE))
 
     run(main())
@@ -51,13 +53,13 @@ def test_several_clients(run: Run, check: Check, clients: list[int]) -> None:
     """Packets are short, so that messages take several."""
 
     async def main() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             await check(impi_world(clients, limits={"datalen": 1000}))
 
     run(main())
 
 
-@pytest.mark.parametrize("transport", ["shared_memory", "unix", "tcp"])
+@pytest.mark.parametrize("transport", sorted(STREAMS))
 def test_joined_world(run: Run, site: Site, transport: str) -> None:
     """All operations one after the other on the same communicators, over sockets; long messages ask their receiver."""
     job, address = site.serve(SIZE)
@@ -68,7 +70,7 @@ def test_joined_world(run: Run, site: Site, transport: str) -> None:
             sessions = [aiompi.init(address, KEY, rank=rank, settings=settings) for rank in range(SIZE)]
             world = await asyncio.gather(*map(stack.enter_async_context, sessions))
             for name, check in CHECKS.items():
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(LIMIT):
                     await check(list(world))
                 assert all(comm.iprobe() is None for comm in world), f"{name} has left a message"
             await asyncio.gather(*(comm.finalize() for comm in world))

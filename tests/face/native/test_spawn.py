@@ -28,6 +28,12 @@ async def work(comm, number):
 
 def fails(comm):
     comm.Abort(3)
+
+async def raises(comm, at):
+    if comm.rank == at:
+        await comm.recv(0)
+        raise ValueError("bad luck")
+    await comm.barrier()
 """
 
 
@@ -143,11 +149,9 @@ async def test_ranks_whose_lines_nobody_takes_end(printer: Path, closes: bool) -
 @pytest.mark.asyncio
 async def test_lines_of_what_cannot_be_started() -> None:
     lines = aiompi.OutputLines()
-    with pytest.raises(aiompi.SpawnError):
+    with pytest.raises(aiompi.SpawnError, match="No such file"):
         await aiompi.spawn(1, "/nowhere/program.py", output=lines)
-    got = await everything(lines)
-    assert [line.rank for line in got] == [None]
-    assert "No such file" in got[0].text
+    assert await everything(lines) == [], "the error says why"
 
 
 @pytest.mark.asyncio
@@ -195,6 +199,23 @@ async def test_function_that_ends_its_job(functions: Any) -> None:
     with pytest.raises(aiompi.ProcessFailedError, match="is gone"):
         await children.recv(0)
     await closed(children._runtime)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("merge", [False, True])
+async def test_function_that_raises(functions: Any, merge: bool) -> None:
+    """The error of the program has the exception, whichever rank it waits for. The output has its traceback once."""
+    output = io.StringIO()
+    comm = await aiompi.spawn(3, functions.raises, 1, merge=merge, output=output)
+    await comm.send("it waits", 1)
+    waiting = [comm.recv(source) for source in range(merge, 3 + merge)]
+    for request in waiting:
+        with pytest.raises(aiompi.ProcessFailedError, match=f"gone: rank {1 - merge} failed: ValueError: bad luck"):
+            await request
+    with pytest.raises(aiompi.ProcessFailedError, match="ValueError: bad luck"):
+        await comm.Disconnect()
+    await closed(comm._runtime)
+    assert output.getvalue().count("bad luck") == output.getvalue().count("Traceback") + 1 == 2, output.getvalue()
 
 
 @pytest.mark.asyncio

@@ -49,10 +49,10 @@ def test_tasks_show_the_name_and_the_stack_of_an_operation(name: str) -> None:
         await asyncio.sleep(0)
         assert f"coro=<{name}() running at" in repr(task)
         assert inspect.getcoroutinestate(operation) == inspect.CORO_SUSPENDED
-        assert [frame.f_code.co_name for frame in task.get_stack()] == ["__await__"]
+        assert [frame.f_code.co_name for frame in task.get_stack()] == ["_wait"]
         text = io.StringIO()
         task.print_stack(file=text)
-        assert "in __await__" in text.getvalue()
+        assert "in _wait" in text.getvalue()
         assert operation.cr_await is not None
         assert operation.cr_origin is None
         task.cancel()

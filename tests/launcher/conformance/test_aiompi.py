@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import LIMIT
 
 from aiompi_launcher.conformance import archive, catalogue
 from aiompi_launcher.conformance.catalogue import Script
@@ -19,8 +20,8 @@ from aiompi_launcher.conformance.runner import Runner, plan
 from aiompi_launcher.conformance.session import Limits, Session
 from aiompi_launcher.conformance.setup import Setup
 
-COMMAND = [sys.executable, "-m", "aiompi_launcher", *TEMPLATE[1:]]
-LIMITS = Limits(startup=30, quiet=15)
+COMMAND = list(TEMPLATE)
+LIMITS = Limits(startup=LIMIT, quiet=LIMIT)
 
 #: one of each kind, none of which needs a setup of its own
 CHOSEN = (

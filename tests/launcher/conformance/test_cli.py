@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from limits import LIMIT
 
 from aiompi_launcher.conformance.cli import main
 from aiompi_launcher.conformance.command import TemplateError, fill, shown
@@ -24,6 +26,13 @@ def test_a_group_passes(capfd: pytest.CaptureFixture[str]):
     out, err = capfd.readouterr()
     assert (status, out.splitlines()[-1].endswith(" 0 fail, 0 indeterminate")) == (0, True)
     assert "PASS          probe/probe" in err
+
+
+def test_the_launcher_is_found_beside_the_tester(tmp_path: Path):
+    """PATH has neither the tester nor the launcher, as when it is started by its path."""
+    words = [sys.executable, "-m", "aiompi_launcher.conformance.cli", "run", "--test", "probe/probe"]
+    done = subprocess.run(words, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.spec("I5.1-14", "I5.1-17", "I5.1-20")
@@ -167,5 +176,5 @@ def test_an_interrupt_ends_everything_in_silence(tmp_path: Path):
         assert process.stderr is not None
         assert "here" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, out, err) == (130, "", "")

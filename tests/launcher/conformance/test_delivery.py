@@ -8,6 +8,7 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 import pytest
+from limits import LIMIT
 
 from aiompi_launcher.conformance.delivery import (
     ANSWER_TAG,
@@ -83,7 +84,7 @@ async def played(*texts: tuple[int, bytes], falsified: dict[int, bytes] | None =
         for number, text in texts:
             await line.deliver(Delivery(number, 3, 3, 2, text), 0)
             done = asyncio.ensure_future(line.collect([0], lambda _: None))
-            await asyncio.wait({done, task}, return_when=asyncio.FIRST_COMPLETED, timeout=5)
+            await asyncio.wait({done, task}, return_when=asyncio.FIRST_COMPLETED, timeout=LIMIT)
             if task.done() and not done.done():
                 done.cancel()
                 await task

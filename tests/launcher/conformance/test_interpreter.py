@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT
 
 from aiompi.bench.contender import mpich_job
 from aiompi_launcher.conformance import archive, catalogue
@@ -25,11 +26,11 @@ ONLY_IMPI = {
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT, check=False)
 
 
 @pytest.mark.spec("I5.1-8")
-def test_it_says_who_it_is():
+def test_it_says_what_it_is():
     done = run(*MODULE, "--startup-only")
     assert (done.returncode, done.stdout) == (0, "rank 0 of 1\n")
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT
 
 from aiompi_launcher.conformance import catalogue
 from aiompi_launcher.conformance.results import Result, Verdict
@@ -71,7 +72,7 @@ async def tried(name: str) -> Result:
     script = FOUND_BY[name] if "/" in FOUND_BY[name] else "types/int"  # the first test is in every job
     scripts = catalogue.select(catalogue.load(), [], [script])
     setup = Setup(iut_procs=2 if name in BY_TWO else 1)
-    results = await Runner(command, Limits(startup=30, quiet=3)).run(setup, scripts)
+    results = await Runner(command, Limits(startup=LIMIT, quiet=3)).run(setup, scripts)
     (result,) = (result for result in results if result.name == FOUND_BY[name])
     # Late acknowledgements are counted at the end of a job.
     return results[-1] if result.verdict is Verdict.PASS else result

@@ -6,6 +6,7 @@ import asyncio
 import struct
 
 import pytest
+from limits import LIMIT
 from recordings import Connection, connections
 
 from aiompi_launcher.conformance.results import Verdict
@@ -82,7 +83,7 @@ async def perform(job: str, address: tuple[str, int]) -> None:
 @pytest.mark.parametrize(("job", "procs"), [("showcase", 1), ("showcase_fixed", 2)])
 @pytest.mark.asyncio
 async def test_recorded_clients_pass_startup_only(job: str, procs: int):
-    session = Session(Setup(procs=procs, iut_procs=procs), Limits(startup=10, quiet=5))
+    session = Session(Setup(procs=procs, iut_procs=procs), Limits(startup=LIMIT, quiet=LIMIT))
     client = asyncio.create_task(perform(job, await session.open()))
     try:
         results = [await session.start(), await session.startup_only()]

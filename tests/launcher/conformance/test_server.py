@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from limits import LIMIT
 from recordings import JOBS, Connection, connections
 
 from aiompi_launcher.conformance.journal import Journal, Severity
 from aiompi_launcher.conformance.server import Server
 from aiompi_launcher.conformance.wire.startup import command, submission
 
-LIMIT = 10.0  # seconds for a conversation
 AUTH = command(0x41555448, b"\0\0\0\1")
 IMPI = command(0x494D5049, bytes(4))
 DONE = command(0x444F4E45)

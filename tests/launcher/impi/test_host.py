@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from descriptors import no_more_descriptors
+from limits import LIMIT
 from middle import certificates
 
 from aiompi import network, tls
 from aiompi.impi import slots
 from aiompi.impi.auth import Credentials
-from aiompi.impi.label import VERSION_0_0
+from aiompi.impi.label import TLS_VERSION, VERSION_0_0
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, pack_proc, unpack
 from aiompi.impi.slots import SharedPackets
 from aiompi.impi.universe import Universe, host_identifier, place_clients, place_hosts, place_procs
@@ -97,8 +98,15 @@ class Place:
     """A host with rank `rank` of four, each of a client of its own with one rank, and all that is around it."""
 
     def __init__(
-        self, home: Path, rank: int, *, settings: Settings | None = None, credentials: Credentials | None = None
+        self,
+        home: Path,
+        rank: int,
+        *,
+        settings: Settings | None = None,
+        credentials: Credentials | None = None,
+        encrypting: bool = False,
     ) -> None:
+        versions = (VERSION_0_0, TLS_VERSION) if encrypting else (VERSION_0_0,)
         self.rank = rank
         self.said: list[str] = []
         self.failures: list[str] = []
@@ -109,7 +117,7 @@ class Place:
         ]
         hosts = place_hosts([1] * 4, rows)
         self.universe = Universe(
-            clients=place_clients(hosts, [(VERSION_0_0,)] * 4), hosts=hosts,
+            clients=place_clients(hosts, [versions] * 4), hosts=hosts,
             procs=place_procs(hosts, [(host_identifier("192.0.2.1"), rank) for rank in range(4)]),
             version=VERSION_0_0, native=False, datalen=DATALEN, tagub=32767, xsize=1024, maxlinear=4,
             ackmark=2, hiwater=HIWATER,
@@ -168,7 +176,13 @@ class Place:
         rank = self.rank if rank is None else rank
         link = Channel(*await asyncio.open_unix_connection(self.path))
         self.channels.append(link)
-        handshake = hello.Connector(hello.rank_key(key, rank), role=hello.ROLE_HOST, rank=rank, target=hello.RANK_AGENT)
+        handshake = hello.Connector(
+            hello.rank_key(key, rank),
+            role=hello.ROLE_HOST,
+            rank=rank,
+            target=hello.RANK_AGENT,
+            channel=hello.Channel.LOCAL,
+        )
         await link.send(handshake.data_to_send())
         handshake.receive_data(await link.reader.readexactly(handshake.needed))
         await link.send(handshake.data_to_send())
@@ -276,6 +290,17 @@ async def test_a_host_that_has_no_key_has_no_channel_over_tls(
         assert await stranger.reader.read() == b""
     connecting.cancel()
     assert "could not prove that it has IMPI_AUTH_KEY" in here.said[0]
+
+
+async def test_a_host_that_speaks_in_clear_is_refused_on_one_host_too(place: Callable[..., Place]) -> None:
+    """The clients have said to their server that their hosts encrypt, so that this is something else."""
+    here = place(0, credentials=Credentials(key=5, tls="auto"), encrypting=True)
+    connecting = here.connecting()
+    stranger = await here.dial(1)
+    with contextlib.suppress(ConnectionError):
+        assert await stranger.reader.read() == b""
+    connecting.cancel()
+    assert "host 1 did not encrypt its channel: AIOMPI_TLS must suit on all hosts" in here.said[0]
 
 
 @pytest.mark.spec("I2.3.8-6")
@@ -531,7 +556,7 @@ async def test_packets_pass_unchanged_one_byte_at_a_time(place: Callable[..., Pl
     for byte in stream:
         await zero.send(bytes([byte]))
         await asyncio.sleep(0)  # the agent reads it
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         await link.expect(stream)
 
 
@@ -550,7 +575,7 @@ async def test_a_long_packet_comes_in_portions_and_is_passed_on_with_its_last_by
     for start in range(end, len(data), size):
         await zero.send(data[start : start + size])
         await asyncio.sleep(0.001)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         await link.expect(data)
         await zero.send(packet(0, 1, b"next"))
         await link.expect(packet(0, 1, b"next"))
@@ -564,7 +589,7 @@ async def test_a_host_that_dies_within_a_packet(place: Callable[..., Place]) -> 
     for _ in range(10):
         await asyncio.sleep(0)
     zero.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while not here.failures:
             await asyncio.sleep(0.001)
     assert "the connection ended in the middle of a packet" in here.failures[0]

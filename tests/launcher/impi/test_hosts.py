@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
+from limits import LIMIT
 
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client
@@ -51,7 +52,7 @@ def test_hosts_listen_before_they_say_where(hosts: Callable[..., Hosts]) -> None
     part = hosts(2, 2).describe("127.0.0.5")
     assert [host.ipv6 for host in part.hosts] == [host_identifier("127.0.0.5")] * 2
     for host in part.hosts:
-        with socket.create_connection((host_address(host.ipv6), host.port), timeout=5):
+        with socket.create_connection((host_address(host.ipv6), host.port), timeout=LIMIT):
             pass
 
 
@@ -122,7 +123,7 @@ def universe(*machines: str) -> Universe:
         (("192.0.2.1", "::1", "127.0.0.1"), [1, 2]),
     ],
 )
-def test_who_is_warned_of_an_address(hosts: Callable[..., Hosts], machines: tuple[str, ...], warned: list[int]) -> None:
+def test_one_is_warned_of_an_address(hosts: Callable[..., Hosts], machines: tuple[str, ...], warned: list[int]) -> None:
     everywhere = hosts(1, 1)
     job = universe(*machines)
     assert [client for client in range(len(machines)) if everywhere.warnings(job, client)] == warned

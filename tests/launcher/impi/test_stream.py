@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 import pytest
 import pytest_asyncio
+from limits import LIMIT
 
 from aiompi.impi import slots
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType
@@ -33,7 +34,7 @@ def packet(data: bytes, kind: PacketType = PacketType.DATA) -> bytes:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while not condition():
             await asyncio.sleep(0)
 
@@ -87,7 +88,7 @@ class Relay:
         for portion in portions:
             await loop.sock_sendall(self.near, portion)
             await asyncio.sleep(0)  # the portion is read before the next one comes
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             return await reading
 
     async def _read(self, nbytes: int) -> bytes:
@@ -337,6 +338,6 @@ async def test_what_came_before_the_end_counts_although_sending_fails() -> None:
     near.sendall(packet(b"last words"))
     near.close()
     stream.send([Chunk(packet(b"to nobody"))])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         await ended.wait()
     assert [found.pk_len for found in got] == [len(b"last words")]

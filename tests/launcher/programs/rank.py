@@ -21,6 +21,9 @@ import socket
 import subprocess
 import sys
 
+from aiompi.errors import RemoteProtocolError
+from aiompi.greeter import Greeter, channel_of
+from aiompi.settings import load
 from aiompi.wire import control, hello
 
 
@@ -40,11 +43,16 @@ class Agent:
             self.socket = socket.create_connection((host, int(port)))
         key = hello.parse_key(os.environ[control.ENV_KEY])
         rank = int(os.environ.get(control.ENV_RANK, hello.RANK_ANY))
-        handshake = hello.Connector(key, role=hello.ROLE_CONTROL, rank=rank, target=hello.RANK_AGENT)
-        self.socket.sendall(handshake.data_to_send())
-        while not handshake.done:
-            handshake.receive_data(self.socket.recv(handshake.needed) or sys.exit("refused"))
-        self.socket.sendall(handshake.data_to_send())
+        settings = load()
+        channel = channel_of(self.socket, settings)
+        handshake = hello.Connector(key, role=hello.ROLE_CONTROL, rank=rank, target=hello.RANK_AGENT, channel=channel)
+        greeter = Greeter(self.socket, handshake, settings)
+        try:
+            while not greeter.advance():
+                pass
+        except RemoteProtocolError:
+            sys.exit("refused")
+        self.socket = greeter.socket
 
     def send(self, message: control.Message) -> None:
         self.socket.sendall(control.encode(message))

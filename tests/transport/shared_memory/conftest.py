@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,10 @@ import pytest
 from shm_sync import until_assembled
 from worlds import PolledWorld, segments
 
-from aiompi.datatype.buffer import process
+from aiompi import core
+
+if core.form == "pure":
+    collect_ignore_glob = ["test_*.py"]  # it has no shared memory
 
 
 @pytest.fixture
@@ -48,30 +50,3 @@ def no_segment_left() -> Iterator[None]:
     before = segments()
     yield
     assert segments() == before
-
-
-@pytest.fixture
-def copied(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Bytes that were read from and written to other processes."""
-    counts = {"read": 0, "write": 0}
-
-    def count(name: str, copy: process.Copy) -> process.Copy:
-        def counted(number: int, address: int, memory: memoryview) -> None:
-            copy(number, address, memory)
-            counts[name] += len(memory)
-
-        return counted
-
-    for name in counts:
-        monkeypatch.setattr(process, name, count(name, getattr(process, name)))
-    return counts
-
-
-@pytest.fixture
-def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
-    """Makes "read" from other processes, or "write" to them, fail with an error number."""
-
-    def fail(number: int) -> None:
-        raise OSError(number, os.strerror(number))
-
-    return lambda name, number: monkeypatch.setattr(process, name, lambda *_: fail(number))

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import errno
-import functools
 import itertools
+import mmap
 import os
+import platform
+import random
 import resource
+import socket
+import struct
 import sys
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from interrupts import at_line, everywhere
+from interrupts import everywhere
 from shm_sync import (
     allgathered,
     beside,
     everyone,
     exchanged,
     join,
+    joined_in_order,
+    joined_in_segments,
     reduced,
     scanned,
     scattered,
@@ -27,18 +32,20 @@ from shm_sync import (
     until_assembled,
     written,
 )
-from worlds import irecv, isend, private_attributes
+from worlds import irecv, isend
 
 from aiompi import errors
-from aiompi.coll import buffers, shm_sync
-from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, Request, room
-from aiompi.engine.shm_sync import SlotExchanges
+from aiompi.coll import buffers, objects, shm_sync
+from aiompi.comm import Channel, Communicator
+from aiompi.core._native import LONG_PLACES, SLOTS_PREFIX, SlotExchanges
+from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, room
 from aiompi.hang_report.call_record import _awaited_ranks
+from aiompi.objects import codec
 from aiompi.op import MAX, SUM, Op
 from aiompi.transport.shared_memory import slots, transport
-from aiompi.transport.shared_memory.export import SLOTS, Export, affords_descriptors
+from aiompi.transport.shared_memory.descriptors import affords_descriptors
 from aiompi.transport.shared_memory.link import RingLink
-from aiompi.transport.shared_memory.slots import PLACES
+from aiompi.transport.shared_memory.slots import PARTS
 from aiompi.wire import memory
 
 
@@ -48,15 +55,7 @@ def allreduce(contributions, op=SUM):
     return (lambda comm: buffers.allreduce(comm, contributions[comm.rank], results[comm.rank], op)), results
 
 
-def used(w):
-    """Return the blocks in use of the pools of all ranks."""
-    pools = [own.pool for own in w.transports if own.pool is not None]
-    for pool in pools:
-        pool._sweep()
-    return [block for pool in pools for block in pool._blocks]
-
-
-@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("size", [2, 3, 4, 8, 12, 33])
 def test_after_some_calls_nothing_is_sent(together, size):
     w = together(size)
     before = written(w)
@@ -66,22 +65,18 @@ def test_after_some_calls_nothing_is_sent(together, size):
 
 
 @pytest.mark.parametrize("polls", [False, True])
-def test_an_exchange_that_is_not_polled_asks_to_be_woken(together, polls):
-    """The last rank publishes after the others have looked, and before they ask."""
+def test_a_call_that_is_not_polled_asks_to_be_woken(together, monkeypatch, polls):
+    """The last rank posts after the others have looked, and before they ask."""
     w = together(2)
-    pollers = []
+    last = []
 
     def start_polling(poller, *, first):
-        pollers.append(poller)
-        pollers.append(buffers.barrier(w.comms[1]))
+        last.append(buffers.barrier(w.comms[1]))
         return polls
 
-    exchanges = w.engines[0].slot_exchanges = SlotExchanges(SimpleNamespace(start_polling=start_polling))
+    monkeypatch.setattr(w.drivers[0], "start_polling", start_polling)
     barrier = buffers.barrier(w.comms[0])
-    assert pollers[0] is exchanges
-    group, area = w.comms[0].shm_sync.slots, w.transports[0]._slots
-    asked = area._cells[group._cells[group._number & 1] + slots._ASLEEP] == group._number
-    assert asked is not polls
+    exchanges = w.transports[0].exchanges
     if polls:
         assert not barrier.done()
         assert not exchanges.rest(), "there was something to do"
@@ -136,7 +131,7 @@ def test_the_calls_before_they_meet_may_be_made_at_once(apart):
 
 
 @pytest.mark.spec("S4.9.6-1", "S4.9.4-3")
-@pytest.mark.parametrize("size", range(2, 6))
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 12])
 def test_contributions_are_combined_in_the_order_of_ranks(together, size):
     w = together(size)
     call, results = allreduce([np.array([rank + 1, 0], "u8") for rank in range(size)], Op.Create(join))
@@ -148,17 +143,13 @@ def test_contributions_are_combined_in_the_order_of_ranks(together, size):
     assert written(w) == before
 
 
-def test_what_was_exposed_for_a_call_that_another_rank_has_not_made_is_free_again(together):
-    w = together()
-    call, results = allreduce([np.full(ROOM, float(rank)) for rank in range(3)])
-    everyone(w, call)
-    for _ in range(5):
-        requests = [buffers.barrier(comm) if comm.rank == 1 else call(comm) for comm in w.comms]
-        w.until(lambda: all(request.done() for request in requests))
-        assert all(isinstance(request.exception(), errors.OtherError) for request in requests)
-    assert not used(w)
-    everyone(w, call)
-    assert [{*result.tolist()} for result in results] == [{3.0}] * 3
+@pytest.mark.spec("S4.9.4-3")
+def test_many_ranks_combine_in_order_whatever_the_collective(together):
+    w = together(13)
+    before = written(w)
+    assert joined_in_order(w, None, 3)
+    assert joined_in_segments(w, None, [rank % 3 for rank in range(13)], in_place=False)
+    assert written(w) == before
 
 
 def test_all_ranks_get_the_same_bits(together):
@@ -179,10 +170,11 @@ def test_a_contribution_in_place_is_taken_before_the_result_comes(together):
 @pytest.mark.spec("S4.7-1", "S4.8-1")
 @pytest.mark.parametrize("collective", [allgathered, exchanged, scattered, summed, reduced, scanned])
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("count", [0, 1, ROOM // 8 // 7])
-@pytest.mark.parametrize("size", [2, 3, 4, 7])
-def test_blocks_of_all_are_without_messages_too(together, collective, size, count, in_place):
+@pytest.mark.parametrize("blocks", ["empty", "short", "long"])
+@pytest.mark.parametrize("size", [2, 3, 4, 7, 12])
+def test_blocks_of_all_are_without_messages_too(together, collective, size, blocks, in_place):
     w = together(size)
+    count = {"empty": 0, "short": 1, "long": ROOM // 8 // size}[blocks]
     before = written(w)
     for _ in range(3):
         assert collective(w, "shm", count, in_place)
@@ -206,12 +198,10 @@ def test_what_is_posted_is_not_overwritten_before_all_have_it(together):
 
 
 def rung_ranks(w):
-    """Return the list to which the ranks are appended that others ring for."""
-    rung = []
-    for own in w.transports:
-        for link in own.links:
-            link._segment.outbound.doorbell = functools.partial(rung.append, link.peer.rank)
-    return rung
+    """Return a function that returns the ranks for which others have rung since."""
+    links = [link for own in w.transports for link in own.links]
+    before = [link._ring.rings for link in links]
+    return lambda: sorted(link.peer.rank for link, old in zip(links, before, strict=True) if link._ring.rings > old)
 
 
 def test_only_sleeping_ranks_are_woken(together):
@@ -220,10 +210,10 @@ def test_only_sleeping_ranks_are_woken(together):
     w.drivers[1].spin(60.0)
     waiting = [buffers.barrier(comm) for comm in w.comms[:2]]
     buffers.barrier(w.comms[2])
-    assert rung == [0]
+    assert rung() == [0]
     w.drivers[1].poll()
     assert [call.done() for call in waiting] == [False, True]
-    w.engines[0].slot_exchanges.poll()
+    w.transports[0].exchanges.poll()
 
 
 def test_no_rank_sleeps_when_the_last_one_has_come_meanwhile(together):
@@ -232,12 +222,12 @@ def test_no_rank_sleeps_when_the_last_one_has_come_meanwhile(together):
     w.drivers[0].spin(60.0)
     waiting = buffers.barrier(w.comms[0])
     buffers.barrier(w.comms[1])
-    assert not w.engines[0].slot_exchanges.stale()
-    assert not w.engines[0].slot_exchanges.rest()
+    assert not w.transports[0].exchanges.stale()
+    assert not w.transports[0].exchanges.rest()
     assert waiting.done()
-    assert w.engines[0].slot_exchanges.stale()
-    assert w.engines[0].slot_exchanges.rest()
-    assert not rung
+    assert w.transports[0].exchanges.stale()
+    assert w.transports[0].exchanges.rest()
+    assert not rung()
 
 
 def test_links_on_which_nothing_comes_are_not_asked_meanwhile(together):
@@ -275,9 +265,8 @@ def allgather_nothing(comm):
 def test_a_collective_of_messages_is_told_with_both_views(together):
     """It fails before or after the others have written their slots."""
     w = together()
-    bcast = functools.partial(buffers.bcast, spec=np.zeros(1), root=0)
     early = buffers.barrier(w.comms[1])
-    sent = bcast(w.comms[0])
+    sent = buffers.bcast.using("linear")(w.comms[0], np.zeros(1), 0)
     calls = [early, buffers.barrier(w.comms[2])]
     w.until(lambda: all(call.done() for call in calls))
     for call, rank in zip(calls, (1, 2), strict=True):
@@ -285,13 +274,13 @@ def test_a_collective_of_messages_is_told_with_both_views(together):
         with pytest.raises(errors.OtherError, match=text):
             call.result()
     assert sent.done()
-    assert w.engines[1].slot_exchanges.stale()
+    assert w.transports[1].exchanges.stale()
 
 
 def test_rank_that_is_a_call_ahead_is_told(together):
     """Rank 2 has made another call that the others did not see, and then the call that they make."""
     w = together()
-    ahead = buffers.bcast(w.comms[2], np.zeros(1), 0)
+    ahead = buffers.bcast.using("linear")(w.comms[2], np.zeros(1), 0)
     call, _ = allreduce([np.ones(1)] * 3)
     calls = [call(comm) for comm in w.comms]
     w.until(lambda: all(made.done() for made in calls))
@@ -352,22 +341,7 @@ def test_a_collective_that_goes_on_when_the_job_has_ended_gets_the_cause(togethe
     w.engines[0].failure.abort(errors.JobAbortedError("it was expelled"))
     w.transports[0].close()
     with pytest.raises(errors.JobAbortedError, match="it was expelled"):
-        group.publish(b"", 0, 0)
-
-
-def test_what_was_exposed_to_ranks_that_have_died_is_free_again(together, monkeypatch):
-    """But not before: a rank whose link has broken may be alive, and read."""
-    w = together()
-    call, _ = allreduce([np.full(ROOM, float(rank)) for rank in range(3)])
-    everyone(w, call)
-    late = call(w.comms[0])  # it is exposed, and the others never look
-    assert used(w)
-    for link in [*w.transports[0].links]:
-        link.lost("it was killed")
-    assert isinstance(late.exception(), errors.ProcessFailedError)
-    assert used(w)
-    monkeypatch.setattr("aiompi.transport.shared_memory.link.has_ended", lambda process: process == os.getpid())
-    assert not used(w)
+        group.publish(Channel(w.comms[0], 0, "Barrier"), b"", 0, 0, 2)
 
 
 def test_a_rank_that_dies_ends_the_waiting(together):
@@ -376,9 +350,23 @@ def test_a_rank_that_dies_ends_the_waiting(together):
     w.engines[0].peer(2).mark_failed("it was killed")
     with pytest.raises(errors.ProcessFailedError, match="rank 2 is gone: it was killed"):
         call.result()
-    assert w.engines[0].slot_exchanges.stale()
+    assert w.transports[0].exchanges.stale()
     with pytest.raises(errors.ProcessFailedError, match="rank 2 is gone"):
         w.finish(buffers.barrier(w.comms[0]))
+
+
+def test_a_rank_of_many_that_dies_in_the_middle_ends_the_waiting_of_all(together):
+    w = together(12)
+    barriers = [buffers.barrier(comm) for comm in w.comms if comm.rank not in (5, 11)]
+    w.poll()
+    for engine in w.engines:
+        if engine.rank != 5:
+            engine.peer(5).mark_failed("it was killed")
+    for call in barriers:
+        with pytest.raises(errors.ProcessFailedError, match="rank 5 is gone: it was killed"):
+            call.result()
+    with pytest.raises(errors.ProcessFailedError, match="rank 5 is gone"):
+        w.finish(buffers.barrier(w.comms[11]))
 
 
 def test_what_a_rank_has_posted_before_it_died_counts(together):
@@ -396,8 +384,7 @@ def test_a_rank_that_dies_ends_any_number_of_calls(together):
     assert {type(request.exception()) for request in requests} == {errors.ProcessFailedError}
 
 
-def test_any_number_of_calls_leave_it_at_messages(together, monkeypatch):
-    monkeypatch.setattr(transport, "Pool", refuse)
+def test_any_number_of_calls_leave_it_at_messages(together):
     w = together(2)
     too_long, call = np.zeros(ROOM + 1, "B"), buffers.allreduce.using("shm")
     requests = []
@@ -444,6 +431,48 @@ def test_rank_that_has_come_since_the_last_look_is_not_told_to_be_missing(togeth
     assert [*_awaited_ranks(early)] == [1]
 
 
+# When they meet.
+
+
+def links_of(w):
+    return sorted((own.engine.rank, link.peer.rank) for own in w.transports for link in own.links)
+
+
+def test_ranks_connect_to_all_only_after_as_many_calls_as_there_are_ranks(apart):
+    size = 9
+    w = apart(size)
+    everyone(w, buffers.barrier)
+    few = links_of(w)
+    assert len(few) < size * (size - 1)
+    for _ in range(size):
+        everyone(w, buffers.barrier)
+    assert links_of(w) == few
+    everyone(w, buffers.barrier)
+    assert [(rank, peer) for rank, peer in itertools.permutations(range(size), 2)] == sorted({*links_of(w)})
+
+
+def test_ranks_that_are_connected_meet_at_once(together):
+    w = together(5)
+    others = [Communicator(comm.engine, comm.group, 10, "other") for comm in w.comms]
+    for other in others:
+        other.shares_memory = True
+    for _ in range(2):  # they ask each other, and then all have the others' slots already
+        everyone(w, buffers.barrier, others)
+    assert all(other.shm_sync.slots is not None for other in others)
+
+
+def test_two_ranks_that_meet_make_one_connection(apart):
+    size = 7
+    w = apart(size)
+    for comm in w.comms:
+        comm.shm_sync = shm_sync.ShmSync(comm.channel("Barrier").alarm())
+        comm.shm_sync.affordable = True  # without a message before
+    for comm in w.comms:
+        shm_sync._assemble(comm)
+    w.until(lambda: len(links_of(w)) >= size * (size - 1))
+    assert links_of(w) == [*itertools.permutations(range(size), 2)]
+
+
 # Where they cannot meet.
 
 
@@ -454,15 +483,15 @@ def refuse():
 def test_ranks_that_cannot_have_memory_leave_it_at_messages(apart, monkeypatch):
     monkeypatch.setattr(transport, "SlotArea", refuse)
     w = apart()
-    for _ in range(2 * shm_sync._ATTEMPTS):
+    for _ in range(2 * shm_sync._ATTEMPTS + len(w.comms)):
         everyone(w, buffers.barrier)
     assert [(comm.shm_sync.slots, comm.shm_sync.attempts) for comm in w.comms] == [(None, 0)] * 3
 
 
 def test_one_rank_that_cannot_is_enough(apart, monkeypatch):
     w = apart()
-    monkeypatch.setattr(w.transports[1], "assemble", lambda context, peers: None)
-    for _ in range(2 * shm_sync._ATTEMPTS):
+    monkeypatch.setattr(w.transports[1], "assemble", lambda context, rank, peers: None)
+    for _ in range(2 * shm_sync._ATTEMPTS + len(w.comms)):
         everyone(w, buffers.barrier)
     assert [comm.shm_sync.slots for comm in w.comms] == [None] * 3
 
@@ -473,7 +502,7 @@ def test_ranks_without_descriptors_do_with_the_links_that_messages_need(apart):
     linked = [len(own.links) for own in w.transports]
     for engine in w.engines:
         engine.connect = lacking_descriptors
-    for _ in range(2 * shm_sync._ATTEMPTS):
+    for _ in range(2 * shm_sync._ATTEMPTS + len(w.comms)):
         everyone(w, buffers.barrier)
     assert [(comm.shm_sync.slots, comm.shm_sync.attempts) for comm in w.comms] == [(None, 0)] * 6
     assert [len(own.links) for own in w.transports] == linked
@@ -492,11 +521,33 @@ def test_no_rank_connects_to_a_rank_that_can_have_no_more_links(apart, monkeypat
 
     module, name = {"descriptors": (transport, "affords_descriptors"), "memory": (memory, "affords")}[lacking]
     monkeypatch.setattr(module, name, affords)
-    for _ in range(2 * shm_sync._ATTEMPTS):
+    for _ in range(2 * shm_sync._ATTEMPTS + len(w.comms)):
         everyone(w, buffers.barrier)
     assert len(asked) == 6 * shm_sync._ATTEMPTS
     assert [(comm.shm_sync.slots, comm.shm_sync.attempts) for comm in w.comms] == [(None, 0)] * 6
     assert [len(own.links) for own in w.transports] == linked
+
+
+def test_ranks_that_meet_leave_as_many_descriptors_and_addresses_to_their_program(apart, monkeypatch):
+    w, asked = apart(6), {"descriptors": 0, "addresses": 0}
+
+    def count(kind):
+        return lambda number: asked.update({kind: asked[kind] + number}) or True
+
+    monkeypatch.setattr(transport, "affords_descriptors", count("descriptors"))
+    monkeypatch.setattr(memory, "affords", count("addresses"))
+    before = len(os.listdir("/proc/self/fd")), mapped()
+    until_assembled(w)
+    descriptors, addresses = len(os.listdir("/proc/self/fd")) - before[0], mapped() - before[1]
+    assert asked["descriptors"] >= 2 * descriptors > 0
+    assert asked["addresses"] >= 2 * addresses > 0
+
+
+def mapped():
+    """Bytes of the memory that is shared."""
+    with open("/proc/self/maps", encoding="utf8") as file:
+        spans = [line.split()[0].split("-") for line in file if "memfd:aiompi" in line]
+    return sum(int(stop, 16) - int(start, 16) for start, stop in spans)
 
 
 def test_what_a_process_affords_is_found_out_without_a_trace():
@@ -517,13 +568,13 @@ def lacking_descriptors(peer):
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-def test_only_the_first_communicators_have_a_place():
-    cells = [slots.cells_of(context) for context in range(0, 2 * PLACES, 2)]
-    assert slots.cells_of(2 * PLACES) is None
-    ends = [8 * first for first, _ in cells[1:]] + [slots.SIZE]
-    for place, ((first, second), end) in enumerate(zip(cells, ends, strict=True)):
-        assert 8 * (second - first) == end - 8 * second == slots._HEAD + room(2 * place), "nothing lies between or over"
-    assert [room(2 * place) for place in (0, FIRST_COMMUNICATORS - 1, FIRST_COMMUNICATORS, PLACES - 1)] == [
+def test_only_the_first_communicators_have_a_part():
+    parts = [slots.part_of(context) for context in range(0, 2 * PARTS, 2)]
+    assert slots.part_of(2 * PARTS) is None
+    assert [part.stop for part in parts] == [*[part.start for part in parts[1:]], slots.SIZE], "nothing lies between"
+    for place, part in enumerate(parts):
+        assert part.stop - part.start == SLOTS_PREFIX + LONG_PLACES * room(2 * place)
+    assert [room(2 * place) for place in (0, FIRST_COMMUNICATORS - 1, FIRST_COMMUNICATORS, PARTS - 1)] == [
         ROOM,
         ROOM,
         LITTLE_ROOM,
@@ -531,25 +582,51 @@ def test_only_the_first_communicators_have_a_place():
     ]
 
 
-def test_a_round_leaves_out_nothing_of_a_request(together):
-    current = together(2).comms[0].shm_sync.slots.publish(b"", 0, 0)
-    assert all(hasattr(current, name) for name in private_attributes(Request))
+def other_content(w, call, content, length):
+    """Rank 1 posts as if it made the same call, with another content; return the error of rank 0."""
+    waiting = call(w.comms[0])
+    start = slots.part_of(w.comms[0].context_id).start
+    cell = start + 64 + w.comms[0].shm_sync.slots.number % 16 * 256
+    stamp, note, claim = struct.unpack_from("=3Q", w.transports[0]._slots.memory, cell)
+    struct.pack_into("=4Q", w.transports[1]._slots.memory, cell, stamp, note, claim, length)
+    for place, room_there in ((cell + 32, 224), (start + SLOTS_PREFIX, ROOM), (start + SLOTS_PREFIX + ROOM, ROOM)):
+        w.transports[1]._slots.memory[place : place + min(room_there, len(content))] = content[:room_there]
+    w.until(lambda: waiting.done() or w.transports[0].exchanges.poll())
+    assert w.finish(isend(w.comms[1], b"goes on", 0), irecv(w.comms[0], 1)) == [None, b"goes on"]
+    return waiting.exception()
 
 
-@pytest.mark.parametrize("place", [2, FIRST_COMMUNICATORS])
-def test_no_more_than_a_cell_is_read(together, place):
-    w = together(2)
-    comms = beside(w, place)
-    assemblies = [comm.shm_sync.slots for comm in comms]
-    current = assemblies[0].publish(b"", 0, 0)
-    theirs = w.transports[1]._slots
-    assemblies[1]._number += 1
-    first = assemblies[1]._cells[assemblies[1]._number & 1]
-    theirs.publish(first, assemblies[1]._number, 0, 0, b"x")
-    theirs._cells[first + slots._LENGTH] = 2**40
-    assert w.engines[0].slot_exchanges.poll()
-    ((_, _, content),) = current.result()
-    assert len(content) == room(2 * place)
+@pytest.mark.parametrize("length", [0, 1, 63, 65, 2**40])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda comm: buffers.allreduce(comm, np.arange(8), np.zeros(8, "i8"), SUM),
+        lambda comm: buffers.allgather(comm, np.arange(8), np.zeros(16, "i8")),
+        lambda comm: buffers.alltoall(comm, np.arange(8), np.zeros(8, "i8")),
+        lambda comm: buffers.allreduce.using("shm")(comm, np.arange(8), np.zeros(8, "i8"), SUM),
+        lambda comm: buffers.bcast.using("shm")(comm, np.zeros(8, "i8"), 1),
+    ],
+    ids=["allreduce", "allgather", "alltoall", "allreduce_usual", "bcast_usual"],
+)
+def test_a_slot_that_has_another_length_than_it_claims(together, call, length):
+    error = other_content(together(2), call, b"", length)
+    assert isinstance(error, errors.InvalidCountError)
+    assert f"rank 1 sent {min(length, room(0))} bytes where 64 are expected here" in str(error)
+
+
+@pytest.mark.parametrize("length", [2, 15, 200, 4096, 2**40])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda comm: objects.allreduce(comm, codec.Codec(), [1, 2], lambda left, right: left),
+        lambda comm: objects.allgather(comm, codec.Codec(), [1, 2]),
+        lambda comm: objects.alltoall(comm, codec.Codec(), [1, 2], "shm"),
+    ],
+    ids=["allreduce", "allgather", "alltoall"],
+)
+def test_a_slot_that_has_no_object(together, call, length):
+    junk = random.Random(0).randbytes(4096)
+    assert isinstance(other_content(together(2), call, junk, length), errors.RemoteProtocolError)
 
 
 def test_communicators_do_not_see_what_others_post(together):
@@ -561,15 +638,15 @@ def test_communicators_do_not_see_what_others_post(together):
     w.finish(*waiting, buffers.barrier(w.comms[2]))
 
 
-def test_a_round_whose_end_a_signal_handler_interrupts_is_looked_at_again(together):
+def test_a_call_whose_end_a_signal_handler_interrupts_is_looked_at_again(together):
     w = together(2)
-
-    exchanges = w.engines[0].slot_exchanges
+    exchanges = w.transports[0].exchanges
+    barrier = buffers.barrier.using("shm")
 
     def ended():
-        early = buffers.barrier(w.comms[0])
-        buffers.barrier(w.comms[1])
-        return nullcontext((early, *exchanges))
+        early = barrier(w.comms[0])
+        barrier(w.comms[1])
+        return nullcontext((early, *w.engines[0].slot_exchanges))
 
     for early, current in everywhere(ended, lambda _: exchanges.poll()):
         complete = current.done()
@@ -590,7 +667,7 @@ def test_a_signal_handler_that_interrupts_the_end_of_one_round_leaves_the_others
     for comm in (w.comms[1], others[1]):
         buffers.barrier(comm)
     with pytest.raises(KeyboardInterrupt):
-        w.engines[0].slot_exchanges.poll()
+        w.transports[0].exchanges.poll()
     w.finish(*early)
 
 
@@ -605,23 +682,21 @@ def test_persistent_collectives_which_start_in_any_order_send(together):
     assert written(w) > before
 
 
-def test_a_board_of_another_size_is_refused(apart):
+@pytest.mark.parametrize("nbytes", [slots.SIZE // 2, slots.SIZE + 1, 2**40])
+def test_slots_of_another_size_are_refused(apart, nbytes):
+    """Memory that is larger would take all addresses of this process."""
     w = apart(2)
     everyone(w, buffers.barrier)
-    small = Export(SLOTS, slots.SIZE // 2)
-    w.links(0, 1)[0].opened_to(small)
+    fd = os.memfd_create("other")
+    os.ftruncate(fd, nbytes)
+    socket.send_fds(w.links(0, 1)[0]._socket, [struct.pack("!Q", nbytes)], [fd])
+    os.close(fd)
     w.until(lambda: w.engines[1].peer(0).error is not None)
-    small.close()
 
 
-def test_a_look_in_the_midst_of_another_counts_no_rank_twice(together):
-    w = together(4)
-    early = [buffers.barrier(comm) for comm in w.comms[:3]]
-    (current,) = w.engines[0].slot_exchanges
-    for line in itertools.count():
-        current._present = 0
-        if not at_line(line, current.ready, current.ready):
-            break
-        assert not current.ready()
-        assert current.absent() == [3]
-    w.finish(*early, buffers.barrier(w.comms[3]))
+@pytest.mark.skipif(platform.release() < "5.", reason="the kernel cannot forbid it")
+def test_no_rank_can_write_into_the_slots_of_another():
+    area = slots.SlotArea()
+    with pytest.raises(PermissionError):
+        mmap.mmap(area._fd, slots.SIZE)
+    area.close()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import ipaddress
 import json
 import secrets
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from socket import create_server
 from typing import Final
 
 from aiohttp import WSMsgType, web
@@ -19,10 +20,13 @@ from aiompi_launcher.conformance import archive, results
 from aiompi_launcher.conformance.catalogue import MANUAL
 from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.web.bench import Bench, BenchError, Event
+from aiompi_launcher.conformance.web.door import Door
 
 _FILES: Final = Path(__file__).parent / "files"
 _INACTIVE: Final = 60 * 60.0  # seconds after which a live connection is closed
 _LONGEST: Final = 2**20  # bytes of a request
+_KEPT: Final = 15.0  # seconds for which a connection without a request is kept
+_SHUTDOWN: Final = 2.0  # seconds for requests at the end
 _COOKIE: Final = "aiompi-impi-tester"
 _PAGES: Final = {"/": "page.html", "/style.css": "style.css", "/page.js": "page.js", "/icon.svg": "icon.svg"}
 _DOWNLOAD: Final = "attachment; filename="
@@ -53,11 +57,12 @@ class Tool:
         limits: how long tests wait.
 
     Attributes:
-        token: that requests must have, beyond loopback; empty on loopback.
+        token: that requests must have, also on loopback, where other users of the machine are.
     """
 
     def __init__(self, address: str, scripts: Path, limits: Limits = PATIENT) -> None:
-        self.token = "" if ipaddress.ip_address(address).is_loopback else secrets.token_urlsafe()
+        self.token = secrets.token_urlsafe()
+        self._cookie = f"{_COOKIE}-{secrets.token_hex(4)}"  # browsers send cookies to all ports of a host
         self._address = address
         self._sockets: dict[web.WebSocketResponse, asyncio.Queue[Event]] = {}
         self._bench = Bench(address, scripts, limits, self._tell)
@@ -89,21 +94,23 @@ class Tool:
         response = await handler(request)
         if not response.prepared:
             response.headers.update(_HEADERS)
-            if self.token and request.path == "/":
-                response.set_cookie(_COOKIE, self.token, httponly=True, samesite="Strict")
+            if request.path == "/":
+                response.set_cookie(self._cookie, self.token, httponly=True, samesite="Strict")
         return response
 
     def _check(self, request: web.Request) -> None:
-        """Check requests: beyond loopback they need the token, on loopback one of its names, against foreign pages."""
-        if self.token:
-            given = request.query.get("token") or request.cookies.get(_COOKIE) or ""
-            if not hmac.compare_digest(given.encode(), self.token.encode()):
-                raise web.HTTPForbidden(text="This page needs the token that the tester has printed.\n")
-        elif _name(request.host) not in ("localhost", self._address):
-            raise web.HTTPForbidden(text=f"This tester is at http://{self._address}.\n")
+        """Check that a request has the token, and comes from no foreign page. What has not is not kept connected."""
+        given = request.query.get("token") or request.cookies.get(self._cookie) or ""
         origin = request.headers.get("Origin")
-        if origin is not None and origin.partition("://")[2] != request.host:
-            raise web.HTTPForbidden(text="Requests come from the page itself.\n")
+        refusal = ""
+        if not hmac.compare_digest(given.encode(errors="replace"), self.token.encode()):
+            refusal = "This page needs the token that the tester has printed.\n"
+        elif origin is not None and origin.partition("://")[2] != request.host:
+            refusal = "Requests come from the page itself.\n"
+        if refusal:
+            error = web.HTTPForbidden(text=refusal)
+            error.force_close()
+            raise error
 
     # Pages.
 
@@ -159,7 +166,7 @@ class Tool:
                 try:
                     request = json.loads(message.data)
                     self._bench.act(request if isinstance(request, dict) else {})
-                except (BenchError, json.JSONDecodeError) as error:
+                except (BenchError, ValueError, RecursionError) as error:
                     queue.put_nowait({"event": "error", "text": str(error)})
 
     async def _write(self, socket: web.WebSocketResponse, queue: asyncio.Queue[Event]) -> None:
@@ -172,19 +179,33 @@ class Tool:
             queue.put_nowait(event)
 
 
-def _name(host: str) -> str:
-    """Return a Host header without its port."""
-    name, colon, port = host.rpartition(":")
-    return name if colon and port.isdigit() else host
+@contextlib.asynccontextmanager
+async def opened(tool: Tool, address: str, port: int) -> AsyncIterator[str]:
+    """Serve the page as long as the context lasts; its value is the address of the page, with the token."""
+    runner = web.AppRunner(tool.application(), keepalive_timeout=_KEPT, lingering_time=0.0, shutdown_timeout=_SHUTDOWN)
+    await runner.setup()
+    serve = runner.server
+    assert serve is not None
+    listener = create_server((address, port))
+    url = f"http://{address}:{listener.getsockname()[1]}/?token={tool.token}"
+    door = Door(listener, serve)
+    try:
+        yield url
+    finally:
+        door.close()
+        await runner.cleanup()
 
 
 def serve(address: str, port: int, scripts: Path) -> int:
     """Serve the page until it is interrupted. Return the exit status."""
-    tool = Tool(address, scripts)
-    token = f"?token={tool.token}" if tool.token else ""
 
-    def announce(*_: object) -> None:
-        print(f"aiompi-impi-tester: http://{address}:{port}/{token}", file=sys.stderr, flush=True)
+    async def run() -> None:
+        over = asyncio.Event()
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(signum, over.set)
+        async with opened(Tool(address, scripts), address, port) as url:
+            print(f"aiompi-impi-tester: {url}", file=sys.stderr, flush=True)
+            await over.wait()
 
-    web.run_app(tool.application(), host=address, port=port, print=announce)
+    asyncio.run(run())
     return 0

@@ -55,6 +55,7 @@ class Bench:
         self._template: list[str] = list(TEMPLATE)
         self._commands: list[str] = []
         self._lines: deque[str] = deque(maxlen=_LINES)
+        self._start_number, self._starts = 0, 0  # starts of the other side: which it is, and how many are planned
         self.state = "idle"
         self.results: deque[Result] = deque(maxlen=_RESULTS)
 
@@ -84,6 +85,8 @@ class Bench:
             "event": "state",
             "state": self.state,
             "commands": self._commands,
+            "start": self._start_number,
+            "starts": self._starts,
             "setup": setup,
             "template": template,
             "message": message,
@@ -135,6 +138,7 @@ class Bench:
         except ValueError as error:
             raise BenchError(f"the command: {error}") from None
         shown(self._template, self._setup, 0, ("", 0))
+        self._start_number, self._starts = 0, 1
         self._spawn(self._open(self._setup, startup_only=bool(request.get("startup_only"))))
 
     def _wanted(self, fields: Event) -> Setup:
@@ -199,7 +203,9 @@ class Bench:
             return False
         more = [*self._template, "--startup-only"] if startup_only else self._template
         self._commands = [shown(more, setup, client, address) for client in setup.under_test]
-        self._go("waiting", "Run this on the other side:")
+        self._start_number += 1
+        self._starts = max(self._starts, self._start_number)
+        self._go("waiting", f"Run this on the other side (start {self._start_number} of {self._starts}):")
         for line in self._commands:
             self._say(f"    {line}")
         self._result(await session.start())
@@ -213,6 +219,10 @@ class Bench:
         self._tell({"event": "step", "step": step_as_dict(step)})
 
     async def _tests(self, jobs: list[tuple[Setup, list[Script]]]) -> None:
+        self._start_number, self._starts = 0, len(jobs) - self._serves(jobs[0][0])
+        if self._starts:
+            times = "once more" if self._starts == 1 else f"{self._starts} more times"
+            self._say(f"For these tests the other side is to be started {times}.")
         for setup, scripts in jobs:
             for script in scripts:
                 if not await self._job_for(setup):
@@ -227,11 +237,15 @@ class Bench:
 
     async def _job_for(self, setup: Setup) -> bool:
         """Use the current job if it has this setup, or open a new one. Return True if there is such a job."""
-        if self._session is not None and not self._session.broken and self._session.setup == setup:
+        if self._serves(setup):
             return True
         if self._session is not None:
             self._say("The next test needs another job: start the other side again.")
         return await self._open(setup)
+
+    def _serves(self, setup: Setup) -> bool:
+        """Return True if the current job is the one that this setup needs."""
+        return self._session is not None and not self._session.broken and self._session.setup == setup
 
     async def _drop(self) -> None:
         """End the current job, in the normal way if possible."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import numpy as np
 from checks import LARGE, check, comm, raises, rank, size, successor
@@ -29,6 +30,42 @@ def object_collectives() -> None:
     assert comm.alltoall([10 * rank + i for i in everyone]) == [10 * i + rank for i in everyone]
     assert comm.allreduce(rank, op=MPI.MAX) == size - 1
     comm.barrier()
+
+
+@check
+def objects_of_ones_own() -> None:
+    """S4.4-1: nothing that a rank gets changes with what it has given, nor with other results."""
+    given = [[rank], np.arange(3), np.arange(LARGE)]
+    found = [given]
+    for group in (comm, MPI.COMM_SELF):
+        found += [
+            group.bcast(given),
+            group.scatter([given] * group.size),
+            group.gather(given),
+            group.allgather(given),
+            group.alltoall([given] * group.size),
+            group.reduce(given, MPI.NO_OP),
+            group.allreduce(given, MPI.NO_OP),
+            group.scan(given, MPI.NO_OP),
+            group.sendrecv(given, group.rank, source=group.rank),
+        ]
+        for send in (group.isend, group.issend):
+            receive = group.irecv(source=group.rank)
+            send(given, group.rank).wait()
+            found.append(receive.wait())
+    parts = list(changeable(found))
+    assert len(set(map(id, parts))) == len(parts)
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
+
+
+def changeable(obj: object) -> Iterator[object]:
+    """Yield the lists and arrays in an object."""
+    if isinstance(obj, list | np.ndarray):
+        yield obj
+    if isinstance(obj, list):
+        for item in obj:
+            yield from changeable(item)
 
 
 @check

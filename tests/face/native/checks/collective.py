@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from face.native.checks import LARGE, SIZE, World, check, everywhere
+from sharing import sharing
 
-from aiompi import ANY_SOURCE, ANY_TAG, IN_PLACE, MAX, SUM, Intracomm
+from aiompi import ANY_SOURCE, ANY_TAG, IN_PLACE, MAX, NO_OP, SUM, Intracomm
 
 
 @check
@@ -52,6 +53,37 @@ async def buffer_collectives(world: World) -> None:
         await everywhere(world, lambda c: c.Bcast(out[c.rank], root=0))
         assert all((block == 2).all() for block in out)
     await everywhere(world, lambda c: c.Barrier())
+
+
+@check
+async def objects_of_ones_own(world: World) -> None:
+    """Nobody shares what it gets with another rank, nor with itself: by collectives, and by a message to itself."""
+
+    async def trade(comm: Intracomm) -> list[Any]:
+        given = [[comm.rank], np.arange(3), np.arange(LARGE)]
+        found = [given]
+        for group in (comm, comm.COMM_SELF):
+            found += [
+                await group.bcast(given, 0),
+                await group.scatter([given] * group.size, 0),
+                await group.gather(given, 0),
+                await group.allgather(given),
+                await group.alltoall([given] * group.size),
+                await group.reduce(given, NO_OP, 0),
+                await group.allreduce(given, NO_OP),
+                await group.scan(given, NO_OP),
+                await group.sendrecv(given, group.rank, source=group.rank),
+            ]
+            receive = group.irecv(group.rank)
+            for send in (group.isend, group.issend):
+                await send(given, group.rank)
+                found.append(await receive)
+                receive = group.irecv(group.rank)
+            receive.cancel()
+        return found
+
+    found = await everywhere(world, trade)
+    assert not sharing({(rank, i): obj for rank, objs in enumerate(found) for i, obj in enumerate(objs)})
 
 
 @check

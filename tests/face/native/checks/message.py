@@ -39,15 +39,16 @@ async def _mprobe(world: World) -> Message:
 async def probed_buffers(world: World) -> None:
     for nbytes in (0, SMALL, LARGE):
         send = world[0].Isend(b"x" * nbytes, 1, 5)
-        message = await world[1].Mprobe(0, 5)
-        assert fields(message.status) == (0, 5, nbytes)
+        message = await world[1].Mprobe(0, 5, status := Status())
+        assert fields(message.status) == fields(status) == (0, 5, nbytes)
         memory = bytearray(nbytes + 1)
         assert fields(await message.Recv(memory)) == (0, 5, nbytes)
         assert memory == b"x" * nbytes + b"\0"
         await send
         send = world[0].Isend(b"y" * nbytes, 1, 5)
         await settle(world[0], world[1])
-        taken = world[1].Improbe(ANY_SOURCE, 5)
+        taken = world[1].Improbe(ANY_SOURCE, 5, status := Status())
+        assert fields(status) == (0, 5, nbytes)
         assert taken is not None
         status = Status()
         assert fields(await taken.Irecv(memory, status)) == fields(status) == (0, 5, nbytes)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from face.native.checks import LARGE, SMALL, World, check, expect, settle
+from limits import LIMIT
 
 import aiompi
 from aiompi import ANY_SOURCE, BSEND_OVERHEAD, PROC_NULL
@@ -136,7 +137,7 @@ async def cancelled_await_of_a_buffered_send(world: World) -> None:
         await task
     await settle(comm, world[1])
     assert world[1].iprobe() is None
-    async with asyncio.timeout(5):  # it does not wait for the receive
+    async with asyncio.timeout(LIMIT):  # it does not wait for the receive
         await comm.Bsend(b"x" * LARGE, 1)
     await world[1].Recv(received := bytearray(LARGE))
     assert set(received) == set(b"x")

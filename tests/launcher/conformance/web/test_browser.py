@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from browser import Tab, browsing
 from launcher.conformance.web.serving import serving
+from limits import LIMIT
 
 from aiompi_launcher.conformance import archive, catalogue
 from aiompi_launcher.conformance.session import Limits
@@ -54,7 +55,7 @@ class Shell:
 async def looking(directory: Path, width: int, height: int, *, phone: bool = False) -> AsyncIterator[tuple[Tab, Shell]]:
     """The page in a window of this size, and the other side."""
     shell = Shell()
-    tool = Tool("127.0.0.1", catalogue.SCRIPTS, Limits(startup=20, quiet=5))
+    tool = Tool("127.0.0.1", catalogue.SCRIPTS, Limits(startup=LIMIT, quiet=LIMIT))
     async with serving(tool) as url, browsing(directory) as tab:
         try:
             await tab.go(url, width, height, phone=phone)
@@ -65,9 +66,9 @@ async def looking(directory: Path, width: int, height: int, *, phone: bool = Fal
             await shell.close()
 
 
-async def start(tab: Tab, shell: Shell) -> None:
-    """One process here between two clients of one on the other side, until tests can be selected."""
-    for name, value in {"procs": 1, "iut_procs": 1, "iut_clients": 2, "first": 1}.items():
+async def start(tab: Tab, shell: Shell, procs: int = 1) -> None:
+    """One client here between two clients of one on the other side, until tests can be selected."""
+    for name, value in {"procs": procs, "iut_procs": 1, "iut_clients": 2, "first": 1}.items():
         await tab.type(f"[name={name}]", str(value))
     await tab.type("[name=template]", OTHER)
     await tab.click("button[value=scripts]")
@@ -152,6 +153,39 @@ async def test_results_come_in_color_while_tests_run(tmp_path: Path):
                 assert word in item["text"].splitlines()
                 assert contrast(item["ink"], item["paper"]) > 4.5
             await tab.picture(tmp_path / f"desk-{scheme}.png", whole=True)
+
+
+@pytest.mark.spec("I5.4-3")
+@pytest.mark.asyncio
+async def test_the_next_start_is_the_one_thing_to_look_at(tmp_path: Path):
+    """The page says how many starts are to come. Failures are shown first, and what ranks say alike is folded."""
+    async with looking(tmp_path, 1100, 900) as (tab, shell):
+        await start(tab, shell, procs=3)
+        assert await tab.value("document.getElementById('next').checkVisibility()") is False
+        await choose(tab, "long/at_limit", "flow/strict", "probe/probe", "collectives/alltoall_long")
+        await tab.click("#run")
+        for number in (1, 2):
+            await tab.until(f"document.getElementById('next-title').textContent.endsWith('start {number} of 2')")
+            await tab.until("document.getElementById('next').checkVisibility()")
+            assert (await tab.value("document.title")).startswith(f"Run start {number} of 2")
+            top = "(e => e.getBoundingClientRect().top)(document.getElementById('next'))"
+            assert 0 <= await tab.value(top) < 100
+            assert float(await tab.value("getComputedStyle(document.querySelector('main section')).opacity")) < 0.6
+            assert ("1 more to come" in await tab.text("#next-why")) is (number == 1)
+            await tab.picture(tmp_path / f"start-{number}.png")
+            for client in (1, 2):
+                await shell.paste(await tab.text(f"#command-list li:nth-child({client}) code"))
+            await tab.until("!document.getElementById('next').checkVisibility()")
+        await tab.until("document.getElementById('log').textContent.includes('All tests completed')")
+        assert await tab.value("document.title") == "IMPI conformance tester"
+        shown = await tab.value("[...document.querySelectorAll('.results > li')].map((e) => e.dataset.result)")
+        assert shown[0] == "collectives/alltoall_long"
+        assert {"long/at_limit", "probe/probe"} <= set(shown)
+        assert (await seen(tab, "#failed li"))["paper"][0] > 200
+        assert await tab.value("document.getElementById('passed').checkVisibility()") is False
+        assert " ranks: Result: Pass" in await tab.text("#log")
+        assert "rank 2: Result: Pass" not in await tab.text("#log"), "it is folded"
+        await tab.picture(tmp_path / "results.png", whole=True)
 
 
 @pytest.mark.spec("I5.1-5", "I5.1-14", "I5.1-17", "I5.1-20", "I5.2-3", "I5.2-6")

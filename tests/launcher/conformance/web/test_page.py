@@ -7,13 +7,16 @@ import contextlib
 import json
 import re
 import shlex
+import socket
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, CookieJar, WSServerHandshakeError
-from launcher.conformance.web.serving import serving
+from descriptors import no_more_descriptors
+from launcher.conformance.web.serving import serving, visiting
+from limits import LIMIT
 from rehearsal import peers
 
 from aiompi_launcher.conformance import archive, catalogue, cli
@@ -21,10 +24,11 @@ from aiompi_launcher.conformance.command import PLACEHOLDERS, Command, fill
 from aiompi_launcher.conformance.results import Verdict
 from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.setup import Setup
+from aiompi_launcher.conformance.web import app, door
 from aiompi_launcher.conformance.web.app import Tool
 
 LAUNCHED = f"{shlex.quote(sys.executable)} -m aiompi_launcher --client {{client}} {{address}} -n {{np}} -m {{module}}"
-QUICK = Limits(startup=10, quiet=5)
+PATIENT = Limits(startup=LIMIT, quiet=LIMIT)
 
 
 class Page:
@@ -47,7 +51,7 @@ class Page:
     async def until(self, kind: str, **fields: Any) -> dict[str, Any]:
         """The next event of a kind with these fields."""
         while True:
-            event = await self._socket.receive_json(timeout=20)
+            event = await self._socket.receive_json(timeout=LIMIT)
             self.events.append(event)
             if event["event"] == kind and all(event.get(name) == value for name, value in fields.items()):
                 return event
@@ -84,7 +88,7 @@ class Page:
 
 @contextlib.asynccontextmanager
 async def opened() -> AsyncIterator[Page]:
-    async with serving(Tool("127.0.0.1", catalogue.SCRIPTS, QUICK)) as url, ClientSession() as client:
+    async with visiting(Tool("127.0.0.1", catalogue.SCRIPTS, PATIENT)) as (url, client):
         page = Page(client, url, await client.ws_connect(url + "/live"))
         try:
             yield page
@@ -126,10 +130,15 @@ async def test_another_job_asks_for_a_new_start():
         page.start_others((await page.until("state", state="waiting"))["commands"][0], OTHERS)
         await page.until("state", state="ready")
         await page.ask(action="run", tests=["long/at_limit", "probe/probe"])  # the first needs smaller packets
+        await page.until("line", text="For these tests the other side is to be started 2 more times.")
         await page.until("line", text="The next test needs another job: start the other side again.")
-        page.start_others((await page.until("state", state="waiting"))["commands"][0], OTHERS)
+        waiting = await page.until("state", state="waiting")
+        assert (waiting["start"], waiting["starts"]) == (1, 2)
+        page.start_others(waiting["commands"][0], OTHERS)
         assert (await page.result("long/at_limit"))["verdict"] == "pass"
-        page.start_others((await page.until("state", state="waiting"))["commands"][0], OTHERS)
+        waiting = await page.until("state", state="waiting")
+        assert (waiting["start"], waiting["starts"]) == (2, 2)
+        page.start_others(waiting["commands"][0], OTHERS)
         assert (await page.result("probe/probe"))["verdict"] == "pass"
 
 
@@ -300,24 +309,109 @@ async def test_verdicts_have_a_word_and_a_color():
 @pytest.mark.asyncio
 async def test_no_page_elsewhere_can_reach_in():
     async with opened() as page:
-        for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
-            async with page.client.get(page.url + "/", headers=headers) as response:
-                assert response.status == 403
-            with pytest.raises(WSServerHandshakeError):
-                await page.client.ws_connect(page.url + "/live", headers=headers)
+        headers = {"Origin": "http://evil.example"}
+        async with page.client.get(page.url + "/", headers=headers) as response:
+            assert response.status == 403
+        with pytest.raises(WSServerHandshakeError):
+            await page.client.ws_connect(page.url + "/live", headers=headers)
         async with page.client.get(page.url + "/") as response:
             assert "default-src 'self'" in response.headers["Content-Security-Policy"]
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "192.0.2.1"])
 @pytest.mark.asyncio
-async def test_beyond_loopback_a_token_is_needed():
-    tool = Tool("192.0.2.1", catalogue.SCRIPTS, QUICK)
+async def test_a_token_is_needed(address: str):
+    """Also on loopback, which other users of the machine reach. Nothing without it is kept connected."""
+    tool = Tool(address, catalogue.SCRIPTS, PATIENT)
     assert len(tool.token) > 30
-    async with serving(tool) as url, ClientSession(cookie_jar=CookieJar(unsafe=True)) as client:
-        for path in ("/", "/?token=x", "/results.txt", "/live"):
-            async with client.get(url + path) as response:
-                assert response.status == 403
-        async with client.get(f"{url}/?token={tool.token}") as response:
+    async with serving(tool) as with_token, ClientSession(cookie_jar=CookieJar(unsafe=True)) as client:
+        url = with_token.partition("/?")[0]
+        for path in ("/", "/?token=x", "/?token=%ED%A0%80", "/results.txt", "/live", "/page.js"):
+            async with client.get(url + path, data=b"x" * 2**16) as response:
+                assert (response.status, response.headers["Connection"]) == (403, "close")
+        async with client.get(with_token) as response:
             assert response.status == 200
         async with client.get(url + "/results.txt") as response:  # with the cookie
             assert response.status == 200
+
+
+@pytest.mark.asyncio
+async def test_two_testers_of_one_machine_do_not_share_a_cookie():
+    tools = [Tool("127.0.0.1", catalogue.SCRIPTS, PATIENT) for _ in range(2)]
+    async with visiting(tools[0]) as (one, client), serving(tools[1]) as other:
+        async with client.get(other) as response:
+            assert response.status == 200
+        for url in (one, other.partition("/?")[0]):
+            async with client.get(url + "/results.txt") as response:
+                assert response.status == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+@pytest.mark.asyncio
+async def test_silent_connections_hold_up_nobody(sent: bytes):
+    """Few may be silent at a time, also where there are few descriptors."""
+    async with visiting(Tool("127.0.0.1", catalogue.SCRIPTS, PATIENT)) as (url, client):
+        port = int(url.rpartition(":")[2])
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(door.MOST_WAITING + 40)]
+        for _, writer in silent:
+            writer.write(sent)
+        assert await silent[0][0].read() == b"", "the oldest is closed"
+        async with client.get(url + "/results.txt") as response:
+            assert response.status == 200
+        for _, writer in silent:
+            writer.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n", b"\r\n\r\nGET", b"x" * 2**15])
+@pytest.mark.asyncio
+async def test_a_request_has_little_time(monkeypatch: pytest.MonkeyPatch, sent: bytes):
+    monkeypatch.setattr(door, "PATIENCE", 0.2 if len(sent) < 2**14 else LIMIT)
+    monkeypatch.setattr(app, "_KEPT", 10 * LIMIT)  # for what is no request this time does not count
+    async with serving(Tool("127.0.0.1", catalogue.SCRIPTS, PATIENT)) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(re.findall(r":(\d+)/", url)[0]))
+        writer.write(sent)
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(), LIMIT) == b""
+        writer.close()
+
+
+@pytest.mark.asyncio
+async def test_a_request_that_comes_in_pieces_is_served():
+    async with serving(Tool("127.0.0.1", catalogue.SCRIPTS, PATIENT)) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(re.findall(r":(\d+)/", url)[0]))
+        request = (
+            f"GET /{url.partition('/?')[2].join(['?', ''])} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+        )
+        for start in range(0, len(request), 20):
+            writer.write(request[start : start + 20])
+            await writer.drain()
+            await asyncio.sleep(0)
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+        writer.close()
+
+
+@pytest.mark.asyncio
+async def test_descriptors_run_out():
+    async with visiting(Tool("127.0.0.1", catalogue.SCRIPTS, PATIENT)) as (url, client):
+        port = int(url.rpartition(":")[2])
+        first, second = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+        third = socket.socket()
+        with first, second, third:
+            third.setblocking(False)
+            await asyncio.sleep(0.01)
+            with no_more_descriptors():
+                await asyncio.get_running_loop().sock_connect(third, ("127.0.0.1", port))
+                first.setblocking(False)
+                assert await asyncio.get_running_loop().sock_recv(first, 1) == b""
+        async with client.get(url + "/results.txt") as response:
+            assert response.status == 200
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, "1" * 5000])
+@pytest.mark.asyncio
+async def test_what_is_no_request_of_the_page(text: str):
+    async with opened() as page:
+        await page._socket.send_str(text)
+        await page.until("error")
+        await page.ask(action="fly")
+        assert "no action" in (await page.until("error", text="there is no action 'fly'"))["text"]

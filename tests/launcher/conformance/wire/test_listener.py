@@ -8,6 +8,7 @@ import gc
 import socket
 
 import pytest
+from limits import LIMIT
 
 from aiompi_launcher.conformance.wire.listener import Listener, settle
 
@@ -25,7 +26,7 @@ async def test_connections_of_the_last_moment_are_closed():
         listener.close()
         await settle()
         for stranger in strangers:
-            stranger.settimeout(5)
+            stranger.settimeout(LIMIT)
             with contextlib.suppress(ConnectionResetError):
                 assert stranger.recv(1) == b""
             stranger.close()

@@ -39,7 +39,7 @@ const events = {
 function connect() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   socket = new WebSocket(`${scheme}://${location.host}/live`);
-  socket.addEventListener("open", () => { $("log").textContent = ""; });
+  socket.addEventListener("open", clear);
   socket.addEventListener("message", (message) => {
     const event = JSON.parse(message.data);
     if (event.event in events) events[event.event](event);
@@ -61,11 +61,28 @@ function showState(event) {
     form.dataset.filled = "";
   }
   for (const button of form.querySelectorAll("button")) button.disabled = state === "waiting" || state === "running";
-  $("commands").hidden = event.commands.length === 0;
-  $("command-list").replaceChildren(...event.commands.map((command) => element("li", {},
+  showNext(event);
+  count();
+}
+
+// What is to be run on the other side is all there is to do while the tests wait for it.
+function showNext({ commands, start, starts }) {
+  const waits = state === "waiting";
+  const which = `start ${start} of ${starts}`;
+  document.title = (waits ? `Run ${which} - ` : "") + "IMPI conformance tester";
+  document.body.classList.toggle("waits", waits);
+  $("next-title").textContent = `Run this on the other side now: ${which}`;
+  const more = starts > start ? ` ${starts - start} more to come.` : "";
+  $("next-why").textContent = (start > 1 ? "The next test needs another job." : "The tests wait for it.") + more;
+  $("command-list").replaceChildren(...commands.map((command) => element("li", {},
     element("code", {}, command),
     element("button", { type: "button", onclick: () => copy(command) }, "Copy"))));
-  count();
+  if (waits && $("next").hidden) {
+    $("next").hidden = false;
+    $("next").scrollIntoView({ block: "start" });
+    $("next").focus({ preventScroll: true });
+  }
+  $("next").hidden = !waits;
 }
 
 function showCatalogue({ scripts, placeholders }) {
@@ -127,21 +144,32 @@ function mark(name, kind, word) {
 
 function showResult(result) {
   mark(result.name, result.verdict, result.verdict);
+  list(result);
   const test = tests.get(result.name);
-  if (test === undefined) {
-    if (result.verdict !== "pass") offer(result);
-    return;
-  }
+  if (test === undefined) return;
   const details = element("button", { type: "button", class: "plain", onclick: () => showDetails(result) }, "details");
   details.hidden = result.verdict === "pass" && result.deviations.length === 0;
   test.details.replaceWith(details);
   test.details = details;
 }
 
-function offer(result) {
-  $("error").hidden = false;
-  $("error").replaceChildren(`${result.name}: ${result.verdict}. `,
-    element("button", { type: "button", class: "plain", onclick: () => showDetails(result) }, "details"));
+// Failures first; what has passed is folded. A test that is run again has its last result.
+function list(result) {
+  for (const item of document.querySelectorAll(".results > li")) if (item.dataset.result === result.name) item.remove();
+  const lists = { fail: $("failed"), indeterminate: $("indeterminate"), pass: $("passed") };
+  const parts = [element("span", { class: `verdict ${result.verdict}` }, result.verdict), " ",
+    element("strong", {}, result.name), " ", result.reason, " "];
+  if (result.verdict !== "pass" || result.deviations.length) {
+    parts.push(element("button", { type: "button", class: "plain", onclick: () => showDetails(result) }, "details"));
+  }
+  lists[result.verdict].append(element("li", { class: result.verdict, "data-result": result.name }, ...parts));
+  foldPassed();
+}
+
+function foldPassed() {
+  const number = $("passed").childElementCount;
+  $("passed-box").hidden = number === 0;
+  $("passed-title").textContent = `${number} passed`;
 }
 
 function showStep(step) {
@@ -155,16 +183,32 @@ function showError(text) {
   $("error").textContent = text;
 }
 
+// Lines of ranks that say the same are folded, and verdicts have their colours.
 function write(text) {
   const log = $("log");
   const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 5;
-  log.append(text + "\n");
+  const [, said] = /^rank \d+: (.*)$/.exec(text) ?? [];
+  const last = log.lastElementChild;
+  if (said !== undefined && last?.dataset.said === said) {
+    last.append(text + "\n");
+    last.dataset.ranks = Number(last.dataset.ranks) + 1;
+    last.firstChild.textContent = `${last.dataset.ranks} ranks: ${said}`;
+  } else if (said !== undefined) {
+    const bad = /fail/i.test(said);
+    log.append(element("details", { "data-said": said, "data-ranks": 1, class: bad ? "fail" : "", open: bad },
+      element("summary", {}, text), text + "\n"));
+  } else {
+    const verdict = VERDICTS.find((word) => text.startsWith(word.toUpperCase() + " "));
+    log.append(element("span", { class: verdict ?? "" }, text + "\n"));
+  }
   while (log.childNodes.length > MOST_LINES) log.firstChild.remove();
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
 function clear() {
   $("log").textContent = "";
+  for (const item of document.querySelectorAll(".results > li")) item.remove();
+  foldPassed();
   $("error").hidden = true;
   for (const [name, test] of tests) {
     mark(name, "", "not run");

@@ -1,0 +1,90 @@
+"""The core: the classes that a message of the common case passes through, in two forms with one interface.
+
+The native form is Cython and C (`aiompi/core/native`), and is used wherever it could be built. The pure form is Python
+(`aiompi/core/pure`), so that aiompi runs where nothing could be built. AIOMPI_CORE=native or pure chooses one of them.
+
+Attributes:
+    form: "native" or "pure": the form in use.
+    why_pure: why that is the pure form; empty if it is the native one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+_PLACE: Final = os.path.dirname(__file__)
+
+
+def _choose() -> tuple[str, str]:
+    wanted = os.environ.get("AIOMPI_CORE", "")
+    if wanted not in ("", "native", "pure"):
+        raise ImportError(
+            f"AIOMPI_CORE is {wanted!r}: it must be native or pure, or empty for the form that is there", name=__name__
+        )
+    if wanted == "pure":
+        return "pure", "AIOMPI_CORE=pure asks for it"
+    reason = _missing()
+    if reason and wanted == "native":
+        raise ImportError(f"AIOMPI_CORE=native asks for the native core, which is not there: {reason}", name=__name__)
+    return ("pure", reason) if reason else ("native", "")
+
+
+def _missing() -> str:
+    """Return why there is no native core, empty if there is one."""
+    try:
+        import aiompi.core._native  # noqa: F401
+    except ModuleNotFoundError:
+        try:
+            with open(os.path.join(_PLACE, "why_pure.txt"), encoding="utf8") as file:
+                return file.read().strip()
+        except FileNotFoundError:
+            return "it was not built when aiompi was installed"
+    except ImportError as error:
+        if error.name == __name__:  # built from other sources
+            raise
+        return str(error)  # built for another interpreter or machine
+    return ""
+
+
+form, why_pure = _choose()
+
+if TYPE_CHECKING or form == "pure":
+    from aiompi.core.pure.buffers import Span, incoming, outgoing, overlap, plain_bytes
+    from aiompi.core.pure.communicator import CommunicatorBase
+    from aiompi.core.pure.contents import FOREIGN, MANY, OTHER, TUPLES, contents
+    from aiompi.core.pure.matching import Envelope, MatchQueues
+    from aiompi.core.pure.owned import OwnedBase
+    from aiompi.core.pure.peer import PeerBase
+    from aiompi.core.pure.polling import look
+    from aiompi.core.pure.progress import ProgressBase
+    from aiompi.core.pure.receive import PostedReceive
+    from aiompi.core.pure.request import Request
+else:
+    from aiompi.core._native import (
+        FOREIGN,
+        MANY,
+        OTHER,
+        TUPLES,
+        CommunicatorBase,
+        Envelope,
+        MatchQueues,
+        OwnedBase,
+        PeerBase,
+        PostedReceive,
+        ProgressBase,
+        Request,
+        Span,
+        contents,
+        incoming,
+        look,
+        outgoing,
+        overlap,
+        plain_bytes,
+    )
+
+__all__ = [
+    "CommunicatorBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "OwnedBase", "PeerBase",
+    "PostedReceive", "ProgressBase", "Request", "Span", "TUPLES", "contents", "form", "incoming", "look", "outgoing",
+    "overlap", "plain_bytes", "why_pure",
+]  # fmt: skip

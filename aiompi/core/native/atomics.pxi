@@ -1,0 +1,61 @@
+# Words in memory that processes share, for one-sided communication.
+
+cdef extern from "atomics.h":
+    enum:
+        ATOMIC_LOAD
+        ATOMIC_STORE
+        ATOMIC_ADD
+        ATOMIC_EXCHANGE
+        ATOMIC_COMPARE
+    uint64_t atomic_do(int, void *, int, uint64_t, uint64_t)
+
+
+@cython.final
+@cython.no_gc_clear  # which would let go of the memory without its exporter's knowledge
+cdef class Atomics:
+    """Words of 1, 2, 4 or 8 bytes in memory, each of which is read and written as one, without a sign.
+
+    Args:
+        memory: memory that can be written to. It is kept as long as this object lives.
+    """
+
+    cdef Py_buffer _view
+
+    def __cinit__(self, memory):
+        PyObject_GetBuffer(memory, &self._view, PyBUF_WRITABLE)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self._view)
+
+    cdef char *place(self, Py_ssize_t offset, int size) except NULL:
+        if size != 1 and size != 2 and size != 4 and size != 8:
+            raise InternalError(f"a word has 1, 2, 4 or 8 bytes, not {size}")
+        if offset < 0 or self._view.len < size or offset > self._view.len - size or \
+                (<uint64_t>self._view.buf + <uint64_t>offset) % size:
+            raise InternalError(f"there is no word of {size} bytes at {offset} in {self._view.len} bytes of memory")
+        return <char *>self._view.buf + offset
+
+    def load(self, Py_ssize_t offset, int size):
+        """Return a word."""
+        return atomic_do(ATOMIC_LOAD, self.place(offset, size), size, 0, 0)
+
+    def store(self, Py_ssize_t offset, int size, value):
+        """Set a word to a value, of which the lowest bytes count."""
+        atomic_do(ATOMIC_STORE, self.place(offset, size), size, lowest(value), 0)
+
+    def add(self, Py_ssize_t offset, int size, value):
+        """Add to a word, which wraps around; return it as it was."""
+        return atomic_do(ATOMIC_ADD, self.place(offset, size), size, lowest(value), 0)
+
+    def exchange(self, Py_ssize_t offset, int size, value):
+        """Set a word to a value; return it as it was."""
+        return atomic_do(ATOMIC_EXCHANGE, self.place(offset, size), size, lowest(value), 0)
+
+    def compare_and_swap(self, Py_ssize_t offset, int size, expected, value):
+        """Set a word to a value if it is the expected one; return it as it was."""
+        return atomic_do(ATOMIC_COMPARE, self.place(offset, size), size, lowest(value), lowest(expected))
+
+
+cdef uint64_t lowest(value) except? 0:
+    """Return the lowest 8 bytes of an integer."""
+    return value & 0xFFFFFFFFFFFFFFFF

@@ -1,0 +1,135 @@
+# The memory of messages as bytes. `aiompi.core.pure.buffers` has the same functions in Python.
+#
+# NumPy's header gives its structures, so that NumPy need not be imported, and an array exports nothing.
+
+cdef object _ndarray = None  # NumPy's class, once NumPy has been imported
+
+
+#: bytes up to which an array is copied to be sent, which takes less time than a view of its memory
+cdef Py_ssize_t COPIED = 1024
+
+
+@cython.final
+@cython.freelist(32)
+cdef class Span:
+    """The memory of an array as bytes, which keeps the array. A memoryview of it is made only where one is needed."""
+
+    cdef object array
+    cdef memory_t memory
+
+    def __len__(self):
+        return self.memory.nbytes
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        memory_export(self, &self.memory, view, flags)
+
+
+cdef bint is_array(object spec):
+    global _ndarray
+    if <object>Py_TYPE(spec) is _ndarray:
+        return True
+    if _ndarray is None and "numpy" in _modules:
+        found = getattr(_modules["numpy"], "ndarray", None)  # not while it is being imported
+        if array_class(found):
+            _ndarray = found
+        return <object>Py_TYPE(spec) is _ndarray
+    return False
+
+
+def plain_bytes(array):
+    """Return the memory of a NumPy array of plain numbers without gaps, in its own order.
+
+    Returns:
+        None for all other objects.
+    """
+    cdef memory_t memory
+    if not is_array(array) or not array_memory(array, &memory):
+        return None
+    return PyMemoryView_FromObject(span_of(array, memory))
+
+
+cdef Py_buffer *buffer_of(view) except NULL:
+    """Return the buffer of a memoryview."""
+    if not PyMemoryView_Check(view):
+        raise TypeError(f"a memoryview is expected, not {view!r}")
+    if view_released(view):
+        raise ValueError("operation forbidden on released memoryview object")
+    return PyMemoryView_GET_BUFFER(view)
+
+
+def overlap(one, other):
+    """Return True if two memoryviews of contiguous bytes share a byte."""
+    cdef Py_buffer *a = buffer_of(one)
+    cdef Py_buffer *b = buffer_of(other)
+    return a.len > 0 and b.len > 0 and <char *>a.buf < <char *>b.buf + b.len and <char *>b.buf < <char *>a.buf + a.len
+
+
+def outgoing(spec):
+    """Return the message of a buffer specification of the usual kinds, a copy if it is short.
+
+    These are NumPy arrays of plain numbers without gaps, in the order of memory, and short ones with gaps, in that of
+    the indices. They are also [memory, type] and [memory, count, type] with contiguous memory and a
+    short message or an array.
+
+    Returns:
+        None for all other specifications, and for those that are wrong.
+    """
+    cdef memory_t memory
+    if is_array(spec):
+        if not array_memory(spec, &memory):  # NumPy copies what has gaps, in the order of the indices
+            return spec.tobytes() if array_plain(spec) and spec.nbytes <= SHORT else None
+        if memory.nbytes <= COPIED:
+            return PyBytes_FromStringAndSize(memory.data, memory.nbytes)
+        return PyMemoryView_FromObject(span_of(spec, memory))
+    return items_of(spec, False)
+
+
+def incoming(spec):
+    """Return the memory of a buffer specification as the destination of a message, in its own order.
+
+    Returns:
+        None as `outgoing` does, and for memory that cannot be written to, or into which a message is to be unpacked.
+    """
+    cdef memory_t memory
+    if is_array(spec):
+        return span_of(spec, memory) if array_memory(spec, &memory) and not memory.readonly else None
+    return items_of(spec, True)
+
+
+cdef object items_of(spec, bint writable):
+    """Return the message or the destination of [memory, type] or [memory, count, type]."""
+    cdef Py_ssize_t number = len(spec) if type(spec) is list or type(spec) is tuple else 0
+    cdef int64_t count
+    cdef Items items
+    cdef _Area area
+    if number != 2 and number != 3:
+        return None
+    found = getattr(spec[number - 1], "usable_items", None)
+    if type(found) is not Items:
+        return None
+    items = <Items>found
+    memory = spec[0]
+    area = _Area.__new__(_Area)
+    if items.extent <= 0 or not area.of(memory, writable):
+        return None
+    count = small(spec[1]) if number == 3 else area.memory.nbytes // items.extent
+    if not items.fit(count, area.memory.nbytes) or (number == 2 and area.memory.nbytes % items.extent):
+        return None
+    if count and items.size > MOST // count:
+        return None  # no memory has room for so much
+    if items.dense and is_array(memory) and (writable or count * items.size > COPIED):
+        area.memory.nbytes = count * items.size
+        span = span_of(memory, area.memory)
+        return span if writable else PyMemoryView_FromObject(span)
+    if writable or count * items.size > SHORT:
+        return None
+    message = PyBytes_FromStringAndSize(NULL, count * items.size)
+    items.copy(count, items.extent, items.size, area.memory.data, <char *>message, False)
+    return message
+
+
+cdef Span span_of(spec, memory_t memory):
+    cdef Span span = Span.__new__(Span)
+    span.array = spec
+    span.memory = memory
+    return span

@@ -1,0 +1,281 @@
+# Collectives with common arguments, which need no frame of Python below that of their face.
+
+# The collectives that are called directly, by their numbers in `aiompi.coll.signature`.
+cdef enum:
+    BARRIER = 1
+    BCAST = 2
+    GATHER = 3
+    SCATTER = 5
+    ALLGATHER = 7
+    ALLTOALL = 9
+    REDUCE = 12
+    ALLREDUCE = 13
+    REDUCE_SCATTER_BLOCK = 15
+    SCAN = 16
+    COLLECTIVES = 17
+
+cdef long long TAG_LIMIT = _TAG_UB
+cdef tuple _operations = ()   # the predefined operations, in the order of combine.h
+cdef object _in_place = None
+
+
+def know(operations, in_place):
+    """Take note of the predefined operations, in the order of their numbers, and of IN_PLACE."""
+    global _operations, _in_place
+    _operations, _in_place = tuple(operations), in_place
+
+
+@cython.final
+cdef class SlotGroup(Slots):
+    """The slots of the members of a communicator, and the calls that they serve directly."""
+
+    cdef int64_t limits[COLLECTIVES]
+
+    def __cinit__(self, *args):
+        cdef int i
+        for i in range(COLLECTIVES):
+            self.limits[i] = -1
+
+    def limit(self, dict limits not None):
+        """Allow direct calls: by the number of a collective, with up to so many bytes of a block."""
+        for collective, most in limits.items():
+            if not 0 <= collective < COLLECTIVES:
+                raise InternalError("there is no such collective")
+            blocks = self.slots.size if collective == SCATTER or collective == ALLTOALL else 1
+            if most * blocks > self.slots.room:
+                raise InternalError(f"slots have no room for blocks of {most} bytes")
+            self.limits[<int>collective] = most
+
+    # Calls with common arguments. They return None where the usual way must be gone, and say nothing of what is wrong.
+
+    cdef SlotExchange direct(self, comm, int collective, name, uint64_t nbytes, int action, uint64_t operation, root):
+        """Return the next call, None if it cannot be made now."""
+        cdef uint64_t note = collective
+        cdef long long tag
+        cdef ProgressBase engine = self.engine
+        if self.closed or <int64_t>nbytes > self.limits[collective] or engine.stepping or engine.degraded:
+            return None
+        latest = self.sync.latest
+        if latest is not None and not (<Request?>latest)._done:
+            return None  # the usual way waits for it
+        if root is not None:
+            note |= <uint64_t>(<long long>root + 1) << 16
+        tag = comm.collectives
+        comm.collectives = (tag + 1) % TAG_LIMIT
+        if collective == SCATTER or collective == ALLTOALL:
+            nbytes *= self.slots.size  # a rank shows a block for each
+        return self.made(comm, name, tag, note | operation << 8, nbytes, action)
+
+    cdef SlotExchange begun(self, SlotExchange exchange):
+        if not exchange.advance():
+            self.sync.latest = exchange
+        return exchange
+
+    cdef bint is_root(self, object root, bint *right):
+        """Say whether a number is the own one; and whether it is the rank of a member."""
+        right[0] = type(root) is int and 0 <= root < self.slots.size
+        return right[0] and <uint32_t>root == self.slots.rank
+
+    def barrier(self, comm):
+        """Start a barrier."""
+        cdef SlotExchange exchange = self.direct(comm, BARRIER, "Barrier", 0, NOTHING, 0, None)
+        return None if exchange is None else self.begun(exchange)
+
+    def bcast(self, comm, spec, root):
+        """Start a broadcast of an array."""
+        cdef SlotExchange exchange
+        cdef memory_t memory
+        cdef bint right, own = self.is_root(root, &right)
+        spec = self.outgoing(spec, &memory) if own else self.incoming(spec, &memory)
+        if not right or spec is None:
+            return None
+        exchange = self.direct(comm, BCAST, "Bcast", memory.nbytes, NOTHING if own else FROM_ONE, 0, root)
+        if exchange is None:
+            return None
+        if own:
+            self.wants(self.shown(exchange, spec, memory.data, memory.nbytes), 0, 0)
+        else:
+            self.wants(self.placed(exchange, spec, memory.data, 0, memory.nbytes), root, <uint32_t>root + 1)
+        return self.begun(exchange)
+
+    # Both return the array that has the memory, None if there is none: the specification may change before it is used.
+
+    cdef object outgoing(self, object spec, memory_t *memory):
+        """Find what a specification contributes: an array, or [array, type] or [array, count, type] of dense items."""
+        if is_array(spec):
+            return spec if array_memory(spec, memory) else None
+        found = items_of(spec, True)
+        if type(found) is not Span:
+            return None
+        memory[0] = (<Span>found).memory
+        return (<Span>found).array
+
+    cdef object incoming(self, object spec, memory_t *memory):
+        """Find where a result belongs."""
+        spec = self.outgoing(spec, memory)
+        return None if spec is None or memory.readonly else spec
+
+    cdef SlotExchange shown(self, SlotExchange exchange, array, const char *data, uint64_t nbytes):
+        """Contribute memory of an array."""
+        exchange.content, exchange.data, exchange.call.length = array, data, nbytes
+        return exchange
+
+    cdef SlotExchange placed(self, SlotExchange exchange, array, char *to, uint64_t offset, uint64_t length):
+        """Put the result into memory of an array: blocks of `length` bytes that begin at `offset`."""
+        exchange.place, exchange.to, exchange.offset, exchange.length = array, to, offset, length
+        return exchange
+
+    cdef SlotExchange wants(self, SlotExchange exchange, uint32_t first, uint32_t last):
+        """Wait for these members only."""
+        exchange.call.first = exchange.call.seen = first
+        exchange.call.last = last
+        return exchange
+
+    def gather(self, comm, sendspec, recvspec, root):
+        """Start to gather the arrays of all ranks at the root."""
+        cdef SlotExchange exchange
+        cdef memory_t source, place
+        cdef bint right, own = self.is_root(root, &right)
+        sendspec = self.outgoing(sendspec, &source)
+        recvspec = self.incoming(recvspec, &place) if own else None
+        if not right or sendspec is None:
+            return None
+        if own and (recvspec is None or not self.fits(source, place, self.slots.size)):
+            return None
+        exchange = self.direct(comm, GATHER, "Gather", source.nbytes, FROM_ALL if own else NOTHING, 0, root)
+        if exchange is None:
+            return None
+        self.shown(exchange, sendspec, source.data, source.nbytes)
+        if own:
+            self.placed(exchange, recvspec, place.data, 0, source.nbytes)
+        else:
+            self.wants(exchange, 0, 0)
+        return self.begun(exchange)
+
+    def allgather(self, comm, sendspec, recvspec):
+        """Start to gather the arrays of all ranks everywhere."""
+        cdef SlotExchange exchange
+        cdef memory_t source, place
+        sendspec, recvspec = self.outgoing(sendspec, &source), self.incoming(recvspec, &place)
+        if sendspec is None or recvspec is None:
+            return None
+        if not self.fits(source, place, self.slots.size):
+            return None
+        exchange = self.direct(comm, ALLGATHER, "Allgather", source.nbytes, FROM_ALL, 0, None)
+        if exchange is None:
+            return None
+        self.shown(exchange, sendspec, source.data, source.nbytes)
+        return self.begun(self.placed(exchange, recvspec, place.data, 0, source.nbytes))
+
+    def scatter(self, comm, sendspec, recvspec, root):
+        """Start to scatter an array of the root."""
+        cdef SlotExchange exchange
+        cdef memory_t source, place
+        cdef uint64_t rank = self.slots.rank, size = self.slots.size
+        cdef bint right, own = self.is_root(root, &right)
+        recvspec = self.incoming(recvspec, &place)
+        sendspec = self.outgoing(sendspec, &source) if own else None
+        if not right or recvspec is None:
+            return None
+        if own and (sendspec is None or not self.fits(place, source, size)):
+            return None
+        exchange = self.direct(comm, SCATTER, "Scatter", place.nbytes, FROM_ONE, 0, root)
+        if exchange is None:
+            return None
+        if own:
+            self.shown(exchange, sendspec, source.data, source.nbytes)
+        self.placed(exchange, recvspec, place.data, rank * place.nbytes, place.nbytes)
+        return self.begun(self.wants(exchange, root, <uint32_t>root + 1))
+
+    def alltoall(self, comm, sendspec, recvspec):
+        """Start to exchange the blocks of the arrays of all ranks."""
+        cdef SlotExchange exchange
+        cdef memory_t source, place
+        cdef uint64_t length, rank = self.slots.rank, size = self.slots.size
+        sendspec, recvspec = self.outgoing(sendspec, &source), self.incoming(recvspec, &place)
+        if sendspec is None or recvspec is None:
+            return None
+        if not self.fits(source, place, 1) or source.nbytes % size:
+            return None
+        length = source.nbytes / size
+        exchange = self.direct(comm, ALLTOALL, "Alltoall", length, FROM_ALL, 0, None)
+        if exchange is None:
+            return None
+        self.shown(exchange, sendspec, source.data, source.nbytes)
+        return self.begun(self.placed(exchange, recvspec, place.data, rank * length, length))
+
+    cdef bint fits(self, memory_t source, memory_t place, uint64_t number):
+        """Return True if a place has room for so many blocks, and is apart from the block."""
+        if <uint64_t>place.nbytes != number * <uint64_t>source.nbytes:
+            return False
+        return source.data + source.nbytes <= place.data or place.data + place.nbytes <= source.data
+
+    cdef SlotExchange combined(self, comm, int collective, name, sendspec, recvspec, op, root, bint wanted):
+        """Return the next call of a reduction; the caller says which contributions it wants."""
+        cdef SlotExchange exchange
+        cdef memory_t source, place
+        cdef size_t size = 1
+        cdef uint64_t length, operation = 1
+        cdef combine_t *combine = NULL
+        cdef bint in_place = wanted and (sendspec is None or sendspec is _in_place)
+        for known in _operations:
+            if known is op:
+                break
+            operation += 1
+        if wanted and not (is_array(recvspec) and self.incoming(recvspec, &place) is not None):
+            return None
+        if in_place:
+            if collective == REDUCE_SCATTER_BLOCK:
+                return None
+            sendspec, source = recvspec, place
+        elif not is_array(sendspec) or not array_memory(sendspec, &source):
+            return None
+        combine = combine_array(recvspec if wanted else sendspec, <int>operation, &size)
+        if combine == NULL:
+            return None
+        length = source.nbytes
+        if collective == REDUCE_SCATTER_BLOCK:
+            length = place.nbytes
+            if not self.fits(place, source, self.slots.size) or not same_type(sendspec, recvspec):
+                return None
+        elif wanted and not in_place and not (self.fits(source, place, 1) and same_type(sendspec, recvspec)):
+            return None
+        exchange = self.direct(comm, collective, name, source.nbytes, COMBINED if wanted else NOTHING, operation, root)
+        if exchange is None:
+            return None
+        self.shown(exchange, sendspec, source.data, source.nbytes)
+        if wanted:
+            self.placed(exchange, recvspec, place.data, 0, length)
+            exchange.combine, exchange.count = combine, length / size
+        return exchange
+
+    def reduce(self, comm, sendspec, recvspec, op, root):
+        """Start to combine arrays at the root."""
+        cdef bint right, own = self.is_root(root, &right)
+        cdef SlotExchange exchange
+        if not right:
+            return None
+        exchange = self.combined(comm, REDUCE, "Reduce", sendspec, recvspec, op, root, own)
+        if exchange is None:
+            return None
+        return self.begun(exchange if own else self.wants(exchange, 0, 0))
+
+    def allreduce(self, comm, sendspec, recvspec, op):
+        """Start to combine arrays everywhere."""
+        cdef SlotExchange exchange = self.combined(comm, ALLREDUCE, "Allreduce", sendspec, recvspec, op, None, True)
+        return None if exchange is None else self.begun(exchange)
+
+    def reduce_scatter_block(self, comm, sendspec, recvspec, op):
+        """Start to combine arrays, each rank its block."""
+        cdef SlotExchange exchange = self.combined(
+            comm, REDUCE_SCATTER_BLOCK, "Reduce_scatter_block", sendspec, recvspec, op, None, True
+        )
+        if exchange is None:
+            return None
+        exchange.offset = self.slots.rank * exchange.length
+        return self.begun(exchange)
+
+    def scan(self, comm, sendspec, recvspec, op):
+        """Start to combine the arrays of the ranks up to this one."""
+        cdef SlotExchange exchange = self.combined(comm, SCAN, "Scan", sendspec, recvspec, op, None, True)
+        return None if exchange is None else self.begun(self.wants(exchange, 0, self.slots.rank + 1))

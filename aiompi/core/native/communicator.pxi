@@ -1,0 +1,113 @@
+# Sends and receives of the common case, from the call to the ring. `aiompi.core.pure.communicator` has the same class.
+
+cdef extern from *:
+    """
+    /* Make an object without a call of __init__. */
+    static PyObject *new_of(PyObject *type, PyObject *arguments) {
+      if (!PyType_Check(type) || !((PyTypeObject *)type)->tp_new) return PyErr_Format(PyExc_TypeError, "a class is expected");
+      return ((PyTypeObject *)type)->tp_new((PyTypeObject *)type, arguments, NULL);
+    }
+    """
+    object new_of(object, tuple)
+
+cdef object _STANDARD = Mode.STANDARD
+cdef tuple _NO_ARGUMENTS = ()
+
+
+cdef class CommunicatorBase:
+    """What the common case of a message needs of a communicator."""
+
+    cdef public object engine, matcher, targets
+    cdef public list _peers
+    cdef public uint64_t context_id
+    cdef public int rank, _reach
+    cdef public long long tag_ub
+
+    @classmethod
+    def __class_getitem__(cls, item):
+        return GenericAlias(cls, item)
+
+    cdef bint usual(self, rank, tag, int *r, int *t) except -1:
+        """Convert a rank and a tag, if they are plain integers; return False if they are not."""
+        cdef int overflow = 0
+        cdef long long number
+        if type(rank) is not int or type(tag) is not int:
+            return False
+        number = PyLong_AsLongLongAndOverflow(rank, &overflow)
+        if overflow or not ANY <= number < self._reach or not self._reach:
+            return False
+        r[0] = <int>number
+        number = PyLong_AsLongLongAndOverflow(tag, &overflow)
+        if overflow or not ANY <= number <= self.tag_ub:
+            return False
+        t[0] = <int>number
+        return True
+
+    cdef PeerBase ready(self, dest, tag, int *t):
+        """Return the peer that gets a message, if it has a ring; None if the message is to be sent otherwise."""
+        cdef int r
+        if not self.usual(dest, tag, &r, t) or r < 0 or t[0] < 0:
+            return None
+        peer = self._peers[r]
+        return <PeerBase>peer if isinstance(peer, PeerBase) and (<PeerBase>peer).ring is not None else None
+
+    def send(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
+        """Start a send and return an internal request; messages that have left at once share one."""
+        cdef int t
+        cdef PeerBase peer
+        if mode is _STANDARD:
+            peer = self.ready(dest, tag, &t)
+            if peer is not None and peer.put(self.context_id, self.rank, t, payload, nbytes):
+                return self.engine.completed_send
+        return self._start_send(payload, nbytes, dest, tag, mode)
+
+    def isend(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
+        """Start a send and return a request for the user, which no other send shares."""
+        request = self.send(payload, nbytes, dest, tag, mode)
+        if request is self.engine.completed_send:
+            request = Request(self.engine)
+            (<Request>request)._done = True  # without `complete`: nothing waits for it yet
+        return request
+
+    def send_short(self, spec, dest, tag):
+        """Send the bytes of an array of numbers at once; return False if they are to be sent otherwise."""
+        cdef int t
+        cdef memory_t memory
+        cdef PeerBase peer = self.ready(dest, tag, &t)
+        if peer is None or not is_array(spec) or not array_memory(spec, &memory):
+            return False
+        return peer.put_bytes(self.context_id, self.rank, t, memory.data, memory.nbytes)
+
+    def irecv(self, memory, source, tag, decode=None, status=None):
+        """Start a receive."""
+        cdef int s, t
+        cdef PostedReceive receive
+        cdef bint simple = memory is None or type(memory) is Span or PyMemoryView_Check(memory)
+        if not simple or not (status is None or isinstance(status, Status)) or not self.usual(source, tag, &s, &t):
+            return self._start_receive(memory, source, tag, decode, status)
+        receive = <PostedReceive?>new_of(self._receive_class, _NO_ARGUMENTS)
+        receive.prepare(self.engine, self.matcher, memory, s, t, ANY if s < 0 else self.targets[s], decode, status)
+        if self.posts_only():
+            (<MatchQueues?>self.matcher).post(receive)
+        else:
+            self.engine.receive(receive)
+        return receive
+
+    cdef bint posts_only(self) except -1:
+        """Return True if nothing is to be done for a receive but to post it."""
+        if not isinstance(self.engine, ProgressBase) or not isinstance(self.matcher, MatchQueues):
+            return False
+        cdef ProgressBase engine = <ProgressBase>self.engine
+        cdef MatchQueues matcher = <MatchQueues>self.matcher
+        if engine.error is not None or engine.degraded or engine.withholding or engine._dropped:
+            return False
+        return not matcher.kept_queue.count and not matcher.early
+
+    def _start_send(self, payload, nbytes, dest, tag, mode):
+        """Start a send that is not as simple as most."""
+        raise NotImplementedError
+
+    def _start_receive(self, memory, source, tag, decode, status):
+        """Start a receive that is not as simple as most."""
+        raise NotImplementedError
+

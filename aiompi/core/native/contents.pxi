@@ -1,0 +1,80 @@
+# What objects hold. `aiompi.core.pure.contents` has the same function in Python.
+#
+# It runs no code of an object or of its class, so nothing changes while it looks, and references are borrowed.
+
+cdef enum:
+    _TUPLES = 1
+    _FOREIGN = 2
+    _OTHER = 4
+    _MANY = 8
+    DEEPEST = 500
+
+TUPLES = _TUPLES
+FOREIGN = _FOREIGN
+OTHER = _OTHER
+MANY = _MANY
+
+cdef PyObject *NONE_TYPE = <PyObject *>Py_TYPE(None)
+
+
+def contents(obj, set foreign not None, Py_ssize_t longest, bytearray sequences=None, Py_ssize_t most=PY_SSIZE_T_MAX):
+    """Return what an object holds, in all its depth, besides what a packer of msgpack expresses by itself.
+
+    Args:
+        obj: any object; only exact types count, and keys of dicts are None, bool, int, float or str.
+        foreign: further types; of NumPy's arrays only those of plain numbers count.
+        longest: length from which bytes are something else.
+        sequences: gets a byte for each list, 0, and for each tuple, 1, in the order in which they end.
+        most: items of all containers together from which on the object is large.
+
+    Returns:
+        0 if it holds nothing else; otherwise the sum of TUPLES, if it holds tuples, FOREIGN, if it holds objects of
+        the further types, OTHER, if it holds anything else or is nested too deeply, and MANY, if it has more items.
+        With the last two the rest is not complete.
+    """
+    return found_in(<PyObject *>obj, foreign, longest, sequences, &most, DEEPEST)
+
+
+cdef bint is_atom(PyObject *kind) noexcept:
+    return kind == <PyObject *>str or kind == <PyObject *>int or kind == <PyObject *>float or \
+        kind == <PyObject *>bool or kind == NONE_TYPE
+
+
+cdef int found_in(
+    PyObject *obj, set foreign, Py_ssize_t longest, bytearray sequences, Py_ssize_t *most, int depth
+) except -1:
+    cdef PyObject *kind = <PyObject *>Py_TYPE(<object>obj)
+    cdef PyObject *key
+    cdef PyObject *value
+    cdef PyObject **items
+    cdef Py_ssize_t i = 0
+    cdef int found = 0
+    if is_atom(kind):
+        return 0
+    if kind == <PyObject *>bytes:
+        return 0 if PyBytes_GET_SIZE(<object>obj) < longest else _OTHER
+    if kind == <PyObject *>dict and depth:
+        most[0] -= PyDict_Size(<object>obj)
+        if most[0] < 0:
+            return _MANY
+        while found < _OTHER and PyDict_Next(<object>obj, &i, &key, &value):
+            if not is_atom(<PyObject *>Py_TYPE(<object>key)):
+                return _OTHER
+            found |= found_in(value, foreign, longest, sequences, most, depth - 1)
+        return found
+    if (kind == <PyObject *>list or kind == <PyObject *>tuple) and depth:
+        most[0] -= Py_SIZE(<object>obj)
+        if most[0] < 0:
+            return _MANY
+        items = PySequence_Fast_ITEMS(<object>obj)
+        for i in range(Py_SIZE(<object>obj)):
+            found |= found_in(items[i], foreign, longest, sequences, most, depth - 1)
+            if found >= _OTHER:
+                return found
+        if sequences is not None:
+            sequences.append(kind == <PyObject *>tuple)
+        return found | _TUPLES if kind == <PyObject *>tuple else found
+    # The hash of a class is code of its own metaclass, if it has one.
+    if <PyObject *>Py_TYPE(<object>kind) != <PyObject *>type or <object>kind not in foreign:
+        return _OTHER
+    return _FOREIGN if not is_array(<object>obj) or array_plain(<object>obj) else _OTHER

@@ -1,0 +1,265 @@
+# Copies by the kernel between the memory of two ranks; copy.h says how both ends share them.
+
+cdef void _warn(str text) noexcept:
+    """Issue a warning that raises in no call, even where warnings are errors."""
+    warn(text, RuntimeWarning)
+
+
+#: seconds between two looks of a receiver that can do nothing else
+cdef double _LOOK_PAUSE = 100e-6
+#: seconds for which a receive that is given up waits for a sender that writes: no process makes this one wait for ever
+cdef double _LONGEST = 2.0
+
+
+def name_tracer(int pid):
+    """Let a process and its descendants read and write memory of this one, where Yama asks for it; 0 for none.
+
+    This is PR_SET_PTRACER of prctl(2).
+
+    Raises:
+        OSError: there is no such process, or no Yama.
+    """
+    cdef int error
+    if pid < 0:
+        raise InternalError("a tracer is one process")  # -1 would be all
+    error = process_tracer(pid)
+    if error:
+        raise OSError(error, strerror(error))
+
+
+@cython.final
+cdef class PeerProcess:
+    """The process at the other end of a connection."""
+
+    cdef readonly int pid
+    cdef public bint reachable
+    cdef readonly bint invites
+    cdef readonly uint64_t copied
+    cdef int _fd
+    cdef uint32_t _number
+    cdef bint _inviting
+
+    def __cinit__(self, int pid, bint invites=True):
+        self.pid = pid
+        self.invites = invites
+        self._fd = process_open(pid) if pid > 0 else -1
+        self.reachable = self._fd >= 0 and process_probe(pid) == EFAULT
+
+    def __dealloc__(self):
+        if self._fd >= 0:
+            close(self._fd)
+
+    def same(self):
+        """Return True if the process can be reached, and its id has not become that of another process."""
+        if self.reachable and (self._fd < 0 or process_signal(self._fd) != 0):
+            self.reachable = False
+        return self.reachable
+
+    def alive(self):
+        """Return True if the process has not ended; it may be writing, even if it has been stopped."""
+        if self._fd < 0 or process_signal(self._fd) == ESRCH:
+            return False
+        return process_probe(self.pid) != ESRCH
+
+    cdef int failed(self, int error) except -1:
+        self.reachable = error == EFAULT  # only this memory is gone
+        return 0
+
+    def close(self):
+        """Reach the process no more."""
+        self.reachable = False
+        if self._fd >= 0:
+            close(self._fd)
+            self._fd = -1
+
+
+@cython.final
+cdef class Exposed:
+    """A message that its sender has exposed (see `aiompi.wire.frame.Offer`)."""
+
+    cdef PeerProcess _process
+    cdef Ring _ring
+    cdef piece_t _pieces[PIECES]
+    cdef int _count
+    cdef uint64_t _retracted, _length, _own  # bytes of the invitation, parts that this rank has claimed of it
+    cdef uint32_t _number                    # of the invitation, 0 for none
+    cdef bint _complete
+
+    def __cinit__(self, PeerProcess process not None, list pieces not None, Ring ring not None, uint64_t retracted):
+        self._process = process
+        self._ring = ring
+        self._retracted = retracted
+        self._complete = True
+        for address, nbytes in pieces:
+            if self._count == PIECES:
+                raise InternalError("an exposed message has too many pieces")
+            self._pieces[self._count].address = address
+            self._pieces[self._count].length = nbytes
+            self._count += 1
+
+    def invite(self, memory):
+        """Let the sender write parts of the message into its place meanwhile, until `close`.
+
+        Returns:
+            A number and an address for the sender; None if it shall not write.
+        """
+        cdef Py_buffer view
+        cdef PeerProcess process = self._process
+        cdef uint64_t address
+        if process._inviting or not process.invites or len(memory) < 2 * PART or not process.same():
+            return None
+        PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)
+        address = <uint64_t>view.buf
+        self._length = view.len
+        PyBuffer_Release(&view)
+        process._inviting = True
+        process._number = process._number % 0x7FFFFFFF + 1
+        self._number = process._number
+        self._own = 0
+        STORE_RELEASE(&self._ring.inn.words.claims, <uint64_t>self._number << 32)
+        return self._number, address
+
+    def copy(self, memory, uint64_t start, uint64_t most, uint64_t length):
+        """Copy up to `most` bytes of a message of `length` bytes, from `start` on.
+
+        Returns:
+            The offset up to which it has been copied, or is being copied by the sender; `length` also if no more can be
+            copied, in which case `stands` returns False.
+        """
+        cdef Py_buffer view
+        cdef uint64_t until = length if most > length - start else start + most
+        cdef uint64_t stop, whole = length
+        PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)
+        try:
+            if length > <uint64_t>view.len:
+                length = view.len
+            if self._number and not self._length and not self.close(False):
+                return start  # the receiver has withdrawn, and goes on alone once the sender has
+            while start < until and start < length and self._complete:
+                if self._number:
+                    start = self.claim()
+                    if start == NO_PART:
+                        return whole
+                    stop = length if start > length or length - start < PART else start + PART
+                else:
+                    stop = length if length < until else until
+                if start < stop:
+                    self.read(<char *>view.buf, start, stop)
+                start = stop
+        finally:
+            PyBuffer_Release(&view)
+        return start if self._complete and start < length else whole  # what has no room is dropped
+
+    cdef uint64_t claim(self) except? 0:
+        """Claim the next part; return where it begins, NO_PART if all are claimed."""
+        cdef uint64_t part = claim_part(&self._ring.inn.words[0], self._number, (self._length + PART - 1) // PART)
+        if part == NO_PART:
+            return NO_PART
+        self._own += 1
+        return part * PART
+
+    cdef int read(self, char *to, uint64_t start, uint64_t stop) except -1:
+        cdef int error
+        if not self._process.same():
+            self._complete = False
+            return 0
+        with nogil:
+            error = copy_part(0, self._process.pid, self._pieces, self._count, <uint64_t>to, start, stop)
+        if error:
+            self._complete = False
+            self._process.failed(error)
+        else:
+            self._process.copied += stop - start
+        return 0
+
+    def stands(self):
+        """Return True if what has been copied is the message; otherwise the receiver must ask for it (CTS)."""
+        FENCE()
+        unchanged = LOAD_RELAXED(&self._ring.inn.words.retracted) == self._retracted
+        return self._complete and unchanged and self._process.same()
+
+    def close(self, bint wait=True):
+        """Let no other process write into the memory any more; return False if one still does and `wait` is False."""
+        cdef words_t *words = self._ring.inn.words
+        cdef uint64_t claimed
+        cdef int settled
+        cdef double until = monotonic() + _LONGEST
+        if not self._number:
+            return True
+        if self._length:
+            # No part can be claimed from here on.
+            claimed = EXCHANGE(&words.claims, 0)
+            claimed = self.claimed_there(claimed)
+            self._own, self._length = claimed, 0
+        while True:
+            with nogil:
+                settled = await_assisted(words, self._number, self._own)
+            if not settled and self._process.alive():
+                if not wait:
+                    return False
+                if monotonic() < until:
+                    sleep(_LOOK_PAUSE)
+                    continue
+                _warn(
+                    f"process {self._process.pid} has not finished writing into memory of this one for {_LONGEST:g} s; "
+                    "the memory is given back all the same"
+                )
+            if settled != 1:
+                self._complete = False
+            self._number = 0
+            self._process._inviting = False
+            return True
+
+    cdef uint64_t claimed_there(self, uint64_t word) except? -1:
+        """Return how many parts the sender has claimed, by the last word about it."""
+        cdef uint64_t parts = (self._length + PART - 1) // PART
+        cdef uint64_t claimed = word & 0xFFFFFFFF
+        if word >> 32 != self._number or claimed < self._own or claimed > parts:
+            self._complete = False  # the word is forged, so nothing is known of the memory
+            return 0
+        return claimed - self._own
+
+
+@cython.final
+cdef class Assistance:
+    """The sender of a message, which writes parts of it for its receiver."""
+
+    cdef PeerProcess _process
+    cdef Ring _ring
+    cdef list _held  # the pieces
+    cdef uint64_t _address, _length
+    cdef uint32_t _number, _written
+
+    def __cinit__(self, PeerProcess process not None, payload, uint64_t wanted, uint64_t address, uint32_t number,
+                 Ring ring not None):
+        self._process = process
+        self._held = list(payload)
+        self._length = wanted
+        self._address = address
+        self._number = number
+        self._ring = ring
+        STORE_RELEASE(&ring.out.words.done, <uint64_t>number << 32)
+
+    def write(self, uint64_t most):
+        """Write at most `most` bytes; return True if there is more to do."""
+        cdef piece_t pieces[PIECES]
+        cdef Py_buffer views[PIECES]
+        cdef int count = 0, more = 0
+        cdef uint64_t copied = 0
+        if len(self._held) > PIECES or not self._process.same():
+            return False
+        try:
+            for piece in self._held:
+                PyObject_GetBuffer(piece, &views[count], PyBUF_SIMPLE)
+                pieces[count].address = <uint64_t>views[count].buf
+                pieces[count].length = views[count].len
+                count += 1
+            with nogil:
+                more = assist(self._ring.out.words, self._number, self._process.pid, pieces, count, self._address,
+                              self._length, most, &self._written, &copied)
+        finally:
+            while count:
+                count -= 1
+                PyBuffer_Release(&views[count])
+        self._process.copied += copied
+        return more == 1

@@ -1,0 +1,177 @@
+# Matching: which message meets which receive. `aiompi.core.pure.matching` has the same classes in Python.
+
+cdef class Envelope:
+    """What matching needs of a message that has come before its receive."""
+
+    cdef entry_t entry
+    cdef bint kept
+
+    def __init__(self, int source, int tag):
+        if self.kept:
+            raise InternalError("a message that is kept is not made anew")
+        self.entry.source = source
+        self.entry.tag = tag
+
+    @property
+    def source(self):
+        return self.entry.source
+
+    @property
+    def tag(self):
+        return self.entry.tag
+
+    @property
+    def order(self):
+        return self.entry.order
+
+    @order.setter
+    def order(self, uint64_t order):
+        self.entry.order = order
+
+
+cdef class MatchQueues:
+    """The posted receives and the unexpected messages of one context."""
+
+    cdef queue_t posted_queue, kept_queue
+    # What is in the queues, so that it lives, at the indexes of the entries.
+    cdef list _receives, _messages
+    cdef uint64_t last
+    cdef public object sources
+    cdef public dict early
+
+    def __cinit__(self, *args, **kwargs):
+        queue_init(&self.posted_queue)
+        queue_init(&self.kept_queue)
+        self._receives = []
+        self._messages = []
+
+    def __init__(self):
+        self.sources = {}
+        self.early = {}
+
+    @classmethod
+    def __class_getitem__(cls, item):
+        return GenericAlias(cls, item)
+
+    def __dealloc__(self):
+        queue_free(&self.posted_queue)
+        queue_free(&self.kept_queue)
+
+    def post(self, PostedReceive receive not None):
+        """Post a receive."""
+        if receive.posted:
+            raise InternalError("a receive is posted twice")
+        receive.entry.index = len(self._receives)
+        self._receives.append(receive)
+        self.last += 1
+        receive.entry.order = self.last
+        receive.posted = True
+        queue_append(&self.posted_queue, &receive.entry)
+
+    cdef bint comes_from(self, long long rank, int source) except -1:
+        """Return True if messages of a rank of the world carry this source, in the usual case."""
+        return self.sources.get(rank) == source
+
+    cdef int unpost(self, PostedReceive receive) except -1:
+        if self._receives[receive.entry.index] is not receive:
+            raise InternalError("a receive is posted elsewhere")
+        cdef PostedReceive other = <PostedReceive>self._receives.pop()
+        queue_remove(&self.posted_queue, &receive.entry)
+        receive.posted = False
+        if other is not receive:
+            other.entry.index = receive.entry.index
+            self._receives[receive.entry.index] = other
+        return 0
+
+    cdef PostedReceive match(self, int source, int tag):
+        """Take the first posted receive that matches a message; None if there is none."""
+        cdef entry_t *found = queue_match(&self.posted_queue, source, tag)
+        if found == NULL:
+            return None
+        cdef PostedReceive receive = <PostedReceive>self._receives[found.index]
+        self.unpost(receive)
+        self.last += 1
+        receive.entry.order = self.last
+        if receive._done:
+            receive.resume()
+        return receive
+
+    def take_posted(self, int source, int tag):
+        """Take the first posted receive that matches an incoming message; None if there is none.
+
+        It is no longer posted, and its `order` is the order of the message from now on.
+        """
+        return self.match(source, tag)
+
+    def first_posted(self, int source, int tag):
+        """Return the first receive that was posted with exactly these arguments; None if there is none."""
+        cdef entry_t *found = queue_find(&self.posted_queue, source, tag)
+        return None if found == NULL else self._receives[found.index]
+
+    def withdraw(self, PostedReceive receive not None):
+        """Withdraw a posted receive; return False if it has been matched."""
+        if not receive.posted:
+            return False
+        self.unpost(receive)
+        return True
+
+    def posted(self):
+        """Iterate over all posted receives in their order; the caller may withdraw them meanwhile."""
+        cdef list found = []
+        cdef entry_t *entry = self.posted_queue.first
+        while entry != NULL:
+            found.append(self._receives[entry.index])
+            entry = entry.later
+        return iter(found)
+
+    @property
+    def arrivals(self):
+        """Number of unexpected messages."""
+        return self.kept_queue.count
+
+    def unexpected(self):
+        """Iterate over all unexpected messages in order of arrival; the caller may remove them meanwhile."""
+        cdef list found = []
+        cdef entry_t *entry = self.kept_queue.first
+        while entry != NULL:
+            found.append(self._messages[entry.index])
+            entry = entry.later
+        return iter(found)
+
+    def keep(self, Envelope message not None):
+        """Keep a message for which no receive is posted, behind all others."""
+        self.last += 1
+        message.entry.order = self.last
+        self.hold(message)
+        queue_append(&self.kept_queue, &message.entry)
+
+    def restore(self, Envelope message not None):
+        """Put a message back where it was before it was matched, so that no later one of its sender is ahead of it."""
+        self.hold(message)
+        queue_insert(&self.kept_queue, &message.entry)
+
+    cdef int hold(self, Envelope message) except -1:
+        if message.kept:
+            raise InternalError("a message is kept twice")
+        message.entry.index = len(self._messages)
+        self._messages.append(message)
+        message.kept = True
+        return 0
+
+    def find_unexpected(self, int source, int tag):
+        """Return the message that a receive with these arguments would get now (section 3.8); None if there is none."""
+        cdef entry_t *found = queue_search(&self.kept_queue, source, tag)
+        return None if found == NULL else self._messages[found.index]
+
+    def remove_unexpected(self, Envelope message not None):
+        """Remove a message that has been matched, or recalled by its sender."""
+        if not message.kept:
+            raise InternalError("a message that is removed was not kept")
+        if self._messages[message.entry.index] is not message:
+            raise InternalError("a message is kept elsewhere")
+        cdef Envelope other = <Envelope>self._messages.pop()
+        queue_remove(&self.kept_queue, &message.entry)
+        message.kept = False
+        if other is not message:
+            other.entry.index = message.entry.index
+            self._messages[message.entry.index] = other

@@ -1,0 +1,291 @@
+# Requests: operations that have been started. `aiompi.core.pure.request` has the same class in Python.
+
+cdef double _PAUSE = 1e-3  # seconds between two checks of whether an operation can be withdrawn
+
+
+cdef class Request:
+    """An operation in progress; the call that returned it has started it.
+
+    `await request` waits for it and returns its result. Cancelling the awaiting task does not cancel the operation:
+    await it again, or `cancel` it. A request also has the methods of `asyncio.Future` that `asyncio.wait` and done
+    callbacks need.
+    """
+
+    cdef public object _engine, _error, _value, _callbacks, _waiter
+    cdef public object record, starter
+    cdef public bint _done, _cancelled, _error_seen
+
+    def __init__(self, engine):
+        self._engine = engine
+
+    @classmethod
+    def __class_getitem__(cls, item):
+        return GenericAlias(cls, item)
+
+    def done(self):
+        """Return True if the operation is complete: it has succeeded or failed, or was cancelled."""
+        return self._done
+
+    def cancelled(self):
+        """Return True if the operation was cancelled before it took effect (section 3.8)."""
+        return self._cancelled
+
+    cdef int check_done(self) except -1:
+        if not self._done:
+            raise PendingError("the request is not complete: await it, or test done() first")
+        return 0
+
+    def exception(self):
+        """Return the error that ended the operation, None if it succeeded.
+
+        Raises:
+            PendingError: it is not complete.
+        """
+        self.check_done()
+        self._error_seen = True
+        return self._error
+
+    def unseen_error(self):
+        """Return the error of the completed operation, None if `result` or `exception` has reported it already."""
+        return None if self._error_seen else self._error
+
+    cdef object plain_result(self):
+        self.check_done()
+        if self._error is not None:
+            self._error_seen = True
+            raise self._error
+        return self._value
+
+    def result(self):
+        """Return the result of the operation: an object, a Status, or None.
+
+        Raises:
+            PendingError: it is not complete.
+            aiompi.Exception: the operation failed.
+        """
+        return self.plain_result()
+
+    def outcome(self):
+        """Return `result`, but None in place of a Status, for callers that use `status` if they need it."""
+        value = self.result()
+        return None if isinstance(value, Status) else value
+
+    @property
+    def status(self):
+        """The status of the completed operation; the empty status for a send (section 3.7.3)."""
+        return Status.of(cancelled=self._cancelled)
+
+    def cancel(self):
+        """Ask for cancellation (MPI_Cancel, section 3.8). The call is local, and the request must still be completed.
+
+        Returns:
+            True if the request was not complete yet.
+        """
+        return not self._done
+
+    def free(self):
+        """Free the request (MPI_Request_free, section 3.7.3): the operation completes by itself.
+
+        No call can report an error of it any more, so an error ends the job (section 2.7).
+        """
+        self._engine.disown(self)
+
+    def add_done_callback(self, callback, *, context=None):
+        """Call `callback(request)` in a later turn of the driver, once the request is complete.
+
+        Args:
+            context: the context to run it in; a copy of the current one by default.
+        """
+        soon = _Soon(callback, copy_context() if context is None else context)
+        if self._done:
+            soon(self)
+        else:
+            self.when_done(soon)
+
+    def remove_done_callback(self, callback):
+        """Undo `add_done_callback`; return the number of callbacks removed."""
+        before = self._callbacks or []
+        kept = [each for each in before if not (isinstance(each, _Soon) and each.callback == callback)]
+        self._callbacks = kept or None
+        return len(before) - len(kept)
+
+    def when_done(self, callback):
+        """Call back inside the call that completes the request, which must not be complete yet."""
+        if self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    def forget(self, callback):
+        """Undo `when_done`; do nothing if the callback has been called already."""
+        if self._callbacks is not None and callback in self._callbacks:
+            self._callbacks.remove(callback)
+
+    def complete(self, value=None):
+        """End the operation with success."""
+        self._value = value
+        self._finish()
+
+    def fail(self, error):
+        """End the operation with an error; do nothing if it is complete."""
+        if not self._done:
+            self._error = error
+            self._engine.failures += 1
+            self._finish()
+
+    def _finish(self):
+        self._done = True
+        self.tell()
+
+    cdef int tell(self) except -1:
+        """Continue what waits for the request."""
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+        callbacks = self._callbacks
+        if callbacks is not None:
+            self._callbacks = None
+            for callback in callbacks:
+                callback(self)
+        return 0
+
+    cdef int finish(self) except -1:
+        """End the operation, in the usual case without a call of Python."""
+        if self._callbacks is None and self._waiter is None:
+            self._done = True
+        else:
+            self._finish()
+        return 0
+
+    def attend(self):
+        """Make progress by itself from now on; only requests that `begin` has returned do not do so yet."""
+
+    def spin(self):
+        """Wait for a short while before the driver does; return True if the operation is complete."""
+        return self._done
+
+    def withdraw(self):
+        """Undo the operation as far as possible. Only its owner may call this; see `quiescent` for when."""
+        self.cancel()
+
+    def lost_message_error(self):
+        """Return the error of a message that `withdraw` could not give back and that is lost; None if there is none.
+
+        None also if the error has been reported. The caller reports what this returns.
+        """
+        return None
+
+    def quiescent(self):
+        """Return True if no other process writes into the memory of the operation; none will begin to from now on."""
+        return True
+
+    def settle(self):
+        """Wait until the operation can be withdrawn at once.
+
+        An error that interrupts this, such as another cancellation, is raised at the end, since the caller must not use
+        the memory before.
+        """
+        interrupt = None
+        while not self.quiescent():
+            pause = Request(self._engine)
+            self._engine.driver.call_later(_PAUSE, pause.complete)
+            try:
+                yield from pause.suspend()
+            except (GeneratorExit, LocalProtocolError):  # nothing can wait here, as in another event loop
+                raise
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            try:
+                raise interrupt
+            finally:
+                interrupt = None  # the error refers to its frames, which must not refer to the error
+
+    def suspend(self):
+        """Wait for completion: inside a schedule by yielding the request to it, elsewhere as the driver waits."""
+        engine = self._engine
+        if engine.stepping:
+            yield self
+            return
+        if self._waiter is not None:
+            yield from self._suspend_too()
+            return
+        waiter = engine.driver.waiter(self)
+        if waiter is None:
+            return
+        self._waiter = waiter
+        try:
+            yield from waiter
+        finally:
+            self._waiter = None
+
+    def _suspend_too(self):
+        """Wait for a request that other code already waits for."""
+        waiter = self._engine.driver.waiter(self)
+        if waiter is None:
+            return
+
+        def wake(_):
+            if not waiter.done():
+                waiter.set_result(None)
+
+        self.when_done(wake)
+        try:
+            yield from waiter
+        except BaseException:
+            self.forget(wake)
+            raise
+
+    def __await__(self):
+        if self._done and needs_no_turn(self._engine):
+            return _Ready(self)
+        return self._waiting()
+
+    def _waiting(self):
+        if self._done and self._engine.turn_due():
+            yield
+        while not self._done:  # again if a receive was interrupted, and has been resumed before this continued
+            yield from self.suspend()
+        return self.result()
+
+    @property
+    def __name__(self):
+        """The name by which tools show an awaitable."""
+        return type(self).__name__
+
+    def __repr__(self):
+        state = "pending"
+        if self._done:
+            state = "cancelled" if self._cancelled else "failed" if self._error else "done"
+        return f"<{type(self).__name__} {state}>"
+
+
+@cython.final
+@cython.freelist(8)
+cdef class _Ready:
+    """The await of a request that is complete."""
+
+    cdef Request _request
+
+    def __cinit__(self, Request request):
+        self._request = request
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration(self._request.result())
+
+
+@cython.final
+cdef class _Soon:
+    """A public done callback: called by the driver, never inside the engine."""
+
+    cdef readonly object callback, context
+
+    def __init__(self, callback, context):
+        self.callback = callback
+        self.context = context
+
+    def __call__(self, request):
+        request._engine.driver.call_soon(self.context.run, self.callback, request)

@@ -1,0 +1,504 @@
+# The two rings of a pair of ranks, in one segment of shared memory. ring.h has the layout, and why it is right.
+
+# bytes that can be read in the time that a frame takes beside its payload
+cdef enum:
+    FRAME_COST = 4096
+    FIRST_PAYLOAD = 1     # kinds of frames that have a payload: these and DATA (see aiompi.wire.frame)
+    LAST_PAYLOAD = 3
+    RTS = 4
+    DATA = 7
+    GIL_FREE = 131072     # bytes of a copy for which the lock of the interpreter is released
+    RING_PREFIX = 4096    # bytes of a segment before its rings
+    RING_LAYOUT = 3       # number of this layout: ranks with another one do not share memory
+
+
+PREFIX = RING_PREFIX
+LAYOUT = RING_LAYOUT
+
+
+@cython.final
+cdef class Outgoing:
+    """A frame that is not in a ring yet, or only in part."""
+
+    cdef readonly bytes header
+    cdef readonly list pieces
+    cdef public object owner
+    cdef readonly bint done
+    cdef bint begun
+    cdef size_t index, offset
+    cdef uint64_t rest  # bytes of the payload that are still to be written
+
+    def __init__(self, bytes header not None, payload, owner=None):
+        if len(header) != HEADER:
+            raise InternalError("a frame without a header")
+        if self.header is not None:
+            raise InternalError("a frame is made once")
+        self.header = header
+        self.pieces = [piece for piece in payload if len(piece)]
+        self.owner = owner
+        for piece in self.pieces:
+            self.rest += len(piece)
+
+    @property
+    def nbytes(self):
+        return self.rest
+
+    def copy(self):
+        """Copy what has not been written, so that its owner may change its memory."""
+        cdef list kept = self.pieces[:self.index]
+        self.pieces = kept + [bytes(piece) for piece in self.pieces[self.index:]]
+
+
+cdef class PeerProcess
+
+
+@cython.final
+@cython.no_gc_clear  # which would let go of the segment without its exporter's knowledge
+cdef class Ring:
+    """Both directions between this rank and a peer."""
+
+    cdef writer_t out
+    cdef reader_t inn
+    cdef Py_buffer _segment
+    cdef bint _held, _busy
+    cdef object _landing
+    cdef bytearray _early  # what a signal handler reads of a payload for which there is no landing yet
+    cdef readonly uint64_t size
+    cdef readonly bint stopped
+    cdef public PeerProcess process  # the peer's
+    cdef public bint queued  # True while frames wait for room: none may overtake them
+    cdef readonly uint64_t rings  # how often the peer was woken
+
+    def __cinit__(self, segment, uint64_t size, int bell, bint first):
+        if size < 4096 or size & (size - 1) or size > <uint64_t>1 << 30:
+            raise InternalError("a ring has no such size")
+        PyObject_GetBuffer(segment, &self._segment, PyBUF_WRITABLE)
+        self._held = True
+        if <uint64_t>self._segment.buf % LINE:
+            raise InternalError(f"the memory of rings begins at a multiple of {LINE}")
+        if <uint64_t>self._segment.len < RING_PREFIX + 2 * size:
+            raise InternalError("the memory of two rings is too small")
+        self.size = size
+        ring_init(&self.out, &self.inn, <char *>self._segment.buf, RING_PREFIX, size, bell, first)
+
+    def __dealloc__(self):
+        if self._held:
+            PyBuffer_Release(&self._segment)
+
+    cdef object wrong_reader(self):
+        return RemoteProtocolError(
+            f"the reader of a ring says that it is at {LOAD_RELAXED(&self.out.words.tail)}; "
+            f"its writer is at {self.out.head}"
+        )
+
+    cdef object wrong_writer(self):
+        return RemoteProtocolError(
+            f"the writer of a ring says that it is at {LOAD_RELAXED(&self.inn.words.written)}; "
+            f"its reader is at {self.inn.tail}"
+        )
+
+    def stop(self):
+        """Hand out nothing and wake nobody any more: the doorbells are closed."""
+        self.stopped = True
+        self.out.bell = self.inn.bell = -1
+
+    # Writing.
+
+    cdef int wake(self) except -1:
+        self.rings += writer_wake(&self.out)
+        return 0
+
+    cdef int write_whole(self, header_t *header, uint32_t kind, payload, uint64_t nbytes) except -1:
+        """Write a frame in one piece; return 0 if there is no room."""
+        cdef char *place
+        cdef char *to
+        cdef Py_buffer view
+        cdef int found = writer_reserve(&self.out, HEADER + nbytes, &place)
+        if found <= 0:
+            if found < 0:
+                raise self.wrong_reader()
+            return 0
+        header_write(place, header)
+        to = place + HEADER
+        for piece in payload:
+            PyObject_GetBuffer(piece, &view, PyBUF_SIMPLE)
+            if <uint64_t>view.len > nbytes:
+                PyBuffer_Release(&view)
+                raise InternalError("a payload grows while it is sent")
+            memcpy(to, view.buf, view.len)
+            to += view.len
+            nbytes -= view.len
+            PyBuffer_Release(&view)
+        writer_publish(&self.out, place, kind, to - place)
+        self.wake()
+        return 1
+
+    def put(self, bytes header not None, payload):
+        """Write a short frame as a whole, and wake a peer that sleeps; return False if that is impossible now.
+
+        Raises:
+            RemoteProtocolError: the peer has written nonsense; the connection must be closed. So do the methods below.
+        """
+        cdef header_t h
+        cdef uint64_t nbytes = 0
+        for piece in payload:
+            nbytes += len(piece)
+        if self._busy or nbytes > self.out.whole or len(header) != HEADER:
+            return False
+        memcpy(&h, <char *>header, HEADER)
+        return self.write_whole(&h, h.kind, payload, nbytes) == 1
+
+    def expose(self, bytes header not None, payload):
+        """Write the frame of a message which the peer is to copy from its pieces; return False if that is impossible.
+
+        The pieces must stay where they are until `retract`, or until the peer has answered.
+        """
+        cdef header_t h
+        cdef Py_buffer view
+        cdef uint64_t table[2 + 2 * PIECES]
+        cdef size_t count = 0
+        if self._busy or len(payload) > PIECES or len(header) != HEADER:
+            return False
+        memcpy(&h, <char *>header, HEADER)
+        for piece in [*payload]:
+            PyObject_GetBuffer(piece, &view, PyBUF_SIMPLE)
+            if view.len and count < PIECES:
+                table[2 + 2 * count] = <uint64_t>view.buf
+                table[3 + 2 * count] = view.len
+                count += 1
+            PyBuffer_Release(&view)
+        table[0] = count
+        table[1] = LOAD_RELAXED(&self.out.words.retracted)
+        if not count or 16 + 16 * count > self.out.whole:
+            return False
+        where = PyBytes_FromStringAndSize(<char *>table, 16 + 16 * count)
+        return self.write_whole(&h, h.kind | EXPOSED, (where,), 16 + 16 * count) == 1
+
+    def write(self, Outgoing frame not None, int64_t budget):
+        """Write as much of a frame as there is room for, and up to `budget` bytes; return the number of bytes."""
+        cdef header_t h
+        cdef int found
+        cdef int64_t nbytes
+        cdef uint64_t before
+        if self._busy or frame.done:
+            return 0
+        memcpy(&h, <char *>frame.header, HEADER)
+        if not frame.begun:
+            if frame.rest <= self.out.whole:
+                nbytes = HEADER + frame.rest
+                frame.done = self.write_whole(&h, h.kind, frame.pieces, frame.rest)
+                return nbytes if frame.done else 0
+            found = writer_begin(&self.out, &h)
+            if found < 0:
+                raise self.wrong_reader()
+            if not found:
+                return 0
+            frame.begun = True
+        before = frame.rest
+        while budget > 0 and frame.rest:
+            nbytes = self.stream(frame, h.kind, budget)
+            if nbytes < 0:
+                raise self.wrong_reader()
+            if not nbytes:
+                break
+            budget -= nbytes
+        if before != frame.rest:
+            self.wake()
+        frame.done = not frame.rest
+        return before - frame.rest
+
+    cdef int64_t stream(self, Outgoing frame, uint32_t kind, uint64_t most) except? -2:
+        """Write a part of the current piece of a streamed frame."""
+        cdef Py_buffer view
+        cdef int64_t nbytes
+        cdef const char *start
+        cdef uint64_t rest
+        cdef bint last
+        PyObject_GetBuffer(frame.pieces[frame.index], &view, PyBUF_SIMPLE)
+        try:
+            if <size_t>view.len <= frame.offset:
+                raise InternalError("a payload shrinks while it is sent")
+            start = <const char *>view.buf + frame.offset
+            rest = view.len - frame.offset
+            if rest > frame.rest:
+                raise InternalError("a payload grows while it is sent")
+            last = rest == frame.rest and rest <= most
+            if most < rest:
+                rest = most
+            if rest >= GIL_FREE:
+                self._busy = True
+                try:
+                    with nogil:
+                        nbytes = writer_stream(&self.out, kind, start, rest, last)
+                finally:
+                    self._busy = False
+            else:
+                nbytes = writer_stream(&self.out, kind, start, rest, last)
+            if nbytes > 0:
+                frame.rest -= nbytes
+                frame.offset += nbytes
+                if frame.offset == <size_t>view.len:
+                    frame.index += 1
+                    frame.offset = 0
+        finally:
+            PyBuffer_Release(&view)
+        return nbytes
+
+    def want(self):
+        """Begin to wait for room, after there was none; return False if the peer has made some meanwhile."""
+        cdef int waits = writer_want(&self.out)
+        if waits < 0:
+            raise self.wrong_reader()
+        return waits == 1
+
+    @property
+    def moved(self):
+        """True if the peer has made room since it was last looked for."""
+        return writer_moved(&self.out) == 1
+
+    @property
+    def written(self):
+        """The position up to which this rank has written."""
+        return self.out.head
+
+    @property
+    def peer_copies(self):
+        """True if the peer says that it can copy from the memory of this process."""
+        return LOAD_RELAXED(&self.out.words.reads) == 1
+
+    def granted(self):
+        """Return the bytes of credit that the peer has granted since the last call."""
+        cdef uint64_t now = LOAD_ACQUIRE(&self.out.words.granted), before = self.out.granted
+        if now < before:
+            raise RemoteProtocolError(f"the reader of a ring has granted {now} bytes, and before {before}")
+        self.out.granted = now
+        return now - before
+
+    def retract(self):
+        """Tell the peer that the memory of all messages which it may copy is about to change."""
+        STORE_RELAXED(&self.out.words.retracted, self.out.words.retracted + 1)
+        FENCE()
+
+    # Reading.
+
+    @property
+    def between_frames(self):
+        """True if the peer may close here."""
+        return not self.inn.missing
+
+    @property
+    def position(self):
+        """The position up to which this rank has read."""
+        return self.inn.tail
+
+    @property
+    def pending(self):
+        """True if there is something to read."""
+        return reader_pending(&self.inn) == 1
+
+    def grant(self, uint64_t nbytes):
+        """Grant the peer so many bytes of credit more, which it sees when it looks."""
+        self.inn.granted += nbytes
+        STORE_RELEASE(&self.inn.words.granted, self.inn.granted)
+
+    def copies(self):
+        """Tell the peer that this rank can copy from the memory of its process."""
+        STORE_RELAXED(&self.inn.words.reads, 1)
+
+    def watch(self):
+        """Begin to sleep; return False if there is something to read first."""
+        return reader_watch(&self.inn) == 1
+
+    cpdef int64_t read(self, sink, int64_t budget) except? -1:
+        """Hand out what is there, as long as the budget lasts.
+
+        Args:
+            sink: see `aiompi.wire.frame.Sink`.
+            budget: bytes to read; each frame costs FRAME_COST more.
+
+        Returns:
+            What is left of the budget: more than 0 if all has been read that was there at the beginning.
+        """
+        cdef header_t header
+        cdef const char *payload
+        cdef uint64_t nbytes
+        cdef int found
+        if self._busy:
+            return budget
+        reader_wake(&self.inn)
+        while budget > 0 and not self.stopped:
+            if self.inn.missing:
+                nbytes = self.fill(sink, budget if budget > GIL_FREE else GIL_FREE)
+                if not nbytes:
+                    break
+                budget -= nbytes
+                continue
+            found = reader_next(&self.inn, &header, &payload)
+            if found <= 0:
+                if found < 0:
+                    raise RemoteProtocolError("the writer of a ring goes round it without a frame")
+                break
+            budget -= self.hand_out(sink, &header, payload)
+        reader_answer(&self.inn)
+        return budget
+
+    cdef int64_t hand_out(self, sink, header_t *h, const char *payload) except -1:
+        """Hand out the next frame, or begin to; return its cost."""
+        cdef uint32_t kind = h.kind
+        cdef uint32_t plain = kind & 0xFF
+        cdef uint64_t nbytes = 0
+        if FIRST_PAYLOAD <= plain <= LAST_PAYLOAD or plain == DATA:
+            nbytes = h.length
+        h.kind = plain
+        if kind == plain:
+            if not reader_holds(&self.inn, nbytes):
+                raise RemoteProtocolError(f"a frame of kind {kind} with {nbytes} bytes does not fit its ring")
+            return FRAME_COST + self.deliver(sink, h, payload, nbytes)
+        if kind == RTS | EXPOSED:
+            return FRAME_COST + self.offer(sink, h, payload)
+        if kind != plain | STREAMED or not nbytes or nbytes > LONGEST:
+            raise RemoteProtocolError(f"a frame of unknown kind {kind:#x} with {h.length} bytes")
+        # First: the bytes that follow are payload whatever the sink raises. Without a landing they are dropped.
+        self.inn.missing = nbytes
+        self.inn.tail += HEADER
+        self.begin(sink, h)
+        return FRAME_COST
+
+    cdef int begin(self, sink, header_t *h) except -1:
+        """Ask for the landing of a streamed payload, and put there what has been read meanwhile."""
+        cdef bytearray early = bytearray()
+        self._early = early
+        try:
+            landing = sink.land(fields(h))
+            while early:
+                room = landing.room()
+                done = min(len(room), len(early))
+                if not done:
+                    raise InternalError("a landing without room")
+                room[:done] = early[:done]
+                landing.filled += done
+                del early[:done]
+            if self._early is early:
+                self._landing = landing
+        finally:
+            complete = self._early is not early
+            if not complete:
+                self._early = None
+        if complete:
+            landing.advance(0)
+        return 0
+
+    cdef uint64_t fill_early(self, uint64_t most) except? -1:
+        """Read a part of a payload whose landing is not known yet."""
+        cdef bytearray early = self._early
+        cdef bytearray part = bytearray(min(self.inn.missing, most))
+        cdef int64_t done = reader_stream(&self.inn, <char *>part, len(part))
+        if done < 0:
+            raise self.wrong_writer()
+        early += part[:done]
+        if not self.inn.missing:
+            self._early = None
+        return done
+
+    cdef int64_t deliver(self, sink, header_t *h, const char *payload, uint64_t nbytes) except -1:
+        """Hand out a whole frame."""
+        cdef uint64_t after = UP(self.inn.tail + HEADER + nbytes)
+        cdef PeerBase peer = <PeerBase>sink if isinstance(sink, PeerBase) else None
+        cdef PostedReceive receive = None
+        cdef bytes content
+        if peer is not None:
+            peer.gain(h.credit)
+            if h.kind == EAGER:
+                receive = peer.matched(h.context, h.source, h.tag)
+            if receive is not None and not h.drqid and not receive.unpacks and peer.below_mark(nbytes):
+                # The payload is copied from the ring before anything else runs, and given back only then.
+                self.inn.tail = after
+                receive.arrive(h.source, h.tag, payload, nbytes)
+                reader_advance(&self.inn, self.inn.tail)
+                return nbytes
+        # Others get a copy, since a signal handler may read on meanwhile.
+        content = PyBytes_FromStringAndSize(payload, nbytes)
+        reader_advance(&self.inn, after)
+        if receive is not None:
+            peer.spend(nbytes)
+            if h.drqid:
+                receive.noted(h.drqid)
+            receive.arrive(h.source, h.tag, content, nbytes)
+        elif peer is not None:
+            peer.handle(fields(h), memoryview(content))
+        else:
+            sink.frame(fields(h), memoryview(content))
+        return nbytes
+
+    cdef int64_t offer(self, sink, header_t *h, const char *table) except -1:
+        """Offer a message that is in memory of the peer's process."""
+        cdef uint64_t words[2 + 2 * PIECES]
+        cdef uint64_t count, total = 0
+        cdef list pieces = []
+        if self.process is None:
+            raise RemoteProtocolError("it exposed a message before it was known")
+        if not reader_holds(&self.inn, 16):
+            raise RemoteProtocolError("an exposed message does not fit its ring")
+        memcpy(words, table, 16)
+        count = words[0]
+        if not 0 < count <= PIECES or not reader_holds(&self.inn, 16 + 16 * count):
+            raise RemoteProtocolError(f"it exposed a message in {count} pieces")
+        memcpy(&words[2], table + 16, 16 * count)
+        for i in range(count):
+            if words[3 + 2 * i] > LONGEST or total > LONGEST:
+                raise RemoteProtocolError(f"it exposed a piece of {words[3 + 2 * i]} bytes")
+            total += words[3 + 2 * i]
+            pieces.append((words[2 + 2 * i], words[3 + 2 * i]))
+        if total != h.length or not total:
+            raise RemoteProtocolError(f"{count} pieces that it exposed are no message of {h.length} bytes")
+        reader_advance(&self.inn, UP(self.inn.tail + HEADER + 16 + 16 * count))
+        sink.offer(fields(h), Exposed(self.process, pieces, self, words[1]))
+        return h.length if h.length < 1 << 30 else 1 << 30  # it may have been copied at once
+
+    cdef uint64_t fill(self, sink, uint64_t most) except? -1:
+        """Copy a part of a streamed payload to its place; return the number of bytes."""
+        cdef Py_buffer view
+        cdef uint64_t nbytes
+        cdef int64_t done
+        cdef char *to
+        landing = self._landing
+        if self._early is not None:
+            return self.fill_early(most)
+        if landing is None:
+            done = reader_stream(&self.inn, NULL, self.inn.missing if self.inn.missing < most else most)
+            if done < 0:
+                raise self.wrong_writer()
+            return done
+        PyObject_GetBuffer(landing.room(), &view, PyBUF_WRITABLE)
+        try:
+            if self._landing is not landing:
+                return 0  # a signal handler has read on, and another frame is next
+            nbytes = view.len
+            if nbytes > self.inn.missing:
+                nbytes = self.inn.missing
+            if nbytes > most:
+                nbytes = most
+            to = <char *>view.buf
+            if nbytes >= GIL_FREE:
+                self._busy = True
+                try:
+                    with nogil:
+                        done = reader_stream(&self.inn, to, nbytes)
+                finally:
+                    self._busy = False
+            else:
+                done = reader_stream(&self.inn, to, nbytes)
+        finally:
+            PyBuffer_Release(&view)
+        if done < 0:
+            raise self.wrong_writer()
+        if done:
+            landing.filled += done  # in no function of Python, where a signal handler could run, and read on or raise
+        if done and not self.inn.missing:
+            self._landing = None
+            landing.advance(0)
+        return done
+
+
+cdef tuple fields(header_t *h):
+    return (h.kind, h.tag, h.source, h.credit, h.context, h.length, h.srqid, h.drqid)

@@ -1,0 +1,175 @@
+/* Slots: what each rank of a communicator shows all others, in memory that it alone writes and that they map.
+
+   The members make the same calls in the same order, and number them from 1. In each call a rank posts: it writes what it
+   contributes, if anything, into the cell of that number, of which there are 16, and then stores the number. Then it waits
+   for those members only whose contribution it needs: all of them in a barrier, the root in a broadcast, nobody at its
+   root. What a rank has posted in a call also says that it has read all that it needs of earlier ones.
+
+   So the cell of call n - 16 may be written again once all have posted in a call after it. A rank looks for that in every
+   eighth call only: when all have posted in call n - 8, they have done with calls up to n - 9, and the cells of n to n + 7
+   are free. A contribution that is longer than a cell is in one of two places behind the cells, which are written again
+   when all have posted in a call after the one that it was for.
+
+   The words of a rank's slots, which only their owner writes, and the order that each needs (C11):
+
+   stamp      of a cell: release, when all else of it is there. Others, acquire: so they see the contribution, and that the
+              owner has done with earlier calls, because it has loaded the contributions of these before.
+   note, claim, length, content   plain stores before the stamp. Before they are written again, the owner has loaded, with
+              acquire, a stamp of each reader that it has stored after its last load from them.
+   wanted     relaxed: the members for which the owner waits. It is stored before `asleep`.
+   asleep     release: the number of the call for which the owner sleeps until those members have posted in it. Others,
+              acquire, when they have posted.
+
+   No rank sleeps while it may go on. A rank that is about to sleep stores `asleep`, passes a sequentially consistent fence,
+   and looks at the stamps once more. A rank that has posted passes such a fence and looks which ranks sleep for that
+   call, and whether all are there that these want. Of the fences of the sleeper and of all those that it waits for, one is
+   last in their single order. If it is that of the sleeper, it sees all stamps. Otherwise the rank whose fence it is sees all of
+   them, and that the other one sleeps, and wakes it. So nobody but the last one to come wakes a rank.
+
+   Nothing that another rank has written is believed. A stamp may be any number: one that is too high counts as posted,
+   and what is read then is nonsense of that rank. Lengths and places are taken modulo, or cut to, what a cell has. */
+#pragma once
+#include "ring.h"
+#include <sched.h>
+
+enum {
+  CELLS = 16,
+  LOOK = 8,          /* calls from one look at what may be written again to the next */
+  SHORT = 224,       /* bytes of a contribution that are in a cell */
+  PLACES = 2,        /* for long ones */
+  SLOTS_HEAD = 4160, /* bytes of all that is before these places */
+};
+
+typedef struct {
+  uint64_t stamp __attribute__((aligned(LINE)));
+  uint64_t note, claim, length;
+  char content[SHORT];
+} cell_t;
+
+typedef struct {
+  uint64_t asleep __attribute__((aligned(LINE)));
+  uint64_t wanted;
+  cell_t cells[CELLS];
+} shown_t;
+_Static_assert(sizeof(shown_t) == SLOTS_HEAD, "the layout of slots");
+
+/* The slots of all members, as one of them sees them. */
+typedef struct {
+  shown_t **shown;       /* by rank in the communicator */
+  uint64_t room;         /* bytes of a place for a long contribution */
+  uint64_t number;       /* of the last call */
+  uint64_t used[PLACES]; /* the calls for which the places were written */
+  uint64_t longs;        /* long contributions so far */
+  uint32_t rank, size;
+} slots_t;
+
+/* A call of this rank. */
+typedef struct {
+  uint64_t number, note, claim, length;
+  uint32_t first, last; /* the members that it waits for: `first` to `last` - 1 */
+  uint32_t seen;        /* those before this one have posted */
+  int posted;
+} meeting_t;
+
+static inline cell_t *cell_of(const slots_t *s, uint32_t member, uint64_t number) {
+  return &s->shown[member]->cells[number % CELLS];
+}
+
+static inline int has_posted(const slots_t *s, uint32_t member, uint64_t number) {
+  return LOAD_ACQUIRE(&cell_of(s, member, number)->stamp) >= number;
+}
+
+static inline int have_posted(const slots_t *s, uint32_t first, uint32_t last, uint64_t number) {
+  while (first < last && has_posted(s, first, number)) first++;
+  return first >= last;
+}
+
+/* Return the call in which all must have posted before this rank may: 0 if it may at once. */
+static inline uint64_t slots_bar(const slots_t *s, const meeting_t *m) {
+  uint64_t bar = m->number % LOOK ? 0 : m->number - LOOK;
+  if (m->length <= SHORT) return bar;
+  uint64_t used = s->used[s->longs % PLACES];
+  return used && used + 1 > bar ? used + 1 : bar;
+}
+
+/* Write the contribution of this rank, for which there is room, and publish it. */
+static inline void slots_post(slots_t *s, meeting_t *m, const char *content) {
+  shown_t *own = s->shown[s->rank];
+  cell_t *cell = cell_of(s, s->rank, m->number);
+  cell->note = m->note;
+  cell->claim = m->claim;
+  cell->length = m->length;
+  if (m->length <= SHORT) {
+    if (m->length) memcpy(cell->content, content, m->length);
+  } else {
+    uint64_t place = s->longs++ % PLACES;
+    s->used[place] = m->number;
+    memcpy(cell->content, &place, sizeof place);
+    memcpy((char *)(own + 1) + place * s->room, content, m->length);
+  }
+  STORE_RELEASE(&cell->stamp, m->number);
+  m->posted = 1;
+  FENCE();
+}
+
+/* Return the first member from `member` on that sleeps for a call in which this rank has posted, and may go on; the number
+   of members if there is none. */
+static inline uint32_t slots_sleeper(const slots_t *s, uint32_t member, uint64_t number) {
+  for (; member < s->size; member++) {
+    const shown_t *shown = s->shown[member];
+    if (LOAD_ACQUIRE(&shown->asleep) != number || member == s->rank) continue;
+    uint64_t wanted = LOAD_RELAXED(&shown->wanted);
+    uint32_t first = wanted >> 32, last = (uint32_t)wanted;
+    if (have_posted(s, first, last < s->size ? last : s->size, number)) break;
+  }
+  return member;
+}
+
+/* Return the next number and members that a call waits for: those that let it post, or those that it needs. */
+static inline uint64_t slots_wanted(const slots_t *s, const meeting_t *m, uint32_t *first, uint32_t *last) {
+  *first = m->posted ? m->seen : 0;
+  *last = m->posted ? m->last : s->size;
+  return m->posted ? m->number : slots_bar(s, m);
+}
+
+/* Begin to sleep; return 0 if the call may go on instead. */
+static int slots_sleep(slots_t *s, const meeting_t *m) {
+  shown_t *own = s->shown[s->rank];
+  uint32_t first, last;
+  uint64_t number = slots_wanted(s, m, &first, &last);
+  STORE_RELAXED(&own->wanted, (uint64_t)first << 32 | last);
+  STORE_RELEASE(&own->asleep, number);
+  FENCE();
+  return !have_posted(s, first, last, number);
+}
+
+/* Look whether a call may go on, for a limited time in seconds. With more ranks than cores the core is offered to others
+   in between, and the time for which they have it does not count; one that keeps it for long ends the look. */
+static int slots_spin(const slots_t *s, const meeting_t *m, int yields, double limit) {
+  double start = 0, last_look = 0;
+  uint32_t first, last;
+  uint64_t number = slots_wanted(s, m, &first, &last);
+  for (int looks = 0;; looks++) {
+    while (first < last && has_posted(s, first, number)) first++;
+    if (first >= last) return 1;
+    if (yields) sched_yield();
+    else RELAX();
+    if (!yields && looks % 32) continue;
+    double now = seconds_now();
+    if (!start) start = last_look = now;
+    if (now - last_look > 300e-6) return 0;
+    if (yields && now - last_look > 10e-6) start += now - last_look;
+    last_look = now;
+    if (now - start > limit) return 0;
+  }
+}
+
+/* Find what a member contributes to a call in which it has posted, `length` bytes at most. */
+static inline const char *slots_content(const slots_t *s, uint32_t member, uint64_t number, uint64_t *length) {
+  const cell_t *cell = cell_of(s, member, number);
+  uint64_t place, nbytes = LOAD_RELAXED((uint64_t *)&cell->length);
+  *length = nbytes < s->room ? nbytes : s->room;
+  if (*length <= SHORT) return cell->content;
+  memcpy(&place, cell->content, sizeof place);
+  return (const char *)(s->shown[member] + 1) + place % PLACES * s->room;
+}

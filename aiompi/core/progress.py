@@ -1,0 +1,105 @@
+"""`Progress`: what requests and schedules need of their rank: the driver, steps in progress, errors and finalizers.
+
+It knows nothing of messages. `aiompi.engine.engine.Engine` derives from it and adds peers, queues and protocols.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final
+
+from aiompi.core import ProgressBase
+from aiompi.errors import LocalProtocolError
+
+_PACKAGE: Final = __name__.partition(".")[0]
+
+
+class Finalizers:
+    """The work of finalizers of objects that the program has dropped. It is done when the engine is at rest.
+
+    The garbage collector runs in any thread and in the middle of anything, also of a step of the engine.
+
+    Attributes:
+        pending: functions that are still to be called.
+    """
+
+    __slots__ = ("_driver", "pending")
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+        self.pending: deque[Callable[[], object]] = deque()
+
+    def defer(self, undo: Callable[[], object], where: FrameType | None = None) -> None:
+        """Call `undo` at once if the program itself was interrupted, otherwise before the next receive, probe or turn.
+
+        Args:
+            where: the frame that the finalizer has interrupted, if `undo` may be called at once.
+        """
+        if where is not None and self._driver.in_own_thread and not _is_ours(where):
+            undo()
+            return
+        self.pending.append(undo)
+        self._driver.call_soon_threadsafe(self.run)
+
+    def run(self) -> None:
+        """Call what is pending."""
+        while self.pending:
+            self.pending.popleft()()
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE
+
+
+class Progress(ProgressBase):
+    """The progress of one rank.
+
+    Args:
+        rank: rank in the world.
+        driver: how this rank waits (see `aiompi.engine.seams.Driver`).
+
+    Attributes:
+        schedules: the schedules that have not ended.
+        ended: chained requests that have ended, and whose waiters are being told (see `aiompi.engine.schedule`).
+        finalizers: deferred work of finalizers.
+        fatal: ends the job because of an error that no call can report; set by the runtime.
+    """
+
+    def __init__(self, rank: int, driver: Any) -> None:
+        super().__init__(driver)
+        self.rank = rank
+        self.schedules: set[Any] = set()
+        self.ended: deque[Any] = deque()
+        self.finalizers = Finalizers(driver)
+        self._dropped = self.finalizers.pending
+        self.fatal: Callable[[BaseException], object] = _ignore
+
+    def refuse_nested(self) -> None:
+        """Refuse a call of the user inside a function that a schedule has called.
+
+        Raises:
+            LocalProtocolError: the call is made there.
+        """
+        if self.stepping:
+            raise LocalProtocolError(
+                f"rank {self.rank}: a function that is called in the midst of an operation, such as that of a "
+                "reduction, must not communicate (section 4.9.4); let it compute only"
+            )
+
+    def disown(self, request: Any) -> None:
+        """Let a request complete by itself (MPI_Request_free). If it fails, the error ends the job."""
+        if request.done():
+            self._check_disowned(request)
+        else:
+            request.when_done(self._check_disowned)
+
+    def _check_disowned(self, request: Any) -> None:
+        error = request.unseen_error()
+        if error is not None and self.error is None:
+            self.fatal(error)
+
+
+def _ignore(error: BaseException) -> None:
+    """Do nothing: an engine without a job has nothing to end."""

@@ -1,0 +1,74 @@
+"""The memory of messages as bytes."""
+
+from __future__ import annotations
+
+from sys import modules
+from typing import Any, Final
+
+#: bytes up to which an array is copied to be sent, which takes less time than a view of its memory
+COPIED: Final = 1024
+#: NumPy's number of its last type of plain numbers, but for float16
+_CLONGDOUBLE: Final = 16
+#: types of objects that share their memory with no other object
+_OWNERS: Final = frozenset({bytes, bytearray})
+#: destinations of messages that are bytes
+Span = memoryview
+
+
+def is_plain(spec: Any) -> bool:
+    """Return True for an array of plain numbers of this machine."""
+    numpy = modules.get("numpy")
+    if numpy is None or type(spec) is not getattr(numpy, "ndarray", None):
+        return False
+    dtype = spec.dtype
+    return bool(dtype.isnative and (dtype.num <= _CLONGDOUBLE or dtype.char == "e"))
+
+
+def plain_bytes(array: Any) -> memoryview | None:
+    """Return the memory of a NumPy array of plain numbers without gaps, in its own order.
+
+    Returns:
+        None for all other objects.
+    """
+    if not is_plain(array) or not array.flags.forc:
+        return None
+    if not array.size:
+        return memoryview(bytearray() if array.flags.writeable else b"")
+    return (array if array.flags.c_contiguous else array.T).data.cast("B")  # type: ignore[no-any-return]
+
+
+def overlap(one: memoryview, other: memoryview) -> bool:
+    """Return True if two memoryviews of contiguous bytes share a byte."""
+    from aiompi.lazy import np
+
+    if type(one.obj) in _OWNERS and type(other.obj) in _OWNERS and one.obj is not other.obj:
+        return False  # without NumPy
+    return np.may_share_memory(one, other)
+
+
+def outgoing(spec: object) -> bytes | memoryview | None:
+    """Return the message of a buffer specification of the usual kinds, a copy if it is short.
+
+    These are NumPy arrays of plain numbers without gaps, in the order of memory, and short ones with gaps, in that of
+    the indices. In the native form they are also [memory, type] and [memory, count, type] with contiguous memory and a
+    short message or an array.
+
+    Returns:
+        None for all other specifications, and for those that are wrong.
+    """
+    if not is_plain(spec):
+        return None
+    array: Any = spec
+    if array.nbytes <= COPIED:
+        return array.tobytes("A" if array.flags.forc else "C")  # type: ignore[no-any-return]
+    return plain_bytes(array)
+
+
+def incoming(spec: object) -> memoryview | None:
+    """Return the memory of a buffer specification as the destination of a message, in its own order.
+
+    Returns:
+        None as `outgoing` does, and for memory that cannot be written to, or into which a message is to be unpacked.
+    """
+    view = plain_bytes(spec)
+    return None if view is None or view.readonly else view

@@ -1,0 +1,120 @@
+"""Sends and receives of the common case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from aiompi.core.mode import Mode
+from aiompi.core.pure.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import SupportsIndex
+
+    from aiompi.status import Status
+
+
+#: class of its receives
+R = TypeVar("R")
+
+
+class CommunicatorBase(Generic[R]):
+    """What the common case of a message needs of a communicator; see `aiompi.comm.communicator.Communicator`."""
+
+    __slots__ = ("_peers", "_reach", "context_id", "engine", "matcher", "rank", "tag_ub", "targets")
+
+    _receive_class: ClassVar[type[Any]]
+
+    engine: Any
+    matcher: Any
+    targets: Sequence[int]
+    context_id: int
+    rank: int
+    tag_ub: int
+    _peers: list[Any]
+    _reach: int
+
+    def send(
+        self,
+        payload: Sequence[bytes | memoryview],
+        nbytes: int,
+        dest: SupportsIndex,
+        tag: SupportsIndex,
+        mode: Mode = Mode.STANDARD,
+    ) -> Request[None]:
+        """Start a send and return an internal request; messages that have left at once share one.
+
+        Args:
+            payload: memory of the message in pieces, `nbytes` in all; it must stay unchanged until completion.
+            dest: rank, or PROC_NULL.
+            tag: 0..tag_ub.
+            mode: communication mode (section 3.4).
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidBufferError: the mode is buffered, and the attached buffer has no room.
+        """
+        return self._start_send(payload, nbytes, dest, tag, mode)
+
+    def isend(
+        self,
+        payload: Sequence[bytes | memoryview],
+        nbytes: int,
+        dest: SupportsIndex,
+        tag: SupportsIndex,
+        mode: Mode = Mode.STANDARD,
+    ) -> Request[None]:
+        """Start a send and return a request for the user, which no other send shares.
+
+        Args, Raises:
+            As of `send`.
+        """
+        request = self.send(payload, nbytes, dest, tag, mode)
+        if request is self.engine.completed_send:
+            request = Request(self.engine)
+            request._done = True  # without `complete`: nothing waits for it yet
+        return request
+
+    def send_short(self, spec: object, dest: object, tag: object) -> bool:
+        """Send the bytes of an array of numbers at once; return False if they are to be sent otherwise."""
+        return False
+
+    def irecv(
+        self,
+        memory: Any,
+        source: SupportsIndex,
+        tag: SupportsIndex,
+        decode: Callable[[bytearray | memoryview], Any] | None = None,
+        status: Status | None = None,
+    ) -> R:
+        """Start a receive.
+
+        Args:
+            memory: destination of the message, bytes or memory with gaps; None to take a message of any length.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB or ANY_TAG.
+            decode: function that makes the result from the bytes of the message; without it the result is the Status.
+            status: filled when the result is taken.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+        """
+        return self._start_receive(memory, source, tag, decode, status)
+
+    def _start_send(
+        self, payload: Sequence[bytes | memoryview], nbytes: int, dest: SupportsIndex, tag: SupportsIndex, mode: Mode
+    ) -> Request[None]:
+        """Start a send that is not as simple as most."""
+        raise NotImplementedError
+
+    def _start_receive(
+        self,
+        memory: Any,
+        source: SupportsIndex,
+        tag: SupportsIndex,
+        decode: Callable[[bytearray | memoryview], Any] | None,
+        status: Status | None,
+    ) -> R:
+        """Start a receive that is not as simple as most."""
+        raise NotImplementedError

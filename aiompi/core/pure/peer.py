@@ -1,0 +1,69 @@
+"""What the common case of a message needs of a peer: matching what arrives, and credit for it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+#: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
+OVERHEAD: Final = 128
+#: kind of the frame of a whole message (see `aiompi.wire.frame`)
+_EAGER: Final = 1
+
+
+class PeerBase:
+    """One process, as far as the common case of a message needs it; see `aiompi.engine.endpoint.Endpoint`.
+
+    Attributes:
+        credit: bytes that this rank may still send eagerly.
+        most_credit: the bytes that the peer has granted in all: it can return no more than was spent.
+        ring: of `link`, once it is in use: short messages are put into it at once. The pure form has none.
+        brief: bytes of a message up to which that is done.
+    """
+
+    __slots__ = (
+        "_ackmark", "_contexts", "_held", "_hiwater", "_owed", "brief", "credit", "engine", "error", "finalize_error",
+        "landings", "link", "most_credit", "orphans", "rank", "ring",
+    )  # fmt: skip
+
+    def __init__(self, engine: Any, rank: int) -> None:
+        self.engine = engine
+        self.rank = rank
+        self._contexts: dict[int, Any] = engine.contexts
+        self.link: Any = None
+        self.error: Exception | None = None
+        self.finalize_error: Exception | None = None
+        self.landings: set[Any] = set()
+        self.orphans: list[Any] = []
+        self.ring: Any = None
+        self.brief: int = engine.brief_limit
+        self.credit = self.most_credit = self._owed = self._held = self._hiwater = self._ackmark = 0
+
+    def gain(self, credit: int) -> None:
+        """Note that the peer has returned credit."""
+        self.credit = min(self.credit + credit, self.most_credit)
+
+    def frame(self, header: tuple[int, ...], payload: memoryview) -> None:
+        """Handle a complete frame. The payload is valid only during the call."""
+        kind, tag, source, credit, context, length, _, note = header
+        self.gain(credit)
+        if kind == _EAGER and context in self._contexts:
+            matcher = self._contexts[context]
+            if matcher.sources.get(self.rank) == source:
+                receive = matcher.take_posted(source, tag)
+                if receive is not None:
+                    self._owed += length + OVERHEAD
+                    if self._owed >= self._ackmark:
+                        self._acknowledge()
+                    if note:
+                        receive.noted(note)
+                    receive.take(source, tag, payload)
+                    return
+        self.handle(header, payload)
+
+    def handle(self, header: tuple[int, ...], payload: memoryview) -> None:
+        """Handle a frame that is not an eager message for which a receive is posted. Its credit has been noted."""
+        raise NotImplementedError
+
+    def _acknowledge(self) -> None:
+        """Return credit, in a frame of its own if necessary."""
+        raise NotImplementedError

@@ -1,0 +1,44 @@
+"""What operations need of their rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any, Final
+
+#: awaits of complete operations between two turns of the event loop. Each costs some microseconds, or the copy of a
+#: message. Without a turn, a task that is served promptly would keep everything else of its loop from running.
+AWAITS_PER_TURN: Final = 64
+
+
+class ProgressBase:
+    """The progress of one rank, as far as the common case of an operation needs it; see `aiompi.core.progress`.
+
+    Args:
+        driver: how this rank waits (see `aiompi.engine.seams.Driver`).
+
+    Attributes:
+        stepping: True while a schedule is being stepped.
+        error: set when the job is over; every operation then fails with it.
+        failures: number of operations that have failed so far.
+        awaits: number of awaits of complete operations since the last turn that `turn_due` has asked for.
+        degraded: True if the job is over, or a peer has finalized or died; starting a receive then checks more.
+        withholding: peers that withhold messages, until they are asked for.
+    """
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+        self.stepping = self.degraded = False
+        self.error: Exception | None = None
+        self.failures = self.awaits = 0
+        self.withholding: set[Any] = set()
+        self._dropped: Sized = ()  # deferred work of finalizers
+
+    def turn_due(self) -> bool:
+        """Return True if a task that awaits a complete operation must first give the event loop a turn."""
+        if self.stepping or not self.driver.background:
+            return False
+        if self.awaits < AWAITS_PER_TURN:
+            self.awaits += 1
+            return False
+        self.awaits = 0
+        return True

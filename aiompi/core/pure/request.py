@@ -1,0 +1,286 @@
+"""Requests: operations that have been started (section 3.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from aiompi.errors import LocalProtocolError, PendingError
+from aiompi.status import Status
+
+if TYPE_CHECKING:
+    from aiompi.core.progress import Progress
+    from aiompi.core.seams import Waiter
+
+#: seconds between two checks of whether an operation can be withdrawn
+_PAUSE: Final = 1e-3
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Request(Generic[T_co]):
+    """An operation in progress; the call that returned it has started it.
+
+    `await request` waits for it and returns its result. Cancelling the awaiting task does not cancel the operation:
+    await it again, or `cancel` it. A request also has the methods of `asyncio.Future` that `asyncio.wait` and done
+    callbacks need.
+
+    Attributes:
+        record, starter: while calls are observed, the record of the call that has made a persistent request, and its
+            communicator; otherwise None.
+    """
+
+    __slots__ = (
+        "_callbacks",
+        "_cancelled",
+        "_done",
+        "_engine",
+        "_error",
+        "_error_seen",
+        "_value",
+        "_waiter",
+        "record",
+        "starter",
+    )
+
+    def __init__(self, engine: Progress) -> None:
+        self._engine = engine
+        self.record: Any = None
+        self.starter: Any = None
+        self._done = False
+        self._cancelled = self._error_seen = False
+        self._error: BaseException | None = None
+        self._value: Any = None
+        self._callbacks: list[Callable[[Request[Any]], object]] | None = None
+        self._waiter: Waiter | None = None
+
+    def done(self) -> bool:
+        """Return True if the operation is complete: it has succeeded or failed, or was cancelled."""
+        return self._done
+
+    def cancelled(self) -> bool:
+        """Return True if the operation was cancelled before it took effect (section 3.8)."""
+        return self._cancelled
+
+    def exception(self) -> BaseException | None:
+        """Return the error that ended the operation, None if it succeeded.
+
+        Raises:
+            PendingError: it is not complete.
+        """
+        if not self._done:
+            raise PendingError("the request is not complete: await it, or test done() first")
+        self._error_seen = True
+        return self._error
+
+    def unseen_error(self) -> BaseException | None:
+        """Return the error of the completed operation, None if `result` or `exception` has reported it already."""
+        return None if self._error_seen else self._error
+
+    def result(self) -> T_co:
+        """Return the result of the operation: an object, a Status, or None.
+
+        Raises:
+            PendingError: it is not complete.
+            aiompi.Exception: the operation failed.
+        """
+        if not self._done:
+            raise PendingError("the request is not complete: await it, or test done() first")
+        if self._error is not None:
+            self._error_seen = True
+            raise self._error
+        return self._value  # type: ignore[no-any-return]
+
+    def outcome(self) -> T_co | None:
+        """Return `result`, but None in place of a Status, for callers that use `status` if they need it."""
+        value = self.result()
+        return None if isinstance(value, Status) else value
+
+    @property
+    def status(self) -> Status:
+        """The status of the completed operation; the empty status for a send (section 3.7.3)."""
+        return Status.of(cancelled=self._cancelled)
+
+    def cancel(self) -> bool:
+        """Ask for cancellation (MPI_Cancel, section 3.8). The call is local, and the request must still be completed.
+
+        Returns:
+            True if the request was not complete yet.
+        """
+        return not self._done
+
+    def free(self) -> None:
+        """Free the request (MPI_Request_free, section 3.7.3): the operation completes by itself.
+
+        No call can report an error of it any more, so an error ends the job (section 2.7).
+        """
+        self._engine.disown(self)
+
+    def add_done_callback(self, callback: Callable[[Request[Any]], object], *, context: Context | None = None) -> None:
+        """Call `callback(request)` in a later turn of the driver, once the request is complete.
+
+        Args:
+            context: the context to run it in; a copy of the current one by default.
+        """
+        soon = _Soon(callback, copy_context() if context is None else context)
+        if self._done:
+            soon(self)
+        else:
+            self.when_done(soon)
+
+    def remove_done_callback(self, callback: Callable[[Request[Any]], object]) -> int:
+        """Undo `add_done_callback`; return the number of callbacks removed."""
+        before = self._callbacks or []
+        kept = [c for c in before if not (isinstance(c, _Soon) and c.callback == callback)]
+        self._callbacks = kept or None
+        return len(before) - len(kept)
+
+    def when_done(self, callback: Callable[[Request[Any]], object]) -> None:
+        """Call back inside the call that completes the request, which must not be complete yet."""
+        if self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    def forget(self, callback: Callable[[Request[Any]], object]) -> None:
+        """Undo `when_done`; do nothing if the callback has been called already."""
+        if self._callbacks is not None and callback in self._callbacks:
+            self._callbacks.remove(callback)
+
+    def complete(self, value: Any = None) -> None:
+        """End the operation with success."""
+        self._value = value
+        self._finish()
+
+    def fail(self, error: BaseException) -> None:
+        """End the operation with an error; do nothing if it is complete."""
+        if not self._done:
+            self._error = error
+            self._engine.failures += 1
+            self._finish()
+
+    def _finish(self) -> None:
+        self._done = True
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+        callbacks = self._callbacks
+        if callbacks is not None:
+            self._callbacks = None
+            for callback in callbacks:
+                callback(self)
+
+    def attend(self) -> None:
+        """Make progress by itself from now on; only requests that `begin` has returned do not do so yet."""
+
+    def spin(self) -> bool:
+        """Wait for a short while before the driver does; return True if the operation is complete."""
+        return self._done
+
+    def withdraw(self) -> None:
+        """Undo the operation as far as possible. Only its owner may call this; see `quiescent` for when."""
+        self.cancel()
+
+    def lost_message_error(self) -> BaseException | None:
+        """Return the error of a message that `withdraw` could not give back and that is lost; None if there is none.
+
+        None also if the error has been reported. The caller reports what this returns.
+        """
+        return None
+
+    def quiescent(self) -> bool:
+        """Return True if no other process writes into the memory of the operation; none will begin to from now on."""
+        return True
+
+    def settle(self) -> Generator[Any, None, None]:
+        """Wait until the operation can be withdrawn at once.
+
+        An error that interrupts this, such as another cancellation, is raised at the end, since the caller must not use
+        the memory before.
+        """
+        interrupt: BaseException | None = None
+        while not self.quiescent():
+            pause: Request[None] = Request(self._engine)
+            self._engine.driver.call_later(_PAUSE, pause.complete)
+            try:
+                yield from pause.suspend()
+            except (GeneratorExit, LocalProtocolError):  # nothing can wait here, as in another event loop
+                raise
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            try:
+                raise interrupt
+            finally:
+                interrupt = None  # the error refers to its frames, which must not refer to the error
+
+    def suspend(self) -> Generator[Any, None, None]:
+        """Wait for completion: inside a schedule by yielding the request to it, elsewhere as the driver waits."""
+        engine = self._engine
+        if engine.stepping:
+            yield self
+            return
+        if self._waiter is not None:
+            yield from self._suspend_too()
+            return
+        waiter = engine.driver.waiter(self)
+        if waiter is None:
+            return
+        self._waiter = waiter
+        try:
+            yield from waiter
+        finally:
+            self._waiter = None
+
+    def _suspend_too(self) -> Generator[Any, None, None]:
+        """Wait for a request that other code already waits for."""
+        waiter = self._engine.driver.waiter(self)
+        if waiter is None:
+            return
+
+        def wake(_: Request[Any]) -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        self.when_done(wake)
+        try:
+            yield from waiter
+        except BaseException:
+            self.forget(wake)
+            raise
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        if self._done and self._engine.turn_due():
+            yield
+        while not self._done:  # again if a receive was interrupted, and has been resumed before this continued
+            if self._engine.stepping:
+                yield self  # as `suspend` does, in one step
+            else:
+                yield from self.suspend()
+        return self.result()
+
+    @property
+    def __name__(self) -> str:
+        """The name by which tools show an awaitable."""
+        return str(type(self).__name__)  # mypy takes it for this property
+
+    def __repr__(self) -> str:
+        state = "pending"
+        if self._done:
+            state = "cancelled" if self._cancelled else "failed" if self._error else "done"
+        return f"<{type(self).__name__} {state}>"
+
+
+class _Soon:
+    """A public done callback: called by the driver, never inside the engine."""
+
+    __slots__ = ("callback", "context")
+
+    def __init__(self, callback: Callable[[Request[Any]], object], context: Context) -> None:
+        self.callback = callback
+        self.context = context
+
+    def __call__(self, request: Request[Any]) -> None:
+        request._engine.driver.call_soon(self.context.run, self.callback, request)

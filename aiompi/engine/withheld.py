@@ -1,0 +1,358 @@
+"""Messages beyond the bound of announcements: the sender withholds them, and the receiver asks for those that it wants.
+
+A sender announces at most MAX_ANNOUNCED messages that are not answered (see `peer`). It withholds what follows, and
+says so. From then on a receive or a probe that matches nothing announced asks for the first withheld message of its
+context with its tag, or with any tag. An answer is due as soon as there is such a message: at once, or when it is sent.
+One question of a kind is open at a time, so what the receiver keeps is bounded by what it has asked for. Withheld
+messages are announced unasked, in their order, as announced ones are answered. So every receive meets its message,
+however many others were sent before it.
+
+Order. A message is *early* if it is announced before another one of its context that was sent first. Receives of its
+tag get it, because it is the first with that tag. Receives of any tag do not, until it is in turn: the sender says so
+when it would announce the message now, or when it is the first one that a receive of any tag can get.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.engine.credit import CreditedEndpoint
+from aiompi.engine.message import Message
+from aiompi.engine.owned import warn_unraisable
+from aiompi.engine.send import Mode
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire import frame
+
+if TYPE_CHECKING:
+    from aiompi.engine.engine import Engine
+    from aiompi.engine.matching import Matcher
+    from aiompi.engine.receive import Receive
+    from aiompi.engine.send import Send
+    from aiompi.wire.frame import Offer
+
+#: questions of a peer that may be open at a time; a rank that waits for messages of more tags asks no further
+MAX_QUESTIONS = 2**20
+#: taken from the credit while messages are withheld, so that none is sent eagerly
+_NO_CREDIT: Final = 2**61
+#: numbers of messages that the queues may have beyond those of the messages that are there
+_SPARE: Final = 1024
+
+#: states of a withheld message: not announced; announced early; announced, and in turn
+_SILENT, _EARLY, _IN_TURN = range(3)
+
+#: a message: context, source, tag, mode and note
+Envelope: TypeAlias = "tuple[int, int, int, Mode, int]"
+#: what is asked for: a context, and a tag or ANY_TAG
+Question: TypeAlias = tuple[int, int]
+
+
+class _Held:
+    __slots__ = ("envelope", "request", "state")
+
+    def __init__(self, request: Send, envelope: Envelope) -> None:
+        self.request = request
+        self.envelope = envelope
+        self.state = _SILENT
+
+
+class Withheld:
+    """The messages that this rank withholds from a peer, in their order.
+
+    Args:
+        number: tells one time of withholding from another.
+    """
+
+    __slots__ = ("_held", "_peer", "_queued", "_queues", "_questions", "number")
+
+    def __init__(self, peer: WithholdingEndpoint, number: int) -> None:
+        self._peer = peer
+        self.number = number
+        self._held: OrderedDict[int, _Held] = OrderedDict()
+        # By context and tag, and by context and ANY_TAG, ids of messages in their order; made at the first question.
+        # Ids of messages that are not there any more are passed over.
+        self._queues: dict[Question, deque[int]] = {}
+        self._queued = -1
+        self._questions: set[Question] = set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, request: Send, envelope: Envelope) -> None:
+        """Withhold a message, unless it is asked for already."""
+        held = self._held[request.srqid] = _Held(request, envelope)
+        if self._queued >= 0:
+            self._enqueue(held)
+            for tag in (envelope[2], ANY_TAG):
+                if held.state == _SILENT and (envelope[0], tag) in self._questions:
+                    self._answer((envelope[0], tag))
+
+    def ask(self, question: Question) -> None:
+        """Answer a question now, or once there is such a message."""
+        if len(self._questions) >= MAX_QUESTIONS:
+            raise RemoteProtocolError(f"rank {self._peer.rank} asks for messages of more than {MAX_QUESTIONS} tags")
+        self._questions.add(question)
+        if self._queued < 0 or self._queued > 4 * len(self._held) + _SPARE:
+            self._queues.clear()
+            self._queued = 0
+            for held in self._held.values():
+                self._enqueue(held)
+        self._answer(question)
+
+    def release(self) -> None:
+        """Announce the first message, or say that it is in turn."""
+        srqid, held = self._held.popitem(last=False)
+        if held.state == _SILENT:
+            self._peer.announce(held.request, *held.envelope)
+        elif held.state == _EARLY:
+            self._peer.emit(frame.TURN, srqid=srqid)
+
+    def take(self, srqid: int) -> bool:
+        """Remove a message that is not to be sent; return False if it is announced."""
+        held = self._held.get(srqid)
+        if held is None or held.state != _SILENT:
+            return False
+        del self._held[srqid]
+        return True
+
+    def answered(self, srqid: int) -> None:
+        """Forget a message that the peer has answered."""
+        self._held.pop(srqid, None)
+
+    def _enqueue(self, held: _Held) -> None:
+        context, _, tag, _, _ = held.envelope
+        for key in ((context, tag), (context, ANY_TAG)):
+            self._queues.setdefault(key, deque()).append(held.request.srqid)
+            self._queued += 1
+
+    def _first(self, question: Question) -> _Held | None:
+        """Return the message that answers a question."""
+        queue = self._queues.get(question)
+        passed = _IN_TURN if question[1] == ANY_TAG else _EARLY  # states from here on have been announced for it
+        while queue:
+            held = self._held.get(queue[0])
+            if held is not None and held.state < passed:
+                return held
+            queue.popleft()
+            self._queued -= 1
+        return None
+
+    def _answer(self, question: Question) -> None:
+        context, wanted = question
+        held = self._first(question)
+        if held is None:
+            return
+        self._questions.discard(question)
+        of_any_tag, in_turn = wanted == ANY_TAG, held is self._first((context, ANY_TAG))
+        request, early = held.request, held.state == _EARLY
+        held.state = _IN_TURN if in_turn else _EARLY
+        if early:
+            self._peer.emit(frame.TURN, context=context, length=1, srqid=request.srqid)
+            return
+        kind = frame.RTS_ANY if of_any_tag else frame.RTS_ASKED if in_turn else frame.RTS_EARLY
+        _, source, tag, mode, note = held.envelope
+        if mode is Mode.READY:
+            kind |= frame.READY
+        self._peer.emit(kind, tag, source, context, request.nbytes, request.srqid, note)
+
+
+class Questions:
+    """What this rank has asked a peer for that withholds messages, and the early messages that have come.
+
+    Args:
+        number: the one of `Withheld`.
+    """
+
+    __slots__ = ("_number", "_open", "_peer", "early")
+
+    def __init__(self, peer: WithholdingEndpoint, number: int) -> None:
+        self._peer = peer
+        self._number = number
+        self._open: set[Question] = set()
+        self.early: dict[int, Message] = {}
+
+    def ask(self, context: int, tag: int) -> None:
+        """Ask for a message, unless that is asked already."""
+        question = (context, tag)
+        if question not in self._open and len(self._open) < MAX_QUESTIONS:
+            self._open.add(question)
+            self._peer.emit(frame.ASK, tag, context=context, length=self._number)
+
+    def close(self, context: int, tag: int) -> None:
+        """Note that a question is answered."""
+        try:
+            self._open.remove((context, tag))
+        except KeyError:
+            raise RemoteProtocolError(
+                f"rank {self._peer.rank} answers to a question for a message that was not put to it"
+            ) from None
+
+    def in_turn(self, srqid: int) -> None:
+        """Note that an early message is in turn, if it is still there: receives of any tag get it, too."""
+        message = self.early.pop(srqid, None)
+        if message is None:
+            return
+        matcher = message.matcher
+        if not matcher.holds_early(message):
+            message.early = False
+            return  # a matched probe has it
+        matcher.remove(message)
+        message.early = False
+        receive = matcher.take_posted(message.source, message.tag)
+        if receive is None:
+            matcher.add_unexpected(message)
+        else:
+            message.peer.forbid_recall(message)
+            message.peer.deliver(message, receive)
+
+
+class WithholdingEndpoint(CreditedEndpoint):
+    """A rank from which this rank withholds messages beyond the bound of announcements, and which does the same.
+
+    Attributes:
+        questions: what it was asked for, None while it withholds nothing.
+    """
+
+    __slots__ = ("_max_announced", "_times", "_unanswered", "_withheld", "questions")
+
+    def __init__(self, engine: Engine, rank: int, credit: int, most: int) -> None:
+        super().__init__(engine, rank, credit)
+        self._max_announced = most
+        self._unanswered = 0  # messages that the peer has to answer, including those that are withheld
+        self._withheld: Withheld | None = None
+        self._times = 0
+        self.questions: Questions | None = None
+
+    @abstractmethod
+    def announce(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
+        """Announce a message."""
+
+    @abstractmethod
+    def emit(
+        self,
+        kind: int,
+        tag: int = 0,
+        source: int = 0,
+        context: int = 0,
+        length: int = 0,
+        srqid: int = 0,
+        drqid: int = 0,
+    ) -> None:
+        """Send a frame without payload."""
+
+    @abstractmethod
+    def _matcher(self, context: int, source: int) -> Matcher:
+        """Return the queues of a context, to which the peer sends a message with this source."""
+
+    @abstractmethod
+    def _fetch(self, receive: Receive, source: int, tag: int, length: int, srqid: int, offer: Offer | None) -> None:
+        """Get a long message."""
+
+    @abstractmethod
+    def _keep(self, message: Message) -> None:
+        """Keep a message for which no receive is posted."""
+
+    # At the sender.
+
+    def _withhold(self, request: Send, envelope: Envelope) -> None:
+        """Announce a message, and all that follow, only when the peer asks for it or has answered earlier ones."""
+        if self._withheld is None:
+            self._times += 1
+            self._withheld = Withheld(self, self._times)
+            self.credit -= _NO_CREDIT
+            self.emit(frame.WITHHELD, length=self._times)
+            warn_unraisable(
+                f"rank {self.engine.rank} has announced {self._max_announced} messages that rank {self.rank} has not "
+                "begun to receive; those that follow are announced one by one, as they are asked for, which is slower"
+            )
+        self._withheld.add(request, envelope)
+
+    def _release(self, srqid: int) -> None:
+        """Announce messages that were withheld, since a message is answered."""
+        withheld = self._withheld
+        if withheld is None:
+            return
+        withheld.answered(srqid)
+        while withheld and self._unanswered - len(withheld) < self._max_announced:
+            withheld.release()
+        if not withheld and self._withheld is withheld:
+            self._withheld = None
+            self.credit += _NO_CREDIT
+            self.emit(frame.WITHHELD)
+
+    def _asked_for(self, header: tuple[int, ...], payload: memoryview) -> None:
+        tag, context, number = header[1], header[4], header[5]
+        if self._withheld is not None and self._withheld.number == number:
+            self._withheld.ask((context, tag))
+
+    # At the receiver.
+
+    def _withholds(self, header: tuple[int, ...], payload: memoryview) -> None:
+        number, engine = header[5], self.engine
+        if (self.questions is None) == (not number):
+            raise RemoteProtocolError(f"rank {self.rank} begins or ceases twice to withhold messages")
+        if number:
+            self.questions = Questions(self, number)
+            engine.withholding.add(self)
+            for matcher in [*engine.contexts.values()]:
+                for receive in matcher.posted():
+                    engine.ask(matcher, receive.want_tag, receive.peer_rank)
+                for probe in matcher.probes:
+                    engine.ask(matcher, probe.want_tag, probe.peer_rank)
+        else:
+            self._end_questions()
+
+    def _end_questions(self) -> None:
+        questions, self.questions = self.questions, None
+        self.engine.withholding.discard(self)
+        if questions is not None:
+            for srqid in [*questions.early]:
+                questions.in_turn(srqid)
+
+    def _take_asked(self, header: tuple[int, ...], payload: memoryview) -> None:
+        """Match a message that this rank has asked for, or keep it."""
+        kind, tag, source, _, context, length, srqid, note = header
+        of_any_tag, early = kind & ~frame.READY == frame.RTS_ANY, kind & ~frame.READY == frame.RTS_EARLY
+        wanted = ANY_TAG if of_any_tag else tag
+        questions, matcher = self._answered_question(context, wanted), self._matcher(context, source)
+        receive = matcher.take_tagged(source, tag) if early else matcher.take_posted(source, tag)
+        if receive is not None:
+            receive.noted(note)
+            self._fetch(receive, source, tag, length, srqid, None)
+        elif kind & frame.READY:
+            self.emit(frame.NOTREADY, srqid=srqid)
+        else:
+            message = Message(self, matcher, source, tag, length, srqid, rts=True, sync=False)
+            message.note, message.asked, message.early = note, True, early
+            if early:
+                questions.early[srqid] = message
+            self._keep(message)
+        self._ask_again(matcher, wanted)
+
+    def _in_turn(self, header: tuple[int, ...], payload: memoryview) -> None:
+        context, answers, srqid = header[4], header[5], header[6]
+        questions = self.questions
+        if answers:
+            questions = self._answered_question(context, ANY_TAG)
+        if questions is not None:
+            questions.in_turn(srqid)
+        if answers:
+            self._ask_again(self.engine.matcher(context), ANY_TAG)
+
+    def _answered_question(self, context: int, tag: int) -> Questions:
+        questions = self.questions
+        if questions is None:
+            raise RemoteProtocolError(f"rank {self.rank} answers to a question although it withholds nothing")
+        questions.close(context, tag)
+        return questions
+
+    def _ask_again(self, matcher: Matcher, tag: int) -> None:
+        if self.questions is not None and matcher.waits_for(self.rank, tag):
+            self.questions.ask(matcher.context, tag)
+
+
+def asks(matcher: Matcher, peer: WithholdingEndpoint, peer_rank: int) -> bool:
+    """Return True if a receive of this rank of the world, or of any source, may get messages of a peer."""
+    return peer_rank == peer.rank or (peer_rank == ANY_SOURCE and matcher.knows(peer.rank))

@@ -1,0 +1,9 @@
+"""The version of this package, and of what its processes say to each other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+VERSION: Final = "0.1.0"
+#: raised with every change of the hello, of frames, control messages, messages of agents, cards and shared memory
+PROTOCOL: Final = 1

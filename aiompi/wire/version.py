@@ -1,0 +1,73 @@
+"""Which aiompi is at the other end of a connection.
+
+What both ends of a connection send first has this form in all versions of aiompi, so that each end can name the other:
+
+    MAGIC (8 bytes)   protocol (4 bytes)   version (20 bytes: text, filled up with NUL)
+
+Processes with different numbers of the protocol do not understand each other, and refuse each other before anything
+else is said.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from aiompi.errors import RemoteProtocolError
+from aiompi.release import PROTOCOL, VERSION
+
+MAGIC: Final = b"aiompi\x00\x01"
+_BANNER: Final = struct.Struct(f"!{len(MAGIC)}sI20s")
+BANNER_BYTES: Final = _BANNER.size
+
+
+class OtherVersionError(RemoteProtocolError):
+    """The process at the other end is an aiompi with another protocol."""
+
+
+class Release(NamedTuple):
+    """What a process of aiompi says of itself."""
+
+    protocol: int
+    version: str
+
+    def refuse(self, other: Release) -> None:
+        """Refuse another process if it has another protocol.
+
+        Raises:
+            OtherVersionError: it has.
+        """
+        if other.protocol != self.protocol:
+            raise OtherVersionError(
+                f"it is aiompi {other.version} (protocol {other.protocol}), and this process is aiompi {self.version} "
+                f"(protocol {self.protocol}): all processes of a job need the same version"
+            )
+
+
+#: this process
+own = Release(PROTOCOL, VERSION)
+
+
+def banner() -> bytes:
+    """Return what this process sends first."""
+    return _BANNER.pack(MAGIC, own.protocol, own.version.encode())
+
+
+def check(received: bytes | bytearray) -> None:
+    """Look at what has come first from the other end, as far as it has come.
+
+    Raises:
+        OtherVersionError: it has another protocol.
+        RemoteProtocolError: it is not aiompi.
+    """
+    if not received.startswith(MAGIC[: len(received)]):
+        raise RemoteProtocolError("connection from a stranger: it does not speak aiompi's protocol")
+    if len(received) >= BANNER_BYTES:
+        _, protocol, version = _BANNER.unpack_from(received)
+        own.refuse(Release(protocol, _printable(version)))
+
+
+def _printable(version: bytes) -> str:
+    """Return a version for messages. Nothing has proven yet that it comes from aiompi."""
+    text = version.rstrip(b"\0").decode("ascii", "replace")
+    return "".join(c if c.isascii() and c.isprintable() and c != " " else "?" for c in text)

@@ -1,0 +1,59 @@
+"""The build of the native core: what it needs, and what it says where that is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def hook() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_missing_headers_are_named(hook: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    with pytest.raises(hook.CannotBuildError, match=r"Python\.h is missing: install the headers of Python"):
+        hook.check()
+
+
+def test_a_missing_compiler_is_asked_of_pip(hook: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(shutil, "which", lambda command: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert hook.compiler() is None
+    monkeypatch.setattr(hook, "check", lambda: None)
+    with pytest.raises(hook.CannotBuildError, match="there is no C compiler"):
+        hook.build(ROOT, tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert hook.compiler()[1:] == ["-m", "ziglang", "cc"]
+
+
+def test_a_wrong_wish_is_refused(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOMPI_COMPILE", "yes")
+    with pytest.raises(hook.CannotBuildError, match="AIOMPI_COMPILE is 'yes': it must be 1 to insist"):
+        hook.wish()
+
+
+def test_an_error_of_the_compiler_is_one_line(
+    hook: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = tmp_path / "wrong.c"
+    source.write_text("int main( {\n")
+    monkeypatch.setattr(hook, "check", lambda: None)
+    monkeypatch.setattr(hook, "generated", lambda root, place: source)
+    if hook.compiler() is None:
+        pytest.skip("this machine has no C compiler")
+    with pytest.raises(hook.CannotBuildError, match=r"the C compiler \S+ has failed: .*wrong\.c:1:.*error"):
+        hook.build(ROOT, tmp_path / "out")

@@ -1,0 +1,377 @@
+"""The native ring: frames of all lengths, sleep and room, and a peer that writes what it likes."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import random
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from interrupts import called
+from rings import LINE, SIZE, RingPair, eager, raw, send
+
+from aiompi.core._native import Outgoing, PeerProcess, Ring
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire import frame
+
+STREAMED, EXPOSED, SKIP = 0x100, 0x200, 255
+
+
+@pytest.fixture
+def pair() -> Iterator[RingPair]:
+    pair = RingPair()
+    yield pair
+    pair.close()
+
+
+def pattern(nbytes: int, seed: int = 0) -> bytes:
+    return random.Random(seed).randbytes(nbytes)
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 8, 15, 16, 17, 80, 1000, 1024, 1025, 4000, 5000, 9000, 70_000])
+def test_frames_of_each_length_arrive(pair: RingPair, nbytes: int) -> None:
+    """Whole ones, and streamed ones that are longer than the rest of the ring, and than the ring."""
+    for turn in range(40):
+        payload = pattern(nbytes, turn)
+        outgoing = send(pair.ends[0], payload, turn)
+        found = pair.read()
+        while not outgoing.done:
+            pair.ends[0].write(outgoing, 2**40)
+            found += pair.read()
+        ((header, content),) = found
+        assert (header.kind, header.tag, header.length) == (frame.EAGER, turn, nbytes)
+        assert content == payload
+
+
+@pytest.mark.parametrize("size", [4096, 8192, 65536])
+@pytest.mark.parametrize("seed", range(4))
+def test_frames_of_any_length_stay_in_order(size: int, seed: int) -> None:
+    chance = random.Random(seed)
+    pair = RingPair(size, chance.choice([1, 100, 2**30]) if size == SIZE else 2**30)
+    sent, found, queue = [], [], []
+    for i in range(300):
+        payload = pattern(chance.choice([0, 8, 100, 1000, chance.randrange(3 * size)]) if i % 3 else i, i)
+        sent.append(payload)
+        queue.append(Outgoing(eager(payload, i), [payload[:5], payload[5:]], None))
+        while queue and chance.random() < 0.7:
+            pair.ends[0].write(queue[0], chance.choice([1000, 2**40]))
+            if not queue[0].done:
+                found += pair.read(budget=chance.choice([1, 5000, 2**40]))
+            else:
+                queue.pop(0)
+    while queue or pair.ends[1].pending:
+        if queue:
+            pair.ends[0].write(queue[0], 2**40)
+            if queue[0].done:
+                queue.pop(0)
+        found += pair.read()
+    assert [content for _, content in found] == sent
+    pair.close()
+
+
+# Sleep and room.
+
+
+def test_a_reader_is_woken_once_per_sleep_and_not_while_it_is_awake(pair: RingPair) -> None:
+    first, second = pair.ends
+    send(first, b"x")
+    assert not pair.rung(1)
+    assert not second.watch(), "there is a frame"
+    pair.read()
+    assert second.watch()
+    for _ in range(3):
+        send(first, b"y")
+    assert pair.rung(1)
+    send(first, b"z")
+    assert not pair.rung(1)
+    assert len(pair.read()) == 4
+    assert second.watch()
+    send(first, b"y")
+    assert pair.rung(1)
+
+
+def test_a_writer_without_room_is_woken_when_there_is_some(pair: RingPair) -> None:
+    first, _second = pair.ends
+    sent = 0
+    while send(first, bytes(500)).done:
+        sent += 1
+    assert first.want()
+    assert not pair.rung(0)
+    assert len(pair.read()) == sent
+    assert pair.rung(0)
+    assert first.moved
+    assert send(first, bytes(500)).done
+
+
+def test_a_writer_that_sees_room_does_not_sleep(pair: RingPair) -> None:
+    while send(pair.ends[0], bytes(500)).done:
+        pass
+    pair.read()
+    pair.ends[1].watch()
+    assert not pair.ends[0].want()
+
+
+def test_the_rest_of_a_payload_wakes_a_reader_in_its_midst(pair: RingPair) -> None:
+    outgoing = send(pair.ends[0], pattern(3 * SIZE))
+    while not outgoing.done:
+        assert pair.read() == []
+        assert pair.ends[1].watch()
+        pair.rung(1)
+        assert pair.ends[0].write(outgoing, 2**40) > 0
+        assert pair.rung(1)
+    ((_, content),) = pair.read()
+    assert content == pattern(3 * SIZE)
+
+
+def test_a_budget_ends_reading(pair: RingPair) -> None:
+    for i in range(4):
+        send(pair.ends[0], b"x", i)
+    assert len(pair.read(budget=1)) == 1
+    assert len(pair.read(budget=5000)) == 2
+    assert len(pair.read()) == 1
+
+
+def test_what_the_owner_changes_after_a_copy_is_not_sent(pair: RingPair) -> None:
+    payload = bytearray(pattern(2 * SIZE))
+    outgoing = Outgoing(eager(payload), [memoryview(payload)], None)
+    pair.ends[0].write(outgoing, 2**40)
+    outgoing.copy()
+    payload[:] = bytes(len(payload))
+    found = []
+    while not found:
+        pair.ends[0].write(outgoing, 2**40)
+        found = pair.read()
+    assert found[0][1] == pattern(2 * SIZE)
+
+
+def test_credit_and_retractions_are_words(pair: RingPair) -> None:
+    pair.ends[1].grant(70)
+    pair.ends[1].grant(7)
+    assert pair.ends[0].granted() == 77
+    assert pair.ends[0].granted() == 0
+    assert not pair.ends[0].peer_copies
+    pair.ends[1].copies()
+    assert pair.ends[0].peer_copies
+
+
+# A peer that writes what it likes.
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        raw(frame.EAGER, SIZE),
+        raw(frame.EAGER, 2**64 - 1),
+        raw(frame.EAGER | STREAMED, 2**63),
+        raw(frame.EAGER | STREAMED, 0),
+        raw(frame.RTS | STREAMED, 9000),
+        raw(frame.EAGER | EXPOSED, 16),
+        raw(frame.EAGER | EXPOSED | STREAMED, 16),
+        raw(2**32 - 1),
+        raw(2**31),
+        raw(SKIP),
+    ],
+)
+def test_headers_that_cannot_be(pair: RingPair, header: bytes) -> None:
+    pair.put_raw(0, header)
+    with pytest.raises(RemoteProtocolError):
+        pair.read()
+
+
+def test_a_writer_that_is_where_it_cannot_be(pair: RingPair) -> None:
+    for written in (0, 47, 2**64 - 1, SIZE + 49):
+        pair = RingPair()
+        pair.word("written")[0] = written
+        pair.put_raw(0, raw(frame.EAGER | STREAMED, 9000))
+        with pytest.raises(RemoteProtocolError, match="the writer of a ring says that it is at"):
+            pair.read()
+        pair.close()
+
+
+@pytest.mark.parametrize("tail", [1, 2 * SIZE, 2**63, 2**64 - 64, 2**64 - SIZE])
+def test_a_reader_that_is_where_it_cannot_be(pair: RingPair, tail: int) -> None:
+    pair.word("tail")[0] = tail
+    with pytest.raises(RemoteProtocolError, match="the reader of a ring says that it is at"):
+        for _ in range(SIZE // LINE):
+            send(pair.ends[0], bytes(500))
+
+
+def test_credit_that_falls(pair: RingPair) -> None:
+    pair.word("granted")[0] = 5
+    assert pair.ends[0].granted() == 5
+    pair.word("granted")[0] = 4
+    with pytest.raises(RemoteProtocolError, match="has granted 4 bytes, and before 5"):
+        pair.ends[0].granted()
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        struct.pack("<QQ", 0, 0),
+        struct.pack("<QQ", 65, 0),
+        struct.pack("<QQ", 2**64 - 1, 0),
+        struct.pack("<QQQQ", 1, 0, 0x1000, 99),
+        struct.pack("<QQQQQQ", 2, 0, 0x1000, 2**64 - 1, 0x1000, 101),
+    ],
+)
+def test_tables_of_pieces_that_cannot_be(pair: RingPair, table: bytes) -> None:
+    pair.ends[1].process = PeerProcess(os.getpid())
+    pair.put_raw(0, raw(frame.RTS | EXPOSED, 100) + table)
+    with pytest.raises(RemoteProtocolError):
+        pair.read()
+    assert pair.sinks[1].offers == []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_but_a_protocol_error_comes_of_any_memory(seed: int) -> None:
+    """A peer scribbles over words and rings at any moment."""
+    chance = random.Random(seed)
+    pair = RingPair(chance.choice([4096, 16384]), chance.choice([7, 2**30]))
+    try:
+        for i in range(400):
+            end = chance.randrange(2)
+            ring = pair.ends[end]
+            step = chance.randrange(7)
+            if step < 2:
+                send(ring, bytes(chance.choice([8, 300, 9000])), i)
+            elif step < 4:
+                pair.read(end, chance.choice([1, 2**40]))
+            elif step == 4:
+                ring.watch()
+                ring.want()
+                ring.granted()
+            if i > 20:
+                place = chance.choice([chance.randrange(2048), chance.randrange(len(pair.view))]) & ~7
+                value = chance.choice([0, 1, 255, 0x107, 0x204, 2**32 - 1, 2**63, 2**64 - 1, chance.randrange(2**64)])
+                pair.view[place : place + 8] = struct.pack("<Q", value)
+    except (RemoteProtocolError, MemoryError, OverflowError) as error:
+        assert not isinstance(error, OverflowError)  # a landing of any length is the sink's, which has no memory
+    finally:
+        pair.close()
+
+
+# Two processes.
+
+
+def _lengths(chance: random.Random) -> Iterator[int]:
+    while True:
+        yield chance.choice([0, 8, 15, 16, 17, 64, 500, chance.randrange(8192), chance.randrange(40_000)])
+
+
+def _write_all(pair: RingPair, seconds: float) -> None:
+    ring, chance = pair.ends[0], random.Random(5)
+    until, count = time.monotonic() + seconds, 0
+    noise = chance.randbytes(50_000)
+    for nbytes in _lengths(chance):
+        if time.monotonic() > until:
+            break
+        start = chance.randrange(1000)
+        payload = noise[start : start + nbytes]
+        outgoing = Outgoing(eager(payload, zlib.crc32(payload) & 0x7FFFFFFF), [payload], None)
+        while not outgoing.done:
+            if not ring.write(outgoing, 2**40) and ring.want():
+                pair.sleep(0)
+        count += 1
+    last = Outgoing(eager(struct.pack("<Q", count), 2**31 - 1), [struct.pack("<Q", count)], None)
+    while not last.done:
+        if not ring.write(last, 2**40) and ring.want():
+            pair.sleep(0)
+
+
+@pytest.mark.parametrize("sleeps", [False, True])
+def test_two_processes_exchange_frames_of_every_class(sleeps: bool) -> None:
+    """Each payload has its checksum as its tag. Ends that sleep are woken each time."""
+    pair = RingPair(2**16)
+    child = os.fork()
+    if not child:
+        try:
+            _write_all(pair, 2.0)
+        finally:
+            os._exit(0)
+    count, end = 0, None
+    until = time.monotonic() + 60
+    while end is None:
+        assert time.monotonic() < until, "the ends wait for each other"
+        if sleeps and pair.ends[1].watch():
+            assert pair.sleep(1), "a frame has come, and the reader was not woken"
+        for header, content in pair.read():
+            if header.tag == 2**31 - 1:
+                (end,) = struct.unpack("<Q", content)
+                break
+            assert zlib.crc32(content) & 0x7FFFFFFF == header.tag
+            count += 1
+    assert os.waitpid(child, 0)[1] == 0
+    assert count == end > 100
+    pair.close()
+
+
+def test_a_writer_that_dies_in_the_midst_of_a_frame_leaves_its_reader_free(pair: RingPair) -> None:
+    child = os.fork()
+    if not child:
+        send(pair.ends[0], bytes(9000))
+        os._exit(0)
+    os.waitpid(child, 0)
+    before = time.monotonic()
+    assert pair.read() == []
+    assert not pair.ends[1].between_frames
+    assert pair.ends[1].watch()
+    assert time.monotonic() - before < 1
+
+
+def test_a_signal_handler_that_reads_on_loses_nothing_of_a_payload() -> None:
+    """Wherever it runs in what the ring calls: it reads further parts of the same payload, or the next one."""
+    contents = [bytes((7 * i + j) % 251 for i in range(9000)) for j in range(3)]
+    for last in itertools.count():
+        memory = mmap.mmap(-1, 16384)
+        writer, reader = Ring(memory, 4096, -1, True), Ring(memory, 4096, -1, False)
+        sink = Handled()
+        frames = [Outgoing(streamed(len(each)), [each]) for each in contents]
+
+        def step(
+            frames: list[Outgoing] = frames, writer: Ring = writer, reader: Ring = reader, sink: Any = sink
+        ) -> None:
+            for each in frames:
+                if not each.done:
+                    writer.write(each, 1500)
+                    break
+            reader.read(sink, 2**20)
+
+        with called(last, step) as made:
+            while not frames[-1].done or not reader.between_frames or reader.pending:
+                step()
+        assert [bytes(each.memory) for each in sink.landings] == contents, last
+        assert all(each.filled == len(each.memory) for each in sink.landings)
+        if not made:
+            break
+
+
+def streamed(length: int) -> bytes:
+    return (7).to_bytes(4, "little") + bytes(20) + length.to_bytes(8, "little") + bytes(16)
+
+
+class Handled:
+    """A sink whose landings are functions of Python, in which handlers run."""
+
+    def __init__(self) -> None:
+        self.landings: list[Handled.Landing] = []
+
+    class Landing:
+        def __init__(self, length: int) -> None:
+            self.memory, self.filled = memoryview(bytearray(length)), 0
+
+        def room(self) -> memoryview:
+            return self.memory[self.filled :]
+
+        def advance(self, nbytes: int) -> None:
+            self.filled += nbytes
+
+    def land(self, header: tuple[int, ...]) -> Landing:
+        landing = self.Landing(header[5])
+        self.landings.append(landing)
+        return landing

@@ -1,0 +1,130 @@
+"""Published names of ports, in one process and its directory of names."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs import Running, Site
+from meetings import jobs
+
+import aiompi
+from aiompi.settings import Settings
+from aiompi.transport import names as published
+
+
+@pytest.mark.asyncio
+async def test_published_names(tmp_path: Path) -> None:
+    names = tmp_path / "names"
+    async with jobs(2, names=str(names)) as (one, other):
+        with pytest.raises(aiompi.NotPublishedError, match="AIOMPI_NAMES"):
+            other.Lookup_name("a service")
+        port = await one.Open_port()
+        one.Publish_name("a service", port)
+        assert other.Lookup_name("a service") == port
+        assert [path.stat().st_mode & 0o777 for path in (names, *names.iterdir())] == [0o700, 0o600]
+        with pytest.raises(aiompi.InvalidServiceError, match="is taken"):
+            other.Publish_name("a service", port)
+        one.Unpublish_name("a service", port)
+        with pytest.raises(aiompi.InvalidServiceError, match="has not published"):
+            one.Unpublish_name("a service", port)
+        with pytest.raises(aiompi.InvalidServiceError, match="1 to 100 bytes"):
+            one.Publish_name("x" * 101, port)
+        one.Publish_name("forgotten", port)
+    assert list(names.iterdir()) == [], "a rank that ends withdraws its names"
+
+
+@pytest.mark.asyncio
+async def test_name_of_a_process_that_was_killed_is_not_found(tmp_path: Path) -> None:
+    async with jobs(1, names=str(tmp_path / "names")) as (one,):
+        one.Publish_name("a", "port")
+        (file,) = (tmp_path / "names").iterdir()
+        file.write_text(file.read_text().replace(f'"pid": {os.getpid()}', '"pid": 999999999'))
+        with pytest.raises(aiompi.NotPublishedError):
+            one.Lookup_name("a")
+        one.Publish_name("a", "another")
+        assert one.Lookup_name("a") == "another"
+
+
+@pytest.mark.asyncio
+async def test_names_in_a_directory_that_others_may_enter(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    async with jobs(1, names=str(tmp_path)) as (one,):
+        with pytest.raises(aiompi.InvalidServiceError, match="not private"):
+            one.Publish_name("a", "port")
+
+
+# Names appear as a whole or not at all.
+
+
+@pytest.mark.asyncio
+async def test_a_port_whose_await_was_forgotten(tmp_path: Path) -> None:
+    """The arguments are checked before anything is done; the message says what is missing."""
+    async with jobs(1, names=str(tmp_path / "names")) as (one,):
+        port = one.Open_port()
+        calls: list[Callable[[Any], object]] = [
+            lambda port: one.Publish_name("a", port),
+            lambda port: one.Publish_name(port, "a"),
+            one.Lookup_name,
+            lambda port: one.Unpublish_name(port, "a"),
+            one.Close_port,
+            one.Accept,
+            one.Connect,
+        ]
+        for call in calls:
+            with pytest.raises(TypeError, match=r"_name is .*: expected a string; await it, and give its result"):
+                call(port)
+        assert not list(tmp_path.glob("names/*"))
+        one.Close_port(await port)
+
+
+def publishing(site: Site, names: Path, preparation: str) -> Running:
+    """Start a program that publishes a name after some preparation, by `aiompi.transport.names` as both faces do."""
+    text = f"""
+import json, os, resource, signal
+from aiompi.settings import Settings
+from aiompi.transport import names
+{preparation}
+names.publish(Settings(names={str(names)!r}), "service", "port" * 1000)
+"""
+    return site.start(sys.executable, site.program(text))
+
+
+@pytest.mark.asyncio
+async def test_a_process_that_is_killed_while_it_publishes(site: Site, tmp_path: Path) -> None:
+    """Nobody finds the name. The next process that publishes one clears what is left, once it must be left over."""
+    names = tmp_path / "names"
+    killed = publishing(site, names, "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)").finish()
+    assert killed.code == -signal.SIGKILL
+    (half,) = names.iterdir()
+    async with jobs(1, names=str(names)) as (one,):
+        with pytest.raises(aiompi.NotPublishedError):
+            one.Lookup_name("service")
+        one.Publish_name("other", "port")
+        assert half.exists(), "its process may still be writing it"
+        os.utime(half, (0, 0))
+        one.Publish_name("service", "port")
+        assert len(list(names.iterdir())) == 2
+        assert not half.exists()
+
+
+def test_a_file_that_cannot_be_written_as_a_whole(site: Site, tmp_path: Path) -> None:
+    """As on a full disk: the kernel refuses the bytes beyond a limit."""
+    names = tmp_path / "names"
+    limit = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (999, 999))"
+    result = publishing(site, names, limit).finish()
+    assert result.code == 1
+    assert f"InvalidServiceError: {names} cannot be used for published names: File too large; set AIOMPI" in result.err
+    assert not list(names.iterdir())
+
+
+def test_a_directory_of_names_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    settings = Settings(names=str(tmp_path / "file" / "names"))
+    with pytest.raises(aiompi.InvalidServiceError, match="cannot be used for published names: Not a directory"):
+        published.publish(settings, "service", "port")

@@ -1,0 +1,75 @@
+"""The end of a job is one line, of the launcher, whatever its ranks were doing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from jobs import Site
+
+#: ranks that the SIGTERM behind the news of the end does not end, as if it came late
+HEAD = """
+import asyncio, os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if len(sys.argv) > 1 and os.environ["PMI_RANK"] == "2":
+    with open(sys.argv[1], "rb") as gate:
+        gate.read()
+    sys.exit(4)
+"""
+PROGRAMS = {
+    "blocking": """
+from aiompi import MPI
+world = MPI.COMM_WORLD
+if world.rank == 2:
+    os._exit(4)
+world.recv(source=2)
+""",
+    "run": """
+import aiompi
+async def main(world):
+    if world.rank == 2:
+        os._exit(4)
+    await world.recv(source=2)
+aiompi.run(main)
+""",
+    "init": """
+import aiompi
+async def main():
+    async with aiompi.init() as world:
+        if world.rank == 2:
+            os._exit(4)
+        await world.recv(source=2)
+asyncio.run(main())
+""",
+}
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("hosts", [(), ("--starter", "local", "--hosts", "a,b,c")], ids=["one host", "three hosts"])
+def test_one_cause_is_one_line(site: Site, hosts: tuple[str, ...], program: str, early: bool, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    path = site.program(HEAD + PROGRAMS[program])
+    job = site.launch("-v", *hosts, "-n", "3", path, *([str(gate)] if early else []))
+    if early:
+        job.expect("has joined, process", 2)
+        gate.write_bytes(b"now")
+    result = job.finish()
+    assert (result.code, result.out) == (4, "")
+    assert all(line.startswith("aiompi-launch: ") for line in result.err.splitlines()), result.err
+    assert result.err.count("exited with status 4") == 1
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_job_that_cannot_be_joined_is_one_line(site: Site, program: str) -> None:
+    """It is not the launcher that says so."""
+    environ = {"AIOMPI_CONTROL": f"unix:{site.directory}/nowhere", "AIOMPI_KEY": "ab" * 16, "AIOMPI_RANK": "0"}
+    path = site.program(HEAD + PROGRAMS[program])
+    result = site.start("python", path, env=environ).finish()
+    assert (result.code, result.out) == (1, "")
+    assert result.err == (
+        f"aiompi: the job at {site.directory}/nowhere cannot be joined: cannot connect to it: "
+        "No such file or directory\n"
+    )

@@ -1,0 +1,53 @@
+"""A sender that is stopped while its long message is copied does not stop the receiver: time limits and turns go on."""
+
+from __future__ import annotations
+
+import re
+
+from jobs import Site
+
+PROGRAM = """
+import asyncio, os, signal, time
+import numpy as np
+import aiompi
+
+NBYTES = 64 * 2**20
+
+async def main():
+    async with aiompi.init() as world:
+        pid = await world.bcast(os.getpid(), 0)
+        if world.rank == 0:
+            await world.Send(np.ones(NBYTES, "u1"), 1)
+            return
+        await world.probe(0)
+        turns = 0
+
+        async def count():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0.01)
+
+        counting = asyncio.create_task(count())
+        os.kill(pid, signal.SIGSTOP)
+        room = np.zeros(NBYTES, "u1")
+        try:
+            async with asyncio.timeout(1.0):
+                await world.Recv(room, 0)
+                await world.Recv(room, 0)  # there is no second message
+        except TimeoutError:
+            print("in time after", turns > 2)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        counting.cancel()
+        if not room.all():
+            await world.Recv(room, 0)
+        print("whole", room.all())
+
+asyncio.run(main())
+"""
+
+
+def test_a_time_limit_ends_a_receive_whose_sender_is_stopped(site: Site) -> None:
+    result = site.ok(2, PROGRAM)
+    assert re.findall(r"in time after True|whole True", result.out) == ["in time after True", "whole True"]
