@@ -1,0 +1,341 @@
+"""Repeats each kind of operation that the native core serves, between two ranks, and prints what grows.
+
+    aiompi-launch -n 2 python tests/core/leaks.py FACE COUNT [KIND ...]
+
+FACE is "native" or "blocking", COUNT the number of operations of each kind. For each kind that leaves more behind than
+caches may, a line says how much: blocks of Python's allocator, objects that its garbage collector knows, references to
+objects that all operations share, and bytes of the C library's allocator. With --all each kind has a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import mmap
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import numpy as np
+
+import aiompi
+from aiompi import MPI
+from aiompi.core._native import Atomics, MatchQueues, Outgoing, PeerBase, Ring
+
+#: what may stay of a run, whatever its length: caches, pools and free lists
+BLOCKS, OBJECTS, REFERENCES, BYTES = SLACK = (150, 60, 150, 256 * 2**10)
+#: operations of a window
+WINDOW: Final = 8
+#: calls of each kind before anything is counted, which fill the caches
+WARM: Final = 100
+
+Kind = Callable[["Kinds"], Awaitable[None]]
+
+
+def of(number: int) -> Callable[[Kind], Kind]:
+    """Say how many operations a call of a kind makes; others make one."""
+
+    def noted(kind: Kind) -> Kind:
+        kind.__dict__["operations"] = number
+        return kind
+
+    return noted
+
+
+class Malloc(ctypes.Structure):
+    """What mallinfo2 of the GNU C library tells."""
+
+    _fields_ = (
+        ("others", ctypes.c_size_t * 4),
+        ("mapped", ctypes.c_size_t),
+        ("more", ctypes.c_size_t * 2),
+        ("used", ctypes.c_size_t),
+        ("rest", ctypes.c_size_t * 2),
+    )
+
+
+def bytes_in_use() -> int:
+    """Return the bytes that the C library has allocated, 0 if it does not tell."""
+    try:
+        tell = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        return 0
+    tell.restype = Malloc
+    found = tell()
+    return int(found.used + found.mapped)
+
+
+class Kinds:
+    """The kinds, which are the methods without an underscore."""
+
+    def __init__(self, comm: Any, face: str) -> None:
+        self.comm, self.face = comm, face
+        self.rank, self.other = comm.rank, 1 - comm.rank
+        self.module: Any = aiompi if face == "native" else MPI
+        self.short, self.short_in = np.arange(1.0), np.zeros(1)
+        self.two_in, self.two = np.zeros(2), np.zeros(2)
+        self.middle, self.middle_in = bytearray(3000), bytearray(3000)
+        self.streamed_out, self.streamed_in = np.ones(12_500), np.zeros(12_500)
+        self.long_out, self.long_in = np.ones(2**17), np.zeros(2**17)
+        self.strided = np.zeros((8, 4))
+        self.column = self.module.DOUBLE.Create_vector(8, 1, 4).Commit()
+        self.packed = bytearray(200)
+        self.words = Atomics(mmap.mmap(-1, 4096))
+        self.content = {"a": 1, "b": [1, 2.5, "text"], "c": b"bytes", "d": (None, True)}
+        self.array = {"array": np.ones(40), "long": np.ones(9000)}
+        self.watched = [
+            None, True, False, (), 0, 1, -1, b"", comm, *vars(self).values(), Outgoing, PeerBase, Ring, MatchQueues,
+            self.module.DOUBLE, self.module.SUM, aiompi.Status, np.ndarray, memoryview, bytearray,
+        ]  # fmt: skip
+
+    async def _end(self, call: Any) -> Any:
+        """Return the result of a call that blocks in one face, and is awaited in the other."""
+        return await call if self.face == "native" else call
+
+    async def _done(self, request: Any) -> Any:
+        """Return the result of a request."""
+        return await request if self.face == "native" else request.wait()
+
+    async def _fails(self, call: Callable[[], Any]) -> None:
+        """Make a call that fails."""
+        try:
+            await self._end(call())
+        except (aiompi.Exception, TypeError, ValueError):
+            return
+        raise AssertionError("the call does not fail")
+
+    async def buffer(self) -> None:
+        await self._end(self.comm.Send(self.short, self.other))
+        await self._end(self.comm.Recv(self.short_in, self.other))
+
+    async def buffer_of_pieces(self) -> None:
+        await self._end(self.comm.Send([self.middle, 3000, self.module.BYTE], self.other, 1))
+        await self._end(self.comm.Recv([self.middle_in, self.module.BYTE], self.other, 1))
+
+    async def small_object(self) -> None:
+        await self._end(self.comm.send(self.content, self.other))
+        assert await self._end(self.comm.recv(source=self.other)) == self.content
+
+    async def array_object(self) -> None:
+        request = self.comm.isend(self.array, self.other)
+        await self._end(self.comm.recv(source=self.other))
+        await self._done(request)
+
+    async def isend_irecv(self) -> None:
+        receive, send = self.comm.irecv(source=self.other), self.comm.isend(7, self.other)
+        assert await self._done(receive) == 7
+        await self._done(send)
+
+    async def isend_irecv_of_buffers(self) -> None:
+        receive, send = self.comm.Irecv(self.short_in, self.other), self.comm.Isend(self.short, self.other)
+        await self._done(receive)
+        await self._done(send)
+
+    @of(WINDOW)
+    async def window(self) -> None:
+        receives = [self.comm.Irecv(self.short_in, self.other, i) for i in range(WINDOW)]
+        sends = [self.comm.Isend(self.short, self.other, i) for i in range(WINDOW)]
+        for request in receives + sends:
+            await self._done(request)
+
+    @of(WINDOW)
+    async def unexpected_in_another_order(self) -> None:
+        for i in range(WINDOW):
+            await self._end(self.comm.Send(self.short, self.other, i))
+        for i in reversed(range(WINDOW)):
+            await self._end(self.comm.Recv(self.short_in, self.other, i))
+
+    @of(5 * WINDOW)
+    async def many_unexpected(self) -> None:
+        """More than one chain has."""
+        sends = [self.comm.isend(i, self.other, i) for i in range(5 * WINDOW)]
+        for i in range(5 * WINDOW):
+            assert await self._end(self.comm.recv(source=self.other, tag=i)) == i
+        for send in sends:
+            await self._done(send)
+
+    @of(2)
+    async def wildcards(self) -> None:
+        receive = self.comm.Irecv(self.short_in)
+        await self._end(self.comm.Send(self.short, self.other, 5))
+        await self._done(receive)
+        await self._end(self.comm.send(None, self.other, 6))
+        await self._end(self.comm.recv())
+
+    @of(2)
+    async def probes(self) -> None:
+        assert not self.comm.iprobe(self.other, 99)
+        await self._end(self.comm.send("probed", self.other, 3))
+        await self._end(self.comm.probe(self.other, 3))
+        assert self.comm.iprobe(self.other, 3)
+        await self._end(self.comm.recv(source=self.other, tag=3))
+        await self._end(self.comm.send("matched", self.other, 4))
+        message = await self._end(self.comm.mprobe(self.other, 4))
+        assert await self._end(message.recv()) == "matched"
+
+    @of(2)
+    async def cancelled_receives(self) -> None:
+        for receive in (self.comm.Irecv(self.short_in, self.other, 98), self.comm.irecv(source=self.other, tag=98)):
+            if self.face == "blocking":
+                receive.Cancel()
+                receive.Wait()
+                continue
+            receive.cancel()
+            with contextlib.suppress(aiompi.Exception):
+                await receive
+
+    async def given_up(self) -> None:
+        if self.face == "blocking":
+            request = self.comm.irecv(source=self.other, tag=97)
+            assert not request.test()[0]
+            request.cancel()
+            request.Wait()
+            return
+        task = asyncio.ensure_future(self.comm.Recv(self.short_in, self.other, 97))
+        await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    async def streamed(self) -> None:
+        receive = self.comm.Irecv(self.streamed_in, self.other)
+        send = self.comm.Isend(self.streamed_out, self.other)
+        await self._done(receive)
+        await self._done(send)
+
+    async def copied_by_the_kernel(self) -> None:
+        if self.rank:
+            await self._end(self.comm.Send(self.long_out, self.other))
+            await self._end(self.comm.Recv(self.short_in, self.other))
+        else:
+            await self._end(self.comm.Recv(self.long_in, self.other))
+            await self._end(self.comm.Send(self.short, self.other))
+
+    async def synchronous(self) -> None:
+        request = self.comm.issend(self.content, self.other)
+        await self._end(self.comm.recv(source=self.other))
+        await self._done(request)
+
+    async def to_itself(self) -> None:
+        receive = self.comm.irecv(source=self.rank)
+        await self._end(self.comm.send(self.content, self.rank))
+        await self._done(receive)
+
+    async def barrier(self) -> None:
+        await self._end(self.comm.Barrier())
+
+    @of(9)
+    async def slots(self) -> None:
+        comm, short, two, into = self.comm, self.short, self.two, self.short_in
+        await self._end(comm.Bcast(short, 0))
+        await self._end(comm.Gather(short, self.two_in if not self.rank else None, 0))
+        await self._end(comm.Allgather(short, self.two_in))
+        await self._end(comm.Scatter(two if not self.rank else None, into, 0))
+        await self._end(comm.Alltoall(two, self.two_in))
+        await self._end(comm.Reduce(short, into if not self.rank else None, root=0))
+        await self._end(comm.Allreduce(short, into))
+        await self._end(comm.Reduce_scatter_block(two, into))
+        await self._end(comm.Scan(short, into))
+
+    @of(3)
+    async def collectives_of_objects(self) -> None:
+        assert await self._end(self.comm.bcast(self.content if self.rank else None, 1)) == self.content
+        assert len(await self._end(self.comm.allgather(self.rank))) == 2
+        assert await self._end(self.comm.allreduce(1)) == 2
+
+    @of(2)
+    async def strides(self) -> None:
+        await self._end(self.comm.Send([self.strided, 1, self.column], self.other))
+        await self._end(self.comm.Recv([self.strided, 1, self.column], self.other))
+        await self._end(self.comm.Send(self.strided[:, 1], self.other))
+        await self._end(self.comm.Recv(self.strided[:, 2], self.other))
+
+    @of(8)
+    async def packing(self) -> None:
+        for kind, array in ((self.module.DOUBLE, self.two), (self.column, self.strided)):
+            kind.Pack([array, len(array) if array is self.two else 1], self.packed, 0, self.comm)
+            kind.Unpack(self.packed, 0, [array, len(array) if array is self.two else 1], self.comm)
+            kind.Pack_external("external32", [array, 2 if array is self.two else 1], self.packed, 0)
+            kind.Unpack_external("external32", self.packed, 0, [array, 2 if array is self.two else 1])
+
+    @of(23)
+    async def atomics(self) -> None:
+        words = self.words
+        for size in (1, 2, 4, 8):
+            words.store(64, size, 2**size)
+            words.add(64, size, 2**40)
+            words.compare_and_swap(64, size, words.load(64, size), 9)
+            words.exchange(64, size, -1)
+        for wrong in (lambda: words.load(63, 8), lambda: words.load(0, 3), lambda: words.store(0, 8, "x")):
+            await self._fails(wrong)
+
+    @of(6)
+    async def failed_calls(self) -> None:
+        comm = self.comm
+        await self._fails(lambda: comm.Send(self.short, 7))
+        await self._fails(lambda: comm.Send(self.short, self.other, -5))
+        await self._fails(lambda: comm.Send(object(), self.other))
+        await self._fails(lambda: comm.Recv(b"read only", self.other))
+        await self._fails(lambda: comm.recv(source=7))
+        await self._fails(lambda: comm.Isend([self.short, 9, self.module.DOUBLE], self.other))
+
+    @of(2)
+    async def truncated(self) -> None:
+        await self._end(self.comm.Send(self.two, self.other))
+        await self._fails(lambda: self.comm.Recv(self.short_in, self.other))
+        send = self.comm.Isend(self.streamed_out, self.other)
+        await self._fails(lambda: self.comm.Recv(self.short_in, self.other))
+        await self._done(send)
+
+    async def callbacks(self) -> None:
+        receive = self.comm.irecv(source=self.other)
+        if self.face == "native":
+            receive.add_done_callback(id)
+            receive.add_done_callback(hash)
+            receive.remove_done_callback(hash)
+        await self._end(self.comm.send(1.5, self.other))
+        await self._done(receive)
+
+
+def now(watched: list[Any]) -> tuple[int, ...]:
+    """Return what there is."""
+    gc.collect()
+    references = sum(map(sys.getrefcount, watched))
+    return sys.getallocatedblocks(), len(gc.get_objects()), references, bytes_in_use()
+
+
+async def repeat(kinds: Kinds, name: str, count: int, show: bool) -> None:
+    """Make operations of a kind, and print what they leave behind."""
+    kind: Any = getattr(kinds, name)
+    calls = -(-count // kind.__func__.__dict__.get("operations", 1))
+    for _ in range(WARM):
+        await kind()
+    await kinds._end(kinds.comm.Barrier())
+    before = now(kinds.watched)
+    for _ in range(calls):
+        await kind()
+    await kinds._end(kinds.comm.Barrier())
+    grown = [after - each for after, each in zip(now(kinds.watched), before, strict=True)]
+    if show or any(more > most for more, most in zip(grown, SLACK, strict=True)):
+        blocks, objects, references, nbytes = grown
+        left = f"{blocks} blocks, {objects} objects, {references} references, {nbytes} bytes"
+        print(f"{name}, {calls} calls: {left}", flush=True)
+
+
+async def run(comm: Any) -> None:
+    """Make all that the command line asks for."""
+    face, count, *names = (word for word in sys.argv[1:] if word != "--all")
+    kinds = Kinds(comm, face)
+    gc.freeze()  # modules and classes, which stay
+    for name in names or [each for each in vars(Kinds) if not each.startswith("_")]:
+        await repeat(kinds, name, int(count), "--all" in sys.argv)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "native":
+        aiompi.run(run)
+    else:
+        with contextlib.suppress(StopIteration):
+            run(MPI.COMM_WORLD).send(None)
