@@ -69,7 +69,7 @@ def test_ranks_of_three_hosts(machines: Machines, app: Path) -> None:
     assert sorted(result.stdout.splitlines()) == ["0 4 6 node1 1", "1 4 6 node2 2", "2 4 6 node2 2", "3 4 6 node3 1"]
 
 
-#: prints which processes of the machine of a rank, of those that the job has started, listen at ports: ranks, or others.
+#: prints which processes on the machine of a rank, of those that the job has started, listen at ports: ranks or others.
 #: The argument is the time since boot, in s, at which the job started: daemons of other tests may run since before.
 LISTENERS = """
 import os, re, sys
