@@ -200,11 +200,11 @@ def test_a_dtype_that_is_nested_deeply_is_refused() -> None:
         dtype = np.dtype([("a", dtype)])
         array = np.zeros(1, dtype)
         assert STRICT.loads(message(STRICT, array)).dtype == dtype
-    deep: object = "u1"
-    for _ in range(480):
-        deep = {"names": ["a"], "formats": [deep], "offsets": [0], "itemsize": 1, "aligned": False}
+    level = {"names": ["a"], "formats": [None], "offsets": [0], "itemsize": 1, "aligned": False}
+    begin, end = msgpack.packb(level).split(b"\xc0")  # old versions of msgpack pack 511 levels and unpack 1,024
+    deep = b"\x94" + begin * 480 + b"\xa2u1" + end * 480 + b"\xc2\xc4\x01\x00\x01"
     with pytest.raises(RemoteProtocolError, match=r"nested deeper than 32 levels|recursion"):
-        STRICT.loads(extension_message(type_tags.ARRAY, [deep, False, b"\0", 1]))
+        STRICT.loads(kinds_message(b"", msgpack.ExtType(type_tags.ARRAY, deep)))
 
 
 def test_a_range_of_long_numbers_is_refused() -> None:
