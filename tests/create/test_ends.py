@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from jobs import Site
+from jobs import FACES, Site, in_face
 from meetings import three_jobs
 
 import aiompi
@@ -122,21 +123,89 @@ def test_programs_that_end_without_finalize_once_they_have_done_their_part(
     assert "".join(one.out for one in results) == "6 [0, 1, 2, 3] 6.0 6.0\n"
 
 
-@pytest.mark.parametrize("end", ["", "sys.exit(5)"])
-def test_parents_that_end_while_a_child_waits_for_them(site: Site, end: str) -> None:
-    """They wait for the end of the child, which therefore does not wait for them."""
-    text = f"""
-import sys
-from aiompi import MPI
-parent = MPI.Comm.Get_parent()
-if parent:
-    try:
-        parent.recv(source=0)
-    except MPI.ProcessFailedError as error:
-        print("has finalized" in str(error))
-else:
-    MPI.COMM_WORLD.Spawn(__file__)
-    {end}
-"""
-    result = site.run(1, text)
+@pytest.mark.parametrize(("face", "end"), [("native", ""), ("blocking", ""), ("blocking", "sys.exit(5)")])
+def test_parents_that_end_while_a_child_waits_for_them(site: Site, face: str, end: str) -> None:
+    """They wait for the end of the child, which therefore does not wait for them.
+
+    In the asyncio face an exit that leaves the block of the job ends the job.
+    """
+    app = site.program(
+        in_face(
+            face,
+            f"""
+            parent = {"comm" if face == "native" else "MPI.Comm"}.Get_parent()
+            if parent:
+                try:
+                    await parent.recv(source=0)
+                except aiompi.ProcessFailedError as error:
+                    print("has finalized" in str(error))
+            else:
+                await comm.Spawn(__file__)
+                {end}
+            """,
+        )
+    )
+    result = site.launch("-n", "1", app).finish()
     assert (result.code, result.out) == (5 if end else 0, "True\n"), result
+
+
+#: how a group of processes meets another one, which gets a word that the first one prints
+MEETS = {
+    "port": """
+        if not word:
+            word = await (comm.Open_port if hasattr(comm, "Open_port") else MPI.Open_port)() if comm.rank == 0 else ""
+            print(end="" if comm.rank else word + "\\n", flush=True)
+            ends = await comm.Accept(word)
+        else:
+            ends = await comm.Connect(word)
+        """,
+    "socket": """
+        if not word:
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                print(listener.getsockname()[1], flush=True)
+                connection, _ = listener.accept()
+        else:
+            connection = socket.create_connection(("127.0.0.1", int(word)))
+        with connection:
+            ends = await comm.Join(connection.fileno())
+        """,
+}
+#: the last process is killed while the others wait for it, in every way
+KILLED = """
+        whole = await ends.Merge(second)
+        if whole.rank == whole.size - 1:
+            for _ in range(whole.size - 1):
+                await whole.recv()
+            os.kill(os.getpid(), signal.SIGKILL)
+        await whole.send("has met it", whole.size - 1)
+        waits = [lambda: whole.recv(source=whole.size - 1), lambda: whole.allreduce(1), lambda: ends.barrier(),
+                 lambda: ends.send(bytes(10**7), ends.remote_size - 1), lambda: ends.Disconnect()]
+        for wait in waits:
+            try:
+                await wait()
+            except aiompi.ProcessFailedError as error:
+                print(error)
+        """
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(("meeting", "size"), [("port", 1), ("port", 2), ("socket", 1)])
+def test_a_process_that_is_killed_ends_all_waits_of_those_that_have_met_it(
+    site: Site, face: str, meeting: str, size: int
+) -> None:
+    head = """
+        import socket
+        word = "".join(sys.argv[1:])
+        second = bool(word)
+        """
+    app = site.program(in_face(face, head + MEETS[meeting] + KILLED))
+    first = site.launch("-n", str(size), app)
+    first.expect("\n")
+    second = site.launch("-n", str(size), app, first.out.strip()).finish()
+    assert (second.code, second.err) == (137, f"aiompi-launch: rank {size - 1} was killed by signal 9 (SIGKILL)\n")
+    result = first.finish()
+    assert (result.code, result.err) == (0, "")
+    errors = result.out.splitlines()[1:]
+    assert len(errors) == 5 * size, result
+    assert all(re.fullmatch(r"process [01] of job [0-9a-f]{8} is gone: .+", error) for error in errors), result
+    site.settle()
