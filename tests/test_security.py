@@ -141,12 +141,24 @@ PROMISES: Final = {
         "engine/test_peer.py::test_an_answer_to_a_question_that_was_not_put_is_refused"
     ),
     "an announced message takes": "test_security.py::test_memory_that_frames_of_a_peer_take",
+    "keeps the messages that follow to itself, with a warning": (
+        "engine/test_peer.py::test_what_follows_many_announcements_is_withheld_and_comes_in_order, "
+        "engine/test_peer.py::test_a_probe_finds_a_message_that_is_withheld, "
+        "engine/test_peer.py::test_a_sender_that_withholds_says_so_once"
+    ),
     "connections of one peer over a transport": (
         "transport/test_hostile_peer.py::test_connections_of_one_peer_are_bounded"
     ),
     "to copy a message more than once": (
         "transport/shared_memory/test_copies.py::test_invitations_that_come_again, "
         "core/test_copy.py::test_a_receiver_that_takes_back_what_was_claimed_gets_a_message_once"
+    ),
+    "to block or spin where a peer can keep it": (
+        "driver/test_doorbell.py::test_nothing_is_done_to_a_doorbell_that_can_block, "
+        "driver/test_doorbell.py::test_threads_do_nothing_to_a_doorbell_that_can_block, "
+        "core/test_copy.py::test_memory_is_given_back_when_the_sender_has_died, "
+        "transport/shared_memory/test_copies.py::test_no_sender_writes_into_memory_of_a_rank_with_an_event_loop, "
+        "faults/test_stopped.py::test_a_time_limit_ends_a_receive_whose_sender_is_stopped"
     ),
     "frames without data for a peer that does not read them": (
         "transport/test_hostile_peer.py::test_answers_that_a_peer_does_not_read_are_bounded"
@@ -322,7 +334,20 @@ def test_a_promise_is_on_the_page_and_has_tests(words: str) -> None:
     assert plain(text_of(PAGE)).count(words) == 1
     for test in filter(None, map(str.strip, PROMISES[words].split(","))):
         path, _, name = test.partition("::")
+        assert name.startswith("test_"), f"{test} is no test"
         assert name in named_in(ROOT / "tests" / path), f"there is no test {test}"
+
+
+#: a measurement, a definition, and what the operating system does
+NO_PROMISES: Final = {
+    "What it costs, between two ranks",
+    "A *relay* is something without the key",
+    "The operating system does not protect",
+}
+
+
+def test_what_has_no_tests_promises_nothing() -> None:
+    assert {words for words in PROMISES if not PROMISES[words]} == NO_PROMISES
 
 
 @functools.cache
