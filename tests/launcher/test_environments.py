@@ -79,18 +79,24 @@ def test_ipv6_alone(site: Site) -> None:
     assert done == (0, "2\n2\n", "")
 
 
-def test_a_disk_that_is_full(site: Site) -> None:
-    """What the agent of a host cannot store is said in a line."""
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [("300k", "the files of --preload cannot be stored"), ("1200k", "the files for it cannot be stored in")],
+    ids=["of the launcher", "of a host"],
+)
+def test_a_disk_that_is_full(site: Site, size: str, said: str) -> None:
+    """What the launcher or the agent of a host cannot store is said in a line."""
     (site.directory / "large").write_bytes(os.urandom(2**20))
     full = site.base / "full"
     full.mkdir()
     words = ("--starter", "local", "--preload", "large", "--hosts", "a,b", "env", "true")
-    prepare = f"mount -t tmpfs -o size=1200k none {full} && export XDG_RUNTIME_DIR={full}"
+    prepare = f"mount -t tmpfs -o size={size} none {full} && export XDG_RUNTIME_DIR={full}"
     code, out, err = in_namespaces(site, "-m", prepare, *words)
     full.rmdir()
     assert (code, out) == (1, "")
     assert err.count("\n") == 1
-    assert "the files for it cannot be stored in" in err
+    assert said in err
+    assert str(full) in err
     assert err.endswith("No space left on device\n")
 
 

@@ -24,15 +24,21 @@ def archive(files: Sequence[str], path: str) -> str:
     What is below the working directory keeps its relative path; anything else has only its last name.
 
     Raises:
-        OSError: a file does not exist, for example.
+        OSError: a file does not exist, or the disk is full, for example.
     """
     import tarfile  # seldom needed
 
-    with tarfile.open(path, "x") as archive:
-        for file in files:
-            relative = os.path.relpath(file)
-            below = relative.split(os.sep)[0] != os.pardir
-            archive.add(file, relative if below else os.path.basename(os.path.abspath(file)))
+    try:
+        with tarfile.open(path, "x") as archive:
+            for file in files:
+                relative = os.path.relpath(file)
+                below = relative.split(os.sep)[0] != os.pardir
+                archive.add(file, relative if below else os.path.basename(os.path.abspath(file)))
+    except OSError as error:
+        if error.filename is None:  # it is none of the files
+            said = f"the files of --preload cannot be stored: {error.strerror}"
+            raise OSError(error.errno, said, os.path.dirname(path)) from None
+        raise
     return path
 
 
