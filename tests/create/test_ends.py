@@ -205,7 +205,10 @@ def test_a_process_that_is_killed_ends_all_waits_of_those_that_have_met_it(
     assert (second.code, second.err) == (137, f"aiompi-launch: rank {size - 1} was killed by signal 9 (SIGKILL)\n")
     result = first.finish()
     assert (result.code, result.err) == (0, "")
-    errors = result.out.splitlines()[1:]
-    assert len(errors) == 5 * size, result
-    assert all(re.fullmatch(r"process [01] of job [0-9a-f]{8} is gone: .+", error) for error in errors), result
+    gone, left = (
+        [error for error in result.out.splitlines()[1:] if re.fullmatch(pattern, error)]
+        for pattern in (r"process [01] of job [0-9a-f]{8} is gone: .+", r"rank [01] has finalized: .+")
+    )
+    assert len(gone) >= 2 * size, result
+    assert len(gone + left) == 5 * size, f"the other one may end before a collective fails: {result}"
     site.settle()
