@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from jobs import LAUNCHER, Site
+from pages import PAGES, text_of
+
+import aiompi.compat
 
 PROGRAM = """
 import pickle, subprocess, sys
@@ -219,3 +222,20 @@ def test_messages_to_a_rank_that_is_ending(site: Site) -> None:
     """Also those that find its connection closed before this rank is told why."""
     result = site.launch("--mpi4py", "-n", "2", site.program(LEAVING)).finish()
     assert (result.code, result.err, result.out) == (0, "", "all sent\n")
+
+
+def test_the_page_names_the_modules_that_are_there() -> None:
+    """And says of none of them that it is not there."""
+    (page,) = (page for page in PAGES if page.name == "mpi4py.md")
+    lines = text_of(page).splitlines()
+    head = " ".join(" ".join(lines[: lines.index("## Differences")]).split())
+    missing = [
+        line.split("|")[1] for line in lines if line.startswith("|") and line.split("|")[3].startswith(" not there")
+    ]
+    place = Path(aiompi.compat.__file__ or "").parent / "stand_in/mpi4py"
+    for package in ("futures", "util"):
+        said = head.partition(f"`mpi4py.{package}` with ")[2].partition("`mpi4py.")[0]
+        for module in place.joinpath(package).glob("[a-z]*.py"):
+            assert f"`{module.stem}`" in said, f"mpi4py.{package}.{module.stem}"
+            assert not any(f"`mpi4py.{package}.{module.stem}`" in words for words in missing)
+    assert missing
