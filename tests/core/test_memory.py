@@ -139,6 +139,22 @@ def test_what_is_made_once_is_not_made_anew() -> None:
         native.Items([part], None, 0, 8, None)  # type: ignore[list-item]
 
 
+def test_copies_of_which_a_part_is_missing_copy_nothing() -> None:
+    places = np.arange(0, 24, 8)
+    whole = SimpleNamespace(dims=(), memory=0, packed=0, run=8, span=lambda: (0, 8), packed_end=lambda: 8)
+    wrong = {
+        "packed": SimpleNamespace(dims=(), offsets=places, packed=None, runs=8, span=whole.span, packed_end=len),
+        "span": SimpleNamespace(dims=(), memory=2**40, packed=0, run=8, span=lambda: 1 // 0, packed_end=len),
+    }
+    for part in wrong.values():
+        copies: Any = native.Copies.__new__(native.Copies)
+        with pytest.raises((AttributeError, ZeroDivisionError)):
+            copies.__init__([whole, part])
+        message = bytearray(8)
+        assert copies.move(b"12345678", 0, message, False)
+        assert message == b"12345678", "only what has been described is copied"
+
+
 def test_slots_allow_no_block_for_which_they_have_no_room() -> None:
     engine: Any = native.ProgressBase(None)
     memories = [mmap.mmap(-1, 3 * SIZE) for _ in range(2)]
@@ -147,6 +163,22 @@ def test_slots_allow_no_block_for_which_they_have_no_room() -> None:
     for collective, most in ((2, 1025), (5, 513), (9, 2**62)):
         with pytest.raises(InternalError, match="no room"):
             group.limit({collective: most})
+
+    class Liar(int):
+        """A number that compares as it likes."""
+
+        def __ge__(self, other: object) -> bool:
+            return True
+
+        __le__ = __lt__ = __ge__
+
+        def __gt__(self, other: object) -> bool:
+            return False
+
+    with pytest.raises(InternalError, match="no such"):
+        group.limit({Liar(2**28): 8})
+    with pytest.raises(InternalError, match="no room"):
+        group.limit({2: Liar(2**28)})
 
 
 def test_memory_that_is_not_aligned_is_refused() -> None:
@@ -224,3 +256,10 @@ def test_a_specification_that_changes_meanwhile_keeps_its_array() -> None:
     exchange = group.bcast(Communicator(), spec, 1)
     assert exchange is not None
     assert known() is not None
+
+
+def test_a_message_to_oneself_may_lie_in_the_memory_of_its_receive() -> None:
+    memory = bytearray(range(100))
+    waiting = receive(memoryview(memory)[4:68])
+    waiting.take(1, 2, memoryview(memory)[:64])
+    assert memory[4:68] == bytes(range(64))

@@ -12,15 +12,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from interrupts import called
 from rings import LINE, SIZE, RingPair, eager, raw, send
 
-from aiompi.core._native import Outgoing, PeerProcess, Ring
+from aiompi.core._native import MatchQueues, Outgoing, PeerBase, PeerProcess, PostedReceive, Ring
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
+from aiompi.wire.frame import HEADER
 
 STREAMED, EXPOSED, SKIP = 0x100, 0x200, 255
 
@@ -75,6 +77,26 @@ def test_frames_of_any_length_stay_in_order(size: int, seed: int) -> None:
         found += pair.read()
     assert [content for _, content in found] == sent
     pair.close()
+
+
+def test_a_handler_that_reads_on_as_a_receive_is_resumed_gets_the_next_frame(pair: RingPair) -> None:
+    class Resumed(PostedReceive[Any]):
+        def resume(self) -> None:
+            self._done = False
+            pair.ends[1].read(peer, 2**40)  # as a signal handler does
+
+    peer: Any = PeerBase(SimpleNamespace(contexts={3: MatchQueues()}, brief_limit=100), 0)
+    peer._ackmark, queues = 2**20, peer._contexts[3]
+    queues.sources = {0: 0}
+    receives = [Resumed(SimpleNamespace(), None, None, 0, 1, 0) for _ in range(3)]
+    for receive in receives:
+        queues.post(receive)
+        receive._done = True  # a failure has interrupted it
+    for number in range(3):
+        assert pair.ends[0].put(HEADER.pack(frame.EAGER, 1, 0, 0, 3, 1, 0, 0), [bytes([number])])
+    pair.ends[1].read(peer, 2**40)
+    assert not [*queues.posted()]
+    assert [bytes(receive.data) for receive in receives] == [b"\0", b"\1", b"\2"]
 
 
 # Sleep and room.

@@ -18,7 +18,7 @@ from aiompi.coll.buffers import prepared
 from aiompi.coll.select import _DIRECT
 from aiompi.coll.signature import note_of
 from aiompi.core._native import LONG_PLACES, SLOTS_PREFIX, Request, SlotExchange, SlotExchanges, SlotGroup
-from aiompi.errors import OtherError
+from aiompi.errors import InternalError, OtherError
 from aiompi.op import predefined
 from aiompi.wire import memory
 
@@ -362,3 +362,72 @@ def test_arrays_with_a_type_are_called_directly_and_kept(members: Callable[[int]
     assert w.groups[0].bcast(w.comms[0], [source, 3.5, MPI.DOUBLE], 0) is None
     assert w.groups[0].bcast(w.comms[0], [source, MPI.DOUBLE.Create_vector(1, 1, 2)], 0) is None, "not committed"
     assert w.groups[0].allgather(w.comms[0], [source[:1], MPI.DOUBLE], [source[:2], MPI.DOUBLE]) is None, "they overlap"
+
+
+# What runs in the midst of a call.
+
+
+class Owner:
+    """The memory of an array; as it is freed, something is called."""
+
+    def __init__(self, array: Any, then: Callable[[], object]) -> None:
+        self.__array_interface__ = array.__array_interface__
+        self._array, self._then = array, then
+
+    def __del__(self) -> None:
+        self._then()
+
+
+def test_a_call_that_is_looked_at_as_its_memory_is_freed_is_complete(members: Callable[[int], Members]) -> None:
+    w = members(2)
+    w.groups[0].use(w.syncs[0], True, False)
+    found: list[object] = []
+
+    def look() -> None:
+        found.append((exchange.spin(), exchange.done()))
+
+    arrays = [np.asarray(Owner(np.zeros(number), look)) for number in (8, 16)]
+    exchange = w.call(0, "allgather", *arrays)
+    arrays.clear()
+    w.call(1, "allgather", np.ones(8), np.zeros(16))
+    assert not found
+    assert exchange.spin()
+    assert found == [(True, True)] * 2
+    exchange._done = False
+    with pytest.raises(InternalError, match="twice"):
+        exchange.poll()
+
+
+def test_slots_that_are_dissolved_in_a_call_are_not_looked_at(members: Callable[[int], Members]) -> None:
+    class Dissolving(Sync):
+        def blame(self, exchange: SlotExchange, rank: int, note: int, claim: int) -> None:
+            w.groups[0].dissolve()
+            w.memories[1].release()  # which no other refers to
+
+    w = members(2)
+    w.groups[0].use(Dissolving(), True, False)
+    w.groups[1].dissolve()
+    exchange = w.groups[0].barrier(w.comms[0])
+    assert exchange is not None
+    w.post(1, 1, 7, 0, b"")
+    assert not exchange.spin()
+    assert exchange.absent() == []
+
+
+def test_slots_that_are_dissolved_as_a_result_is_made_stay_so_long(members: Callable[[int], Members]) -> None:
+    class Dissolving(Sync):
+        def blame(self, exchange: SlotExchange, rank: int, note: int, claim: int) -> OtherError:
+            w.groups[0].dissolve()
+            with pytest.raises(BufferError):
+                w.memories[1].release()
+            return super().blame(exchange, rank, note, claim)
+
+    w = members(2)
+    w.groups[0].use(Dissolving(), True, False)
+    w.groups[1].dissolve()
+    exchange = w.groups[0].bcast(w.comms[0], np.zeros(8), 1)
+    assert exchange is not None
+    w.post(1, 1, exchange.note, 64, bytes(32))
+    assert exchange.spin()
+    assert isinstance(exchange.exception(), OtherError)
+    w.memories[1].release()

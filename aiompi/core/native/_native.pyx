@@ -16,7 +16,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, Py_TYPE
 from libc.errno cimport EFAULT, ESRCH
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 from posix.unistd cimport close
 
 from contextvars import copy_context

@@ -38,13 +38,16 @@ cdef class SlotGroup(Slots):
 
     def limit(self, dict limits not None):
         """Allow direct calls: by the number of a collective, with up to so many bytes of a block."""
+        cdef int number
+        cdef int64_t nbytes, blocks
         for collective, most in limits.items():
-            if not 0 <= collective < COLLECTIVES:
+            number, nbytes = collective, most  # once: no number of Python is used, which may compare as it likes
+            if not 0 <= number < COLLECTIVES:
                 raise InternalError("there is no such collective")
-            blocks = self.slots.size if collective == SCATTER or collective == ALLTOALL else 1
-            if most * blocks > self.slots.room:
-                raise InternalError(f"slots have no room for blocks of {most} bytes")
-            self.limits[<int>collective] = most
+            blocks = self.slots.size if number == SCATTER or number == ALLTOALL else 1
+            if nbytes > <int64_t>self.slots.room / blocks:
+                raise InternalError(f"slots have no room for blocks of {nbytes} bytes")
+            self.limits[number] = nbytes
 
     # Calls with common arguments. They return None where the usual way must be gone, and say nothing of what is wrong.
 

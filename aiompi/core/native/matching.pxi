@@ -84,7 +84,7 @@ cdef class MatchQueues:
         return 0
 
     cdef PostedReceive match(self, int source, int tag):
-        """Take the first posted receive that matches a message; None if there is none."""
+        """Do the same as `take_posted`, but leave it to the caller to resume the receive: no code of Python runs."""
         cdef entry_t *found = queue_match(&self.posted_queue, source, tag)
         if found == NULL:
             return None
@@ -92,8 +92,6 @@ cdef class MatchQueues:
         self.unpost(receive)
         self.last += 1
         receive.entry.order = self.last
-        if receive._done:
-            receive.resume()
         return receive
 
     def take_posted(self, int source, int tag):
@@ -101,7 +99,10 @@ cdef class MatchQueues:
 
         It is no longer posted, and its `order` is the order of the message from now on.
         """
-        return self.match(source, tag)
+        cdef PostedReceive receive = self.match(source, tag)
+        if receive is not None and receive._done:
+            receive.resume()
+        return receive
 
     def first_posted(self, int source, int tag):
         """Return the first receive that was posted with exactly these arguments; None if there is none."""

@@ -84,22 +84,23 @@ cdef class PeerBase:
 
     def frame(self, tuple header not None, payload):
         """Handle a complete frame. The payload is valid only during the call."""
-        cdef Py_buffer *view = buffer_of(payload)
+        cdef Py_ssize_t nbytes = buffer_of(payload).len
         cdef unsigned int kind = header[0]
         cdef PostedReceive receive
         self.gain(header[3])
         if kind == EAGER:
             receive = self.matched(header[4], header[2], header[1])
             if receive is not None:
-                self.spend(view.len)
-                if header[7]:
-                    receive.noted(header[7])
-                receive.arrive(header[2], header[1], <const char *>view.buf, view.len)
+                self.spend(nbytes)
+                receive.comes(header[2], header[1], header[7], payload)
                 return
         self.handle(header, payload)
 
     cdef PostedReceive matched(self, object context, int source, int tag):
-        """Take the receive that gets an eager message; None if there is none, or more is to be checked."""
+        """Take the receive that gets an eager message; None if there is none, or more is to be checked.
+
+        No code of Python runs: while a frame is in its ring, a signal handler would read the same frame.
+        """
         cdef PyObject *found = PyDict_GetItemWithError(self._contexts, context)
         if found == NULL:
             return None

@@ -80,8 +80,8 @@ def look(list pollers not None, looks, double seconds, bint single=False):
         return False
     rings = []  # so that they live
     for poller in pollers:
-        if not isinstance(poller, RingPoller):
-            return False  # it has come meanwhile
+        if not isinstance(poller, RingPoller) or len(rings) == WATCHED:
+            return False  # it has come meanwhile, in a finalizer
         ring = (<RingPoller>poller)._ring
         if ring is not None and not (<Ring>ring)._busy:
             watched[len(rings)].reader = &(<Ring>ring).inn

@@ -118,14 +118,17 @@ cdef class PostedReceive(Request):
         else:
             self.fill(source, tag, <const char *>view.buf, view.len)
 
-    cdef int arrive(self, int source, int tag, const char *data, Py_ssize_t nbytes) except -1:
-        """Take a whole message, whose bytes are valid only during the call."""
-        if self.unpacks:
-            self.take(source, tag, PyMemoryView_FromMemory(<char *>data, nbytes, PyBUF_READ))
-            return 0
-        return self.fill(source, tag, data, nbytes)
+    cdef int comes(self, int source, int tag, uint64_t note, payload) except -1:
+        """Take a whole message, after `MatchQueues.match`."""
+        if self._done:
+            self.resume()
+        if note:
+            self.noted(note)
+        self.take(source, tag, payload)
+        return 0
 
     cdef int fill(self, int source, int tag, const char *data, Py_ssize_t nbytes) except -1:
+        """Take a whole message, whose bytes are valid only during the call, into memory without gaps."""
         self.source, self.tag, self.length = source, tag, nbytes
         if self._memory is not None and type(self._memory) is not Span and view_released(self._memory):
             raise ValueError("the memory of a receive was released")
@@ -140,10 +143,10 @@ cdef class PostedReceive(Request):
                 return 0
             return self.taken()
         if nbytes > self.capacity:
-            memcpy(self.target, data, self.capacity)
+            memmove(self.target, data, self.capacity)
             self._truncated(self.capacity)
             return 0
-        memcpy(self.target, data, nbytes)
+        memmove(self.target, data, nbytes)  # a message to oneself may lie in the same memory
         return self.finish()
 
     cdef int taken(self) except -1:

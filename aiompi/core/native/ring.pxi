@@ -410,10 +410,10 @@ cdef class Ring:
             peer.gain(h.credit)
             if h.kind == EAGER:
                 receive = peer.matched(h.context, h.source, h.tag)
-            if receive is not None and not h.drqid and not receive.unpacks and peer.below_mark(nbytes):
+            if receive is not None and not (h.drqid or receive.unpacks or receive._done) and peer.below_mark(nbytes):
                 # The payload is copied from the ring before anything else runs, and given back only then.
                 self.inn.tail = after
-                receive.arrive(h.source, h.tag, payload, nbytes)
+                receive.fill(h.source, h.tag, payload, nbytes)
                 reader_advance(&self.inn, self.inn.tail)
                 return nbytes
         # Others get a copy, since a signal handler may read on meanwhile.
@@ -421,9 +421,7 @@ cdef class Ring:
         reader_advance(&self.inn, after)
         if receive is not None:
             peer.spend(nbytes)
-            if h.drqid:
-                receive.noted(h.drqid)
-            receive.arrive(h.source, h.tag, content, nbytes)
+            receive.comes(h.source, h.tag, h.drqid, memoryview(content))
         elif peer is not None:
             peer.handle(fields(h), memoryview(content))
         else:

@@ -148,12 +148,12 @@ cdef class SlotExchange(Request):
     def spin(self):
         cdef Slots group = self.group
         cdef bint found
-        if not self._done and group.spins and not group.closed:
-            while True:
+        if not self._done and group.spins:
+            while not group.closed:
                 group.busy += 1
                 with nogil:
                     found = slots_spin(&group.slots, &self.call, group.yields, SPIN)
-                group.busy -= 1
+                group.rest()
                 if not found or self.advance():
                     break
         if not self._done:
@@ -175,8 +175,11 @@ cdef class SlotExchange(Request):
         if self._done or self.group.closed:
             return []
         number = slots_wanted(&self.group.slots, &self.call, &first, &last)
-        ranks = self.group.ranks
-        return [ranks[member] for member in range(first, last) if not has_posted(&self.group.slots, member, number)]
+        missing = []
+        for member in range(first, last):
+            if not self.group.closed and not has_posted(&self.group.slots, member, number):
+                missing.append(self.group.ranks[member])
+        return missing
 
     def cancel(self):
         """Do nothing: others may have seen what this rank has posted."""
@@ -188,7 +191,7 @@ cdef class SlotExchange(Request):
     def fail(self, error):
         """End the call with an error; do nothing if it is complete."""
         if not self._done:
-            self.leave()
+            gone = self.leave()
             Request.fail(self, error)
 
     cdef bint watch(self) except -1:
@@ -226,14 +229,17 @@ cdef class SlotExchange(Request):
                 if group.closed:  # meanwhile
                     return 0
             call.seen += 1
+        group.busy += 1
         try:
             error = self.unlike() or self.take()
         except RemoteProtocolError as lie:
             error = lie
+        finally:
+            group.rest()
         if error is not None:
             self.fail(error)
             return 1
-        self.leave()
+        gone = self.leave()
         self.finish()
         return 1
 
@@ -253,6 +259,8 @@ cdef class SlotExchange(Request):
         """Take what this rank needs of the contributions."""
         cdef uint32_t member, last
         cdef char *to = self.to
+        if to == NULL and self.length:
+            raise InternalError("a call of slots ends twice")
         if self.action == ENTRIES:
             self._value = [self.group.entry(member, self.call.number) for member in range(self.call.first, self.call.last)]
         elif self.action == FROM_ONE:
@@ -276,8 +284,11 @@ cdef class SlotExchange(Request):
             )
         return content + self.offset
 
-    cdef int leave(self) except -1:
-        """Let go of everything that only a call in progress needs."""
+    cdef tuple leave(self):
+        """Return everything that only a call in progress needs.
+
+        The caller lets go of it once the call is complete. What runs then, as an object is freed, may look at the call.
+        """
         sync = self.group.sync
         if self.listens:
             sync.hush()  # a signal handler may raise here: then the call is complete when it is looked at again
@@ -286,9 +297,10 @@ cdef class SlotExchange(Request):
             sync.latest = None  # its error would keep other objects alive
         if self in self._engine.slot_exchanges:
             self._engine.slot_exchanges.remove(self)
-        self.comm = self.content = self.place = None
+        gone = self.comm, self.content, self.place
         self.data = self.to = NULL
-        return 0
+        self.comm = self.content = self.place = None
+        return gone
 
 
 cdef class Slots:
@@ -334,6 +346,13 @@ cdef class Slots:
         self.release()
         PyMem_Free(self.slots.shown)
         PyMem_Free(self._views)
+
+    cdef int rest(self) except -1:
+        """Note that a look at the slots has ended for which they had to stay."""
+        self.busy -= 1
+        if self.closed and not self.busy:
+            self.release()
+        return 0
 
     cdef void release(self) noexcept:
         while self._held:

@@ -64,7 +64,6 @@ cdef class Copies:
         free(self.blocks)
 
     cdef int add(self, part, int word) except -1:
-        cdef Py_ssize_t i = 0
         cdef tuple dims = part.dims
         cdef block_t *block
         if len(dims) > MOST_DIMS:
@@ -72,9 +71,22 @@ cdef class Copies:
         block = <block_t *>calloc(1, sizeof(block_t) + 2 * len(dims) * sizeof(dim_t))
         if block == NULL:
             raise MemoryError
+        block.word = word
+        try:
+            self.describe(block, part, dims)
+        except BaseException:
+            free(block)
+            raise
+        # Only now: nothing copies a block of which a part is missing.
         self.blocks[self.number] = block
         self.number += 1
-        block.word = word
+        self.low = block.low if self.number == 1 or block.low < self.low else self.low
+        self.high = block.high if self.number == 1 or block.high > self.high else self.high
+        self.end = block.end if block.end > self.end else self.end
+        return 0
+
+    cdef int describe(self, block_t *block, part, tuple dims) except -1:
+        cdef Py_ssize_t i = 0
         block.dims = len(dims)
         ordered = [*sorted(dims, key=_in_message), *sorted(dims, key=_in_memory)]
         for i, (count, memory, packed) in enumerate(ordered):
@@ -93,9 +105,6 @@ cdef class Copies:
                 block.runs = self.numbers(part.runs, block.places)
         block.low, block.high = part.span()
         block.end = part.packed_end()
-        self.low = block.low if self.number == 1 or block.low < self.low else self.low
-        self.high = block.high if self.number == 1 or block.high > self.high else self.high
-        self.end = block.end if block.end > self.end else self.end
         return 0
 
     cdef const int64_t *numbers(self, array, Py_ssize_t number) except NULL:
