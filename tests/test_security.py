@@ -201,6 +201,13 @@ PROMISES: Final = {
     "A member that wants a larger world": (
         "launcher/test_members.py::test_a_member_that_wants_too_many_is_left_out_when_the_time_is_over"
     ),
+    "One that asks for worlds again and again": (
+        "launcher/test_members.py::test_a_member_that_asks_again_and_again_leaves_nothing_behind, "
+        "launcher/test_members.py::test_a_member_that_asks_again_gives_up_the_world_that_has_not_started"
+    ),
+    "Of a rank or member 4 KiB are read at a time": (
+        "launcher/test_control.py::test_a_rank_that_says_much_leaves_turns_to_the_others"
+    ),
     # Ranks that speak for others
     "The agent gives each rank that joins a key of 128 bits": (
         "wire/test_hello.py::test_each_two_ranks_have_a_key_of_their_own, "

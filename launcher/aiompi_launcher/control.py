@@ -23,7 +23,8 @@ from aiompi_launcher.listen import AcceptLoop, has_unread, source_of
 MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 #: most bytes that wait for a process to read them
 MAX_UNREAD: Final = 2 * control.MAX_MESSAGE
-_READ: Final = 64 * 2**10
+#: bytes that are read of a process per turn, which is some hundreds of messages: it does not keep others waiting
+_READ: Final = 4 * 2**10
 
 
 class Connection(Protocol):

@@ -204,8 +204,10 @@ class Members:
     # Reactions.
 
     def _assemble(self, member: _Member, message: control.Assemble) -> None:
-        member.world, member.wants, member.asked = 0, message, message.number
         number = member.card["id"]
+        if member.world:  # which can never start any more, if it has not
+            self._actions.append(Lose(member.world, number, ""))
+        member.world, member.wants, member.asked = 0, message, message.number
         if math.isfinite(message.within):
             self._actions.append(StartTimer(f"assemble {number} {message.number}", max(0.0, message.within)))
         self._outdate(None, f"{member.label} asks for a new world")

@@ -296,6 +296,8 @@ class OpenJob:
 
     def _on_world_ended(self, generation: int) -> None:
         world = self._worlds.pop(generation)
+        if (timer := self._timers.pop(f"start {generation}", None)) is not None:
+            timer.cancel()
         self._of_link = {link: other for link, other in self._of_link.items() if other is not world}
 
     def _on_gone(self, member: int, generation: int, cause: str) -> None:

@@ -526,3 +526,21 @@ async def test_descriptors_run_out_for_ranks(observer: Observer, server: Control
     await until(lambda: len(observer.joined) == 4)
     assert not observer.strangers
     late.socket.close()
+
+
+@pytest.mark.asyncio
+async def test_a_rank_that_says_much_leaves_turns_to_the_others(
+    server: ControlServer, observer: Observer, ranks: list[Rank]
+) -> None:
+    await ranks[0].prove(0, then=control.encode(control.Join(1)))
+    await until(lambda: observer.joined)
+    much = control.encode(control.Finalize()) * 5000
+    assert ranks[0].socket.send(much) == len(much)
+    per_turn = [0]
+
+    def all_is_read() -> bool:
+        per_turn.append(len(observer.messages) - sum(per_turn))
+        return len(observer.messages) == 5000
+
+    await until(all_is_read)
+    assert max(per_turn) <= 1000

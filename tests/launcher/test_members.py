@@ -7,10 +7,13 @@ import math
 import pytest
 
 from aiompi.errors import RemoteProtocolError
+from aiompi.settings import Settings
 from aiompi.wire import control
 from aiompi_launcher import members
 from aiompi_launcher.jobstate import Hangup, Refused, Send, StartTimer
+from aiompi_launcher.listen import listen_tcp
 from aiompi_launcher.members import Form, Lose, MemberAction, Members
+from aiompi_launcher.openjob import OpenJob
 
 
 class Table:
@@ -228,3 +231,21 @@ def test_what_all_members_say_of_themselves_fits_into_a_message(monkeypatch: pyt
     assert table.enter() == count + 1
     most = control.Entered(1, table.members.cards(), 0.0, "")
     assert len(control.encode(most)) < 1100
+
+
+def test_a_member_that_asks_again_gives_up_the_world_that_has_not_started() -> None:
+    table = Table(2)
+    table.assemble(1, at_least=2)
+    table.assemble(2)
+    assert table.worlds() == [(1, 2)]
+    assert Lose(1, 2, "") in table.assemble(2)
+
+
+@pytest.mark.asyncio
+async def test_a_member_that_asks_again_and_again_leaves_nothing_behind() -> None:
+    job = OpenJob(listen_tcp("127.0.0.1"), bytes(32), settings=Settings(tls="off"), heartbeat=0.0, say=print)
+    member = job.members.enter(control.Enter(1, "", "host", {}), 0.0)
+    for number in range(1, 100):
+        job._inform(job.members.received, member, control.Assemble(number, 1, math.inf))
+    assert len(job._worlds) == len(job._timers) == 1
+    job.close("the test is over")
