@@ -19,6 +19,7 @@ from aiompi.comm.session import Sessions
 from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
 from aiompi.driver.spin import cores, throttled
 from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Request, Schedule
+from aiompi.engine.blame import cause_of
 from aiompi.engine.schedule import settled
 from aiompi.errors import (
     InvalidArgumentError,
@@ -246,9 +247,13 @@ class Runtime:
             return self._host.link
         try:
             return registry.connect(self._transports, peer, self.engine.processes.cards[peer.rank])
-        except OSError as error:
+        except OtherError:
+            raise
+        except Exception as error:
+            # All that is not of this machine is what the card says, which no other process has checked.
+            cause = describe(error) if isinstance(error, OSError) else cause_of(error)
             label = self.engine.processes.label(peer.rank)
-            raise OtherError(f"{label} cannot be reached: {describe(error)}") from None
+            raise OtherError(f"{label} cannot be reached: {cause}") from None
 
     def _share_cores(self, cards: list[control.BusinessCard]) -> None:
         """Choose how this rank waits and wakes others, by the number of ranks per core of this host."""

@@ -90,6 +90,7 @@ def is_card(value: object) -> TypeGuard[BusinessCard]:
         isinstance(value, dict)
         and all(type(field) is _CARD.get(name) for name, field in value.items())
         and 0 <= value.get("window", 0) <= MAX_WINDOW
+        and all(type(name) is str for name in value.get("transports", ()))
     )
 
 

@@ -163,3 +163,36 @@ def test_traceback_comes_once_and_before_the_end(site: Site, face: str) -> None:
     assert printed.count("Traceback (most recent call last):") == 1
     assert printed.endswith("KeyError: 'lost'\n")
     assert "    KeyError: 'lost'" in result.err.splitlines()
+
+
+ODD_CARD = """
+import os
+from aiompi.transport.sockets import Unix
+
+listen = Unix.listen
+
+def oddly(transport):
+    listener, (name, identity) = listen(transport)
+    return listener, [name + ADDED, identity]
+
+if os.environ["AIOMPI_RANK"] == "1":
+    Unix.listen = oddly
+"""
+
+
+@pytest.mark.parametrize("added", ["\\ud800", "x" * 200])
+@pytest.mark.parametrize("face", FACES)
+def test_a_rank_whose_card_is_odd_cannot_be_reached(site: Site, face: str, added: str) -> None:
+    program = """
+    if comm.rank == 0:
+        for call in (lambda: comm.send("x", dest=1), lambda: comm.send("x", dest=1)):
+            try:
+                await call()
+            except aiompi.Exception as error:
+                print(type(error).__name__, str(error).partition(":")[0], flush=True)
+        os._exit(0)
+    await comm.recv(source=0)
+    """
+    text = ODD_CARD.replace("ADDED", f'"{added}"') + in_face(face, program)
+    result = site.run(2, text, env={"AIOMPI_TRANSPORTS": "unix"})
+    assert result.lines == ["OtherError rank 1 cannot be reached"] * 2

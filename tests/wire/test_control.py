@@ -127,6 +127,12 @@ def test_longest_message_is_allowed() -> None:
     assert Decoder().receive_data(struct.pack("!I", MAX_MESSAGE)) == []
 
 
+@pytest.mark.parametrize("transports", [{b"tcp": ["::1", 1]}, {1: 2}, [], None])
+def test_a_card_has_names_of_transports(transports: Any) -> None:
+    with pytest.raises(RemoteProtocolError, match=r"Card has wrong fields|cannot be read"):
+        Decoder().receive_data(encode(control.Card({"transports": transports})))
+
+
 def test_what_ranks_may_send_is_shorter() -> None:
     decoder = Decoder(most=control.MAX_FROM_RANK)
     assert decoder.receive_data(struct.pack("!I", control.MAX_FROM_RANK)) == []
