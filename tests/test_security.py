@@ -205,7 +205,7 @@ PROMISES: Final = {
         "launcher/test_members.py::test_a_member_that_asks_again_and_again_leaves_nothing_behind, "
         "launcher/test_members.py::test_a_member_that_asks_again_gives_up_the_world_that_has_not_started"
     ),
-    "Of a rank or member 4 KiB are read at a time": (
+    "Of a rank or member 16 KiB are read at a time": (
         "launcher/test_control.py::test_a_rank_that_says_much_leaves_turns_to_the_others"
     ),
     # Ranks that speak for others

@@ -23,8 +23,9 @@ from aiompi_launcher.listen import AcceptLoop, has_unread, source_of
 MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 #: most bytes that wait for a process to read them
 MAX_UNREAD: Final = 2 * control.MAX_MESSAGE
-#: bytes that are read of a process per turn, which is some hundreds of messages: it does not keep others waiting
-_READ: Final = 4 * 2**10
+#: bytes that are read of a process per turn, so that one that says much does not keep others waiting. No less than a
+#: record of TLS has: what is left of one in this process wakes nobody.
+_READ: Final = 16 * 2**10
 
 
 class Connection(Protocol):
