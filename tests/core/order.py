@@ -11,9 +11,11 @@ aiompi/core/native argue why the order is right.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import random
+import signal
 import sys
 import time
 from collections import deque
@@ -273,6 +275,7 @@ def exchange(count: int, seed: int, readers: tuple[str, str]) -> list[str]:
     if not child:
         code = 1
         try:
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its parent, whatever that finds
             end.run()
             os.write(say, f"{end.received} {end.copied} {end.asked} {end.slept}".encode())
             code = 0

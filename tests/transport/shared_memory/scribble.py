@@ -122,21 +122,24 @@ class Rank:
         finally:
             self.talks -= 1
 
-    async def friends(self) -> int:
-        """Exchange messages with the other healthy rank as long as any hostile one is there; return their number."""
+    async def friends(self, comm: Any) -> int:
+        """Exchange messages with the other healthy rank as long as any hostile one is there; return their number.
+
+        Args:
+            comm: has no hostile rank, each of which may revoke its communicators.
+        """
         number, here, there = 0, np.ones(1, "i8"), np.ones(1, "i8")
-        exchange = Exchange(self, 1 - self.rank)
+        exchange = Exchange(self, 1 - self.rank, comm)
         while here[0] or there[0]:
             assert await exchange.made(number), "a message between healthy ranks is wrong"
             here[0] = self.talks
-            receive = self.world.Irecv(there, 1 - self.rank, 200)
-            await all_of(receive, self.world.Isend(here, 1 - self.rank, 200))
+            await all_of(comm.Irecv(there, 1 - self.rank, 200), comm.Isend(here, 1 - self.rank, 200))
             number += 1
         return number
 
     async def messages(self, other: int) -> None:
         """Exchange messages with a hostile rank, or with a healthy one."""
-        exchange = Exchange(self, other)
+        exchange = Exchange(self, other, self.world)
         async with self.talk() as step:
             for number in itertools.count():
                 try:
@@ -167,8 +170,8 @@ class Rank:
 class Exchange:
     """Messages between two ranks, which choose alike what they send."""
 
-    def __init__(self, rank: Rank, other: int) -> None:
-        self.comm, self.noise, self.other = rank.world, rank.noise, other
+    def __init__(self, rank: Rank, other: int, comm: Any) -> None:
+        self.comm, self.noise, self.other = comm, rank.noise, other
         self.random = random.Random(f"{SEED} {sorted((rank.rank, other))}")
         self.place = np.zeros(max(LENGTHS), "u1")
         self.places = [np.zeros(1, "i8") for _ in range(16)]
@@ -296,7 +299,8 @@ async def together(*coroutines: Coroutine[Any, Any, Any]) -> list[Any]:
 async def run(world: Any) -> None:
     """Be a rank."""
     rank = Rank(world)
-    comms = []
+    comms, split = [], world.Split(rank.healthy, rank.rank)
+    friends = await split if NATIVE else split
     for hostile in range(HEALTHY, rank.size):
         members = rank.rank < HEALTHY or rank.rank == hostile
         made = world.Split(0 if members else MPI.UNDEFINED, rank.rank)
@@ -307,7 +311,7 @@ async def run(world: Any) -> None:
     if not rank.healthy:
         await together(*talks)
         signal.pause()
-    count, *_ = await together(rank.friends(), *talks)
+    count, *_ = await together(rank.friends(friends), *talks)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MOST
     print(f"rank {rank.rank}: {count} right, {dict(rank.ends)}", flush=True)
 
