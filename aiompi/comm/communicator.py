@@ -46,6 +46,7 @@ from aiompi.engine.matching import Matcher
 from aiompi.engine.probe import MatchedProbe, Probe
 from aiompi.engine.receive import Decode
 from aiompi.engine.scattered import MatchedReceive, MatchedScatteredReceive
+from aiompi.engine.send import Send
 from aiompi.engine.slices import SendQueue
 from aiompi.errors import InvalidBufferError, InvalidCommError, InvalidRankError, InvalidRootError, InvalidTagError
 from aiompi.status import Status, check_status
@@ -103,6 +104,7 @@ class Communicator(CommunicatorBase[Receive]):
     )  # fmt: skip
 
     _receive_class = Receive
+    _send_class = Send
 
     engine: Engine
     matcher: Matcher

@@ -60,6 +60,7 @@ if TYPE_CHECKING or form == "pure":
     from aiompi.core.pure.progress import ProgressBase
     from aiompi.core.pure.receive import PostedReceive
     from aiompi.core.pure.request import Request
+    from aiompi.core.pure.send import SendBase
 else:
     from aiompi.core._native import (
         FOREIGN,
@@ -74,6 +75,7 @@ else:
         PostedReceive,
         ProgressBase,
         Request,
+        SendBase,
         Span,
         contents,
         incoming,
@@ -85,6 +87,6 @@ else:
 
 __all__ = [
     "CommunicatorBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "OwnedBase", "PeerBase",
-    "PostedReceive", "ProgressBase", "Request", "Span", "TUPLES", "contents", "form", "incoming", "look", "outgoing",
-    "overlap", "plain_bytes", "why_pure",
+    "PostedReceive", "ProgressBase", "Request", "SendBase", "Span", "TUPLES", "contents", "form", "incoming",
+    "look", "outgoing", "overlap", "plain_bytes", "why_pure",
 ]  # fmt: skip

@@ -65,12 +65,10 @@ class Engine(Progress):
         unfit: called with the error if this rank cannot communicate with the others of its job any more, for a reason
             that only it knows: every operation fails with it. `Departures` tells the agent before.
         contexts: by context id, the queues of receives and messages.
-        sends: by srqid, the sends that the receiver is still to answer.
         arriving: by drqid, where messages arrive that this rank has asked for.
         slot_exchanges: the calls of collectives through slots in which this rank waits for others.
         spins, yields_core: how a blocking call waits, as told to the driver.
         copy_queue: messages that are being copied between memory of this rank and of peers.
-        assisted: by srqid, the entries of `copy_queue` that copy messages of this rank.
         failure: fails operations whose peers are gone.
         survives: True if the job goes on when a rank fails.
         recovery: asks the agent about communicators with failed members, None if the job has no agent for this.
@@ -89,6 +87,8 @@ class Engine(Progress):
 
     driver: Driver
     schedules: set[Schedule[Any]]
+    sends: dict[int, Send]
+    assisted: dict[int, Callable[[], bool]]
 
     def __init__(self, rank: int, size: int, settings: Settings, driver: Driver) -> None:
         super().__init__(rank, driver)
@@ -98,12 +98,10 @@ class Engine(Progress):
         self.brief_limit = min(settings.eager_limit, settings.shm_eager_limit)
         self.tcp_eager_limit = max(settings.eager_limit, settings.tcp_eager_limit)
         self.contexts: dict[int, Matcher] = {}
-        self.sends: dict[int, Send] = {}
         self.arriving: dict[int, Landing] = {}
         self.slot_exchanges: list[SlotExchange] = []
         self.spins = self.yields_core = False
         self.copy_queue = CopyQueue(driver)
-        self.assisted: dict[int, Callable[[], bool]] = {}
         self.failure = FailureHandler(self)
         self.closing = self.finished = self.parted = self.lenient = self.survives = False
         self.farewell = "has finalized: it sends and receives nothing more"

@@ -306,7 +306,7 @@ class Peer(WithholdingEndpoint):
         receive = matcher.take_posted(source, tag)
         if receive is not None:
             receive.noted(note)
-            self._fetch(receive, source, tag, length, srqid, offer)
+            self.fetch(receive, source, tag, length, srqid, offer)
             return
         if kind == frame.RTS_READY:
             self.emit(frame.NOTREADY, srqid=srqid)
@@ -328,7 +328,7 @@ class Peer(WithholdingEndpoint):
             receive.noted(message.note)
         if message.rts:
             self.announcement_dropped(message)
-            self._fetch(receive, message.source, message.tag, message.length, message.srqid, message.offer)
+            self.fetch(receive, message.source, message.tag, message.length, message.srqid, message.offer)
             return
         if message.sync:
             self.emit(frame.SYNCACK, srqid=message.srqid)
@@ -340,8 +340,10 @@ class Peer(WithholdingEndpoint):
         elif message.early and self.questions is not None:
             self.questions.early.pop(message.srqid, None)
 
-    def _fetch(self, receive: Receive, source: int, tag: int, length: int, srqid: int, offer: Offer | None) -> None:
+    def fetch(self, receive: Receive, source: int, tag: int, length: int, srqid: int, offer: Offer | None) -> None:
         """Copy a long message from where it is, or ask the peer to send it."""
+        if offer is not None and offer.land(self, receive, source, tag, length, srqid):
+            return
         wanted = receive.wanted(length)
         try:
             landing = receive.begin(self, source, tag, length, wanted)
@@ -368,6 +370,12 @@ class Peer(WithholdingEndpoint):
             number, address = invitation
             self.emit(frame.INVITE, number, length=landing.length, srqid=srqid, drqid=address)
         self.engine.copy_queue.begin(functools.partial(copy_from_sender, self, landing, srqid, offer))
+
+    def copy_on(self, receive: Receive, memory: memoryview, srqid: int, offer: Offer, filled: int) -> None:
+        landing = Landing(self, receive, memory, receive.length, 0)
+        landing.offer = offer
+        landing.filled = filled
+        self.engine.copy_queue.begin_later(functools.partial(copy_from_sender, self, landing, srqid, offer))
 
     def _landing(self, drqid: int, length: int) -> Landing:
         landing = self.engine.arriving.pop(drqid, None)
@@ -409,9 +417,12 @@ class Peer(WithholdingEndpoint):
         request.invited = True
         write = sharing.assist(request.payload, wanted, number, address)
         if write is not None:
-            part = functools.partial(copy_to_receiver, self, request, request.payload, write)
-            self.engine.assisted[srqid] = part
-            self.engine.copy_queue.begin(part)
+            self.assist_on(request, write)
+
+    def assist_on(self, send: Send, write: Callable[[int], bool]) -> None:
+        part = functools.partial(copy_to_receiver, self, send, send.payload, write)
+        self.engine.assisted[send.srqid] = part
+        self.engine.copy_queue.begin_later(part)
 
     def _answer_to(self, srqid: int) -> Send:
         """Take the send that gets its last answer; nothing refers to its memory any more."""

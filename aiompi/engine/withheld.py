@@ -29,9 +29,7 @@ from aiompi.wire import frame
 if TYPE_CHECKING:
     from aiompi.engine.engine import Engine
     from aiompi.engine.matching import Matcher
-    from aiompi.engine.receive import Receive
     from aiompi.engine.send import Send
-    from aiompi.wire.frame import Offer
 
 #: questions of a peer that may be open at a time; a rank that waits for messages of more tags asks no further
 MAX_QUESTIONS = 2**20
@@ -215,13 +213,13 @@ class WithholdingEndpoint(CreditedEndpoint):
         questions: what it was asked for, None while it withholds nothing.
     """
 
-    __slots__ = ("_max_announced", "_times", "_unanswered", "_withheld", "questions")
+    __slots__ = ("_times", "questions")
+
+    _withheld: Withheld | None
 
     def __init__(self, engine: Engine, rank: int, credit: int, most: int) -> None:
         super().__init__(engine, rank, credit)
         self._max_announced = most
-        self._unanswered = 0  # messages that the peer has to answer, including those that are withheld
-        self._withheld: Withheld | None = None
         self._times = 0
         self.questions: Questions | None = None
 
@@ -230,25 +228,8 @@ class WithholdingEndpoint(CreditedEndpoint):
         """Announce a message."""
 
     @abstractmethod
-    def emit(
-        self,
-        kind: int,
-        tag: int = 0,
-        source: int = 0,
-        context: int = 0,
-        length: int = 0,
-        srqid: int = 0,
-        drqid: int = 0,
-    ) -> None:
-        """Send a frame without payload."""
-
-    @abstractmethod
     def _matcher(self, context: int, source: int) -> Matcher:
         """Return the queues of a context, to which the peer sends a message with this source."""
-
-    @abstractmethod
-    def _fetch(self, receive: Receive, source: int, tag: int, length: int, srqid: int, offer: Offer | None) -> None:
-        """Get a long message."""
 
     @abstractmethod
     def _keep(self, message: Message) -> None:
@@ -320,7 +301,7 @@ class WithholdingEndpoint(CreditedEndpoint):
         receive = matcher.take_tagged(source, tag) if early else matcher.take_posted(source, tag)
         if receive is not None:
             receive.noted(note)
-            self._fetch(receive, source, tag, length, srqid, None)
+            self.fetch(receive, source, tag, length, srqid, None)
         elif kind & frame.READY:
             self.emit(frame.NOTREADY, srqid=srqid)
         else:

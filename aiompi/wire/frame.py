@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 EAGER: Final = 1
 EAGER_SYNC: Final = 2
@@ -146,6 +146,15 @@ class Waste:
 
 class Offer(Protocol):
     """A message that the receiver can copy from the memory of its sender."""
+
+    def land(self, peer: Any, receive: Any, source: int, tag: int, length: int, srqid: int) -> bool:
+        """Match a receive and copy its message, at least a part of it; return False if another way must be taken.
+
+        Args:
+            peer: the sender, to whom this answers (`aiompi.core.PeerBase`).
+            receive: the one that the message has met (`aiompi.core.PostedReceive`).
+            source, tag, length, srqid: of the message.
+        """
 
     def invite(self, memory: memoryview) -> tuple[int, int] | None:
         """Let the sender write the end of the message into its place meanwhile, until `close`.

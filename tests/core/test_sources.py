@@ -60,7 +60,7 @@ def test_another_source_than_that_which_was_built(project: Path) -> None:
 
 def test_a_core_that_imports_what_is_no_longer_there(project: Path) -> None:
     # Python says "cannot import name", which is also what is said of a core for another machine.
-    change(project / "aiompi/core/native/_native.pyx", "import copied", "import copy")
+    change(project / "aiompi/core/native/_native.pyx", "import allocate, copied", "import allocate, copy")
     change(project / "aiompi/core/allocation.py", "def copied(", "def copy(")
     assert start(project, "-c", SHOW).stderr.splitlines()[-1] == f"ImportError: {said(project)}"
 

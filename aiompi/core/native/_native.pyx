@@ -27,7 +27,7 @@ from types import GenericAlias
 from warnings import warn
 
 from aiompi.core.allocation import LARGE as _LARGE
-from aiompi.core.allocation import copied
+from aiompi.core.allocation import allocate, copied
 from aiompi.core.mode import Mode
 from aiompi.core.pure.progress import AWAITS_PER_TURN as _AWAITS_PER_TURN
 from aiompi.constants import TAG_UB as _TAG_UB
@@ -157,6 +157,7 @@ include "buffers.pxi"
 include "progress.pxi"
 include "request.pxi"
 include "owned.pxi"
+include "send.pxi"
 include "receive.pxi"
 include "matching.pxi"
 include "peer.pxi"

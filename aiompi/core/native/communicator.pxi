@@ -1,17 +1,6 @@
 # Sends and receives of the common case, from the call to the ring. `aiompi.core.pure.communicator` has the same class.
 
-cdef extern from *:
-    """
-    /* Make an object without a call of __init__. */
-    static PyObject *new_of(PyObject *type, PyObject *arguments) {
-      if (!PyType_Check(type) || !((PyTypeObject *)type)->tp_new) return PyErr_Format(PyExc_TypeError, "a class is expected");
-      return ((PyTypeObject *)type)->tp_new((PyTypeObject *)type, arguments, NULL);
-    }
-    """
-    object new_of(object, tuple)
-
 cdef object _STANDARD = Mode.STANDARD
-cdef tuple _NO_ARGUMENTS = ()
 
 
 cdef class CommunicatorBase:
@@ -57,8 +46,12 @@ cdef class CommunicatorBase:
         cdef PeerBase peer
         if mode is _STANDARD:
             peer = self.ready(dest, tag, &t)
-            if peer is not None and peer.put(self.context_id, self.rank, t, payload, nbytes):
-                return self.engine.completed_send
+            if peer is not None:
+                if peer.put(self.context_id, self.rank, t, payload, nbytes):
+                    return self.engine.completed_send
+                send = peer.expose(self._send_class, self.context_id, self.rank, t, payload, nbytes)
+                if send is not None:
+                    return send
         return self._start_send(payload, nbytes, dest, tag, mode)
 
     def isend(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):

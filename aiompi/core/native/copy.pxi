@@ -79,8 +79,8 @@ cdef class Exposed:
 
     cdef PeerProcess _process
     cdef Ring _ring
-    cdef piece_t _pieces[PIECES]
-    cdef int _count
+    cdef piece_t pieces[PIECES]
+    cdef int count
     cdef uint64_t _retracted, _length, _own  # bytes of the invitation, parts that this rank has claimed of it
     cdef uint32_t _number                    # of the invitation, 0 for none
     cdef bint _complete
@@ -91,11 +91,64 @@ cdef class Exposed:
         self._retracted = retracted
         self._complete = True
         for address, nbytes in pieces:
-            if self._count == PIECES:
+            if self.count == PIECES:
                 raise InternalError("an exposed message has too many pieces")
-            self._pieces[self._count].address = address
-            self._pieces[self._count].length = nbytes
-            self._count += 1
+            self.pieces[self.count].address = address
+            self.pieces[self.count].length = nbytes
+            self.count += 1
+
+    cpdef bint land(
+        self, PeerBase peer, PostedReceive receive, int source, int tag, uint64_t length, uint64_t srqid
+    ) except -1:
+        """Match a receive and copy its message, at least a part of it; return False if another way must be taken."""
+        cdef uint64_t filled
+        cdef char *target
+        if peer is None or receive is None:
+            raise TypeError("a message lands for a receive, from a peer")
+        target, memory = receive.target, receive._memory
+        if receive.unpacks or not self._process.same():
+            return False
+        if memory is None:
+            if length > AT_ONCE:
+                return False
+            try:
+                memory = allocate(length)
+            except MemoryError:
+                return False
+            target = <char *>buffer_of(memory).buf
+        elif length > <uint64_t>receive.capacity or (type(memory) is not Span and view_released(memory)):
+            return False
+        receive.source, receive.tag, receive.length = source, tag, length
+        if peer.place_to_say() != NULL and self.begin_invitation(length):
+            peer.say(INVITE, self._number, length, srqid, <uint64_t>target)
+        filled = self.fill(target, length, 0, AT_ONCE, length)
+        if filled < length or not self.close(False):
+            peer.copy_on(receive, PyMemoryView_FromObject(memory), srqid, self, filled)
+        elif not self.stands():
+            peer.fetch(receive, source, tag, length, srqid, None)
+        else:
+            try:
+                peer.say(SYNCACK, 0, 0, srqid, 0)
+            finally:  # after the answer the memory belongs to the sender's program again
+                if receive._memory is None:
+                    receive.data = memory
+                    receive.taken()
+                else:
+                    receive.finish()
+        return True
+
+    cdef uint32_t begin_invitation(self, uint64_t length) except? 0:
+        """Let the sender claim parts of the message from now on; return the number of the invitation, 0 for none."""
+        cdef PeerProcess process = self._process
+        if process._inviting or not process.invites or length < 2 * PART or not process.same():
+            return 0
+        process._inviting = True
+        process._number = process._number % 0x7FFFFFFF + 1
+        self._number = process._number
+        self._length = length
+        self._own = 0
+        STORE_RELEASE(&self._ring.inn.words.claims, <uint64_t>self._number << 32)
+        return self._number
 
     def invite(self, memory):
         """Let the sender write parts of the message into its place meanwhile, until `close`.
@@ -104,19 +157,12 @@ cdef class Exposed:
             A number and an address for the sender; None if it shall not write.
         """
         cdef Py_buffer view
-        cdef PeerProcess process = self._process
         cdef uint64_t address
-        if process._inviting or not process.invites or len(memory) < 2 * PART or not process.same():
+        if not self.begin_invitation(len(memory)):
             return None
         PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)
         address = <uint64_t>view.buf
-        self._length = view.len
         PyBuffer_Release(&view)
-        process._inviting = True
-        process._number = process._number % 0x7FFFFFFF + 1
-        self._number = process._number
-        self._own = 0
-        STORE_RELEASE(&self._ring.inn.words.claims, <uint64_t>self._number << 32)
         return self._number, address
 
     def copy(self, memory, uint64_t start, uint64_t most, uint64_t length):
@@ -127,27 +173,31 @@ cdef class Exposed:
             copied, in which case `stands` returns False.
         """
         cdef Py_buffer view
-        cdef uint64_t until = length if most > length - start else start + most
-        cdef uint64_t stop, whole = length
         PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)
         try:
-            if length > <uint64_t>view.len:
-                length = view.len
-            if self._number and not self._length and not self.close(False):
-                return start  # the receiver has withdrawn, and goes on alone once the sender has
-            while start < until and start < length and self._complete:
-                if self._number:
-                    start = self.claim()
-                    if start == NO_PART:
-                        return whole
-                    stop = length if start > length or length - start < PART else start + PART
-                else:
-                    stop = length if length < until else until
-                if start < stop:
-                    self.read(<char *>view.buf, start, stop)
-                start = stop
+            return self.fill(<char *>view.buf, view.len, start, most, length)
         finally:
             PyBuffer_Release(&view)
+
+    cdef uint64_t fill(self, char *to, uint64_t room, uint64_t start, uint64_t most, uint64_t length) except? -1:
+        """Do this into memory with room for so many bytes."""
+        cdef uint64_t until = length if most > length - start else start + most
+        cdef uint64_t stop, whole = length
+        if length > room:
+            length = room
+        if self._number and not self._length and not self.close(False):
+            return start  # the receiver has withdrawn, and goes on alone once the sender has
+        while start < until and start < length and self._complete:
+            if self._number:
+                start = self.claim()
+                if start == NO_PART:
+                    return whole
+                stop = length if start > length or length - start < PART else start + PART
+            else:
+                stop = length if length < until else until
+            if start < stop:
+                self.read(to, start, stop)
+            start = stop
         return start if self._complete and start < length else whole  # what has no room is dropped
 
     cdef uint64_t claim(self) except? 0:
@@ -163,8 +213,11 @@ cdef class Exposed:
         if not self._process.same():
             self._complete = False
             return 0
-        with nogil:
-            error = copy_part(0, self._process.pid, self._pieces, self._count, <uint64_t>to, start, stop)
+        if stop - start < GIL_FREE:
+            error = copy_part(0, self._process.pid, self.pieces, self.count, <uint64_t>to, start, stop)
+        else:
+            with nogil:
+                error = copy_part(0, self._process.pid, self.pieces, self.count, <uint64_t>to, start, stop)
         if error:
             self._complete = False
             self._process.failed(error)
@@ -240,7 +293,7 @@ cdef class Assistance:
         self._ring = ring
         STORE_RELEASE(&ring.out.words.done, <uint64_t>number << 32)
 
-    def write(self, uint64_t most):
+    cpdef bint write(self, uint64_t most) except -1:
         """Write at most `most` bytes; return True if there is more to do."""
         cdef piece_t pieces[PIECES]
         cdef Py_buffer views[PIECES]

@@ -2,18 +2,36 @@
 
 cdef int64_t OVERHEAD = 128  # bytes that an eager message costs beyond its payload, so that empty ones are bounded too
 cdef int64_t MOST = 2**62  # more credit than any peer grants
-cdef unsigned int EAGER = 1
+
+cdef extern from *:
+    """
+    /* Make an object without a call of __init__. */
+    static PyObject *new_of(PyObject *type, PyObject *arguments) {
+      if (!PyType_Check(type) || !((PyTypeObject *)type)->tp_new) return PyErr_Format(PyExc_TypeError, "a class is expected");
+      return ((PyTypeObject *)type)->tp_new((PyTypeObject *)type, arguments, NULL);
+    }
+    """
+    object new_of(object, tuple)
+
+cdef tuple _NO_ARGUMENTS = ()
+
+cdef enum:  # kinds of frames (see aiompi.wire.frame)
+    EAGER = 1
+    RTS = 4
+    SYNCACK = 8
+    INVITE = 15
 
 cdef class Ring
+cdef class Assistance
 
 
 cdef class PeerBase:
     """One process, as far as the common case of a message needs it."""
 
-    cdef public object engine, link, error, finalize_error, landings, orphans
+    cdef public object engine, link, error, finalize_error, landings, orphans, _withheld
     cdef public dict _contexts
     cdef public long long rank
-    cdef public int64_t credit, most_credit, _owed, _held, _hiwater, _ackmark
+    cdef public int64_t credit, most_credit, _owed, _held, _hiwater, _ackmark, _unanswered, _max_announced
     cdef public Ring ring  # the one of `link`, once it is in use
     cdef public int64_t brief  # bytes of a message up to which it may be put into the ring as a whole
 
@@ -77,6 +95,102 @@ cdef class PeerBase:
         self.publish(place, context, source, tag, nbytes)
         return True
 
+    cdef SendBase expose(self, send_class, uint64_t context, int source, int tag, payload, int64_t nbytes):
+        """Announce a long message which the peer is to copy; return None if it is to be sent otherwise."""
+        cdef Ring ring = self.ring
+        cdef ProgressBase engine
+        cdef SendBase send
+        cdef exposed_t table
+        cdef header_t header
+        if ring is None or ring.queued or ring._busy or self._unanswered >= self._max_announced:
+            return None
+        if self.error is not None or self.finalize_error is not None or not isinstance(self.engine, ProgressBase):
+            return None
+        engine = <ProgressBase>self.engine
+        if engine.error is not None or not ring.exposes(len(payload), nbytes) or not ring.describe(payload, &table):
+            return None
+        send = <SendBase?>new_of(send_class, _NO_ARGUMENTS)
+        send.begin(engine, self, payload, nbytes)
+        send.acknowledged = False
+        send.released = True
+        send.context = context
+        send.srqid = engine.next_id()
+        send.expendable = engine.lenient and nbytes <= engine.eager_limit
+        engine.sends[send.srqid] = send
+        header.kind, header.tag, header.source, header.credit = RTS, tag, source, <uint32_t>self._owed
+        header.context, header.length, header.srqid, header.drqid = context, nbytes, send.srqid, 0
+        if ring.put_exposed(&header, &table) <= 0:
+            del engine.sends[send.srqid]
+            return None  # what is wrong with the ring is found there, too
+        self._owed = 0
+        self._unanswered += 1
+        return send
+
+    cdef SendBase exposed(self, uint64_t srqid):
+        """Return a send whose message the peer copies without help so far; None if there is none."""
+        cdef ProgressBase engine
+        cdef PyObject *found
+        if self._withheld is not None or not isinstance(self.engine, ProgressBase):
+            return None
+        engine = <ProgressBase>self.engine
+        number = srqid
+        if number in engine.assisted:
+            return None
+        found = PyDict_GetItemWithError(engine.sends, number)
+        if found == NULL or not isinstance(<object>found, SendBase) or (<SendBase>found).peer is not self:
+            return None
+        return <SendBase>found
+
+    cdef SendBase answered(self, uint64_t srqid):
+        """Take the send that the peer has answered, in the usual case; None if more is to be done or checked."""
+        cdef SendBase send = self.exposed(srqid)
+        if send is not None:
+            del (<ProgressBase>self.engine).sends[srqid]
+            self._unanswered -= 1
+        return send
+
+    cdef SendBase invited(self, header_t *h):
+        """Return the send whose message the peer asks to have written, in the usual case; None if more is to be done."""
+        cdef SendBase send = self.exposed(h.srqid)
+        if send is None or send.invited or self.ring is None or self.ring.process is None:
+            return None
+        if h.length > send.nbytes or h.tag <= 0 or h.drqid + h.length < h.length:
+            return None
+        return send
+
+    cdef int assist(self, SendBase send, header_t *h) except -1:
+        """Write parts of the message of a send into the memory of the peer."""
+        cdef Ring ring = self.ring  # the one that the message went through, perhaps not that of the invitation
+        cdef Assistance assistance = Assistance(ring.process, send.payload, h.length, h.drqid, h.tag, ring)
+        send.invited = True
+        if assistance.write(AT_ONCE):
+            self.assist_on(send, assistance.write)
+        return 0
+
+    cdef char *place_to_say(self) noexcept:
+        """Return the place in the ring for a frame without payload; NULL if it is to be sent otherwise."""
+        cdef Ring ring = self.ring
+        cdef char *place
+        if ring is None or ring.queued or ring._busy or writer_reserve(&ring.out, HEADER, &place) <= 0:
+            return NULL
+        return place
+
+    cdef int say(self, uint32_t kind, int tag, uint64_t length, uint64_t srqid, uint64_t drqid) except -1:
+        """Send a frame without payload."""
+        cdef header_t header
+        cdef char *place = self.place_to_say()
+        if self.error is not None:
+            return 0
+        if place == NULL:
+            self.emit(kind, tag, length=length, srqid=srqid, drqid=drqid)
+            return 0
+        header.tag, header.source, header.credit = tag, 0, <uint32_t>self._owed
+        header.context, header.length, header.srqid, header.drqid = 0, length, srqid, drqid
+        header_write(place, &header)
+        self._owed = 0
+        writer_publish(&self.ring.out, place, kind, HEADER)
+        return self.ring.wake()
+
     cpdef gain(self, uint64_t credit):
         """Note that the peer has returned credit."""
         cdef int64_t now = self.credit + <int64_t>(credit if credit < <uint64_t>MOST else <uint64_t>MOST)
@@ -125,6 +239,22 @@ cdef class PeerBase:
 
     def handle(self, header, payload):
         """Handle a frame that is not an eager message for which a receive is posted. Its credit has been noted."""
+        raise NotImplementedError
+
+    def emit(self, kind, tag=0, source=0, context=0, length=0, srqid=0, drqid=0):
+        """Send a frame without payload."""
+        raise NotImplementedError
+
+    def fetch(self, receive, source, tag, length, srqid, offer):
+        """Get a long message for its receive, in whatever way."""
+        raise NotImplementedError
+
+    def assist_on(self, send, write):
+        """Write the rest of a message into memory of the peer, in turn with other copies."""
+        raise NotImplementedError
+
+    def copy_on(self, receive, memory, srqid, offer, filled):
+        """Copy the rest of a message that is on offer, in turn with other copies."""
         raise NotImplementedError
 
     def _acknowledge(self):

@@ -4,6 +4,7 @@ cdef class ProgressBase:
     """The progress of one rank, as far as the common case of an operation needs it."""
 
     cdef public object driver, error, withholding, _dropped
+    cdef public dict sends, assisted
     cdef public bint stepping, degraded
     cdef public long long failures, awaits
 
@@ -11,6 +12,8 @@ cdef class ProgressBase:
         self.driver = driver
         self.withholding = set()
         self._dropped = ()
+        self.sends = {}
+        self.assisted = {}
 
     def turn_due(self):
         """Return True if a task that awaits a complete operation must first give the event loop a turn."""

@@ -5,9 +5,10 @@ cdef enum:
     FRAME_COST = 4096
     FIRST_PAYLOAD = 1     # kinds of frames that have a payload: these and DATA (see aiompi.wire.frame)
     LAST_PAYLOAD = 3
-    RTS = 4
     DATA = 7
     GIL_FREE = 131072     # bytes of a copy for which the lock of the interpreter is released
+    LONG_PIECE = 8192     # bytes that the pieces of an exposed message have on average: each takes calls of the system
+    AT_ONCE = 4194304     # bytes that are copied between processes before the event loop gets a turn
     RING_PREFIX = 4096    # bytes of a segment before its rings
     RING_LAYOUT = 3       # number of this layout: ranks with another one do not share memory
 
@@ -49,6 +50,11 @@ cdef class Outgoing:
         self.pieces = kept + [bytes(piece) for piece in self.pieces[self.index:]]
 
 
+cdef struct exposed_t:
+    uint64_t nbytes
+    uint64_t words[2 + 2 * PIECES]  # how many pieces, what `retracted` was, and address and length of each piece
+
+
 cdef class PeerProcess
 
 
@@ -67,6 +73,8 @@ cdef class Ring:
     cdef readonly bint stopped
     cdef public PeerProcess process  # the peer's
     cdef public bint queued  # True while frames wait for room: none may overtake them
+    cdef public uint64_t exposed_from  # bytes beyond which the peer is to copy a message from memory of this rank
+    cdef bint _exposing  # True if that has ever been so
     cdef readonly uint64_t rings  # how often the peer was woken
 
     def __cinit__(self, segment, uint64_t size, int bell, bint first):
@@ -79,6 +87,7 @@ cdef class Ring:
         if <uint64_t>self._segment.len < RING_PREFIX + 2 * size:
             raise InternalError("the memory of two rings is too small")
         self.size = size
+        self.exposed_from = LONGEST
         ring_init(&self.out, &self.inn, <char *>self._segment.buf, RING_PREFIX, size, bell, first)
 
     def __dealloc__(self):
@@ -148,31 +157,54 @@ cdef class Ring:
         memcpy(&h, <char *>header, HEADER)
         return self.write_whole(&h, h.kind, payload, nbytes) == 1
 
+    cpdef bint exposes(self, uint64_t pieces, uint64_t nbytes) noexcept:
+        """Return True if the peer is to copy a message in so many pieces from the memory of this rank."""
+        return nbytes > self.exposed_from and pieces <= PIECES and nbytes >= pieces * LONG_PIECE and self.peer_copies
+
     def expose(self, bytes header not None, payload):
         """Write the frame of a message which the peer is to copy from its pieces; return False if that is impossible.
 
         The pieces must stay where they are until `retract`, or until the peer has answered.
         """
         cdef header_t h
-        cdef Py_buffer view
-        cdef uint64_t table[2 + 2 * PIECES]
-        cdef size_t count = 0
-        if self._busy or len(payload) > PIECES or len(header) != HEADER:
+        cdef exposed_t table
+        cdef int found
+        if self._busy or len(header) != HEADER or not self.describe(payload, &table):
             return False
         memcpy(&h, <char *>header, HEADER)
-        for piece in [*payload]:
+        found = self.put_exposed(&h, &table)
+        if found < 0:
+            raise self.wrong_reader()
+        return found == 1
+
+    cdef bint describe(self, payload, exposed_t *table) except -1:
+        """Write down where a message is; return False if it has too many pieces, or none."""
+        cdef Py_buffer view
+        cdef size_t count = 0
+        for piece in payload:
             PyObject_GetBuffer(piece, &view, PyBUF_SIMPLE)
             if view.len and count < PIECES:
-                table[2 + 2 * count] = <uint64_t>view.buf
-                table[3 + 2 * count] = view.len
-                count += 1
+                table.words[2 + 2 * count] = <uint64_t>view.buf
+                table.words[3 + 2 * count] = view.len
+            count += view.len > 0
             PyBuffer_Release(&view)
-        table[0] = count
-        table[1] = LOAD_RELAXED(&self.out.words.retracted)
-        if not count or 16 + 16 * count > self.out.whole:
-            return False
-        where = PyBytes_FromStringAndSize(<char *>table, 16 + 16 * count)
-        return self.write_whole(&h, h.kind | EXPOSED, (where,), 16 + 16 * count) == 1
+        table.nbytes = 16 + 16 * count
+        table.words[0] = count
+        table.words[1] = LOAD_RELAXED(&self.out.words.retracted)
+        return 0 < count <= PIECES and table.nbytes <= self.out.whole
+
+    cdef int put_exposed(self, header_t *header, exposed_t *table) except? -1:
+        """Write the frame of a message that is exposed; return 0 if there is no room, -1 if the peer has written nonsense."""
+        cdef char *place
+        cdef int found = writer_reserve(&self.out, HEADER + table.nbytes, &place)
+        if found <= 0:
+            return found
+        self._exposing = True
+        header_write(place, header)
+        memcpy(place + HEADER, table.words, table.nbytes)
+        writer_publish(&self.out, place, header.kind | EXPOSED, HEADER + table.nbytes)
+        self.wake()
+        return 1
 
     def write(self, Outgoing frame not None, int64_t budget):
         """Write as much of a frame as there is room for, and up to `budget` bytes; return the number of bytes."""
@@ -276,6 +308,8 @@ cdef class Ring:
 
     def retract(self):
         """Tell the peer that the memory of all messages which it may copy is about to change."""
+        if not self._exposing:
+            return
         STORE_RELAXED(&self.out.words.retracted, self.out.words.retracted + 1)
         FENCE()
 
@@ -405,6 +439,7 @@ cdef class Ring:
         cdef uint64_t after = UP(self.inn.tail + HEADER + nbytes)
         cdef PeerBase peer = <PeerBase>sink if isinstance(sink, PeerBase) else None
         cdef PostedReceive receive = None
+        cdef SendBase send
         cdef bytes content
         if peer is not None:
             peer.gain(h.credit)
@@ -416,6 +451,18 @@ cdef class Ring:
                 receive.fill(h.source, h.tag, payload, nbytes)
                 reader_advance(&self.inn, self.inn.tail)
                 return nbytes
+            if h.kind == SYNCACK:
+                send = peer.answered(h.srqid)
+                if send is not None:
+                    reader_advance(&self.inn, after)
+                    send.matched()
+                    return 0
+            if h.kind == INVITE:
+                send = peer.invited(h)
+                if send is not None:
+                    reader_advance(&self.inn, after)
+                    peer.assist(send, h)
+                    return h.length if h.length < AT_ONCE else AT_ONCE
         # Others get a copy, since a signal handler may read on meanwhile.
         content = PyBytes_FromStringAndSize(payload, nbytes)
         reader_advance(&self.inn, after)
@@ -432,7 +479,9 @@ cdef class Ring:
         """Offer a message that is in memory of the peer's process."""
         cdef uint64_t words[2 + 2 * PIECES]
         cdef uint64_t count, total = 0
-        cdef list pieces = []
+        cdef Exposed exposed
+        cdef PeerBase peer = <PeerBase>sink if isinstance(sink, PeerBase) else None
+        cdef PostedReceive receive = None
         if self.process is None:
             raise RemoteProtocolError("it exposed a message before it was known")
         if not reader_holds(&self.inn, 16):
@@ -446,11 +495,20 @@ cdef class Ring:
             if words[3 + 2 * i] > LONGEST or total > LONGEST:
                 raise RemoteProtocolError(f"it exposed a piece of {words[3 + 2 * i]} bytes")
             total += words[3 + 2 * i]
-            pieces.append((words[2 + 2 * i], words[3 + 2 * i]))
         if total != h.length or not total:
             raise RemoteProtocolError(f"{count} pieces that it exposed are no message of {h.length} bytes")
         reader_advance(&self.inn, UP(self.inn.tail + HEADER + 16 + 16 * count))
-        sink.offer(fields(h), Exposed(self.process, pieces, self, words[1]))
+        exposed = Exposed(self.process, [], self, words[1])
+        exposed.count = count
+        memcpy(exposed.pieces, &words[2], 16 * count)
+        if peer is not None and h.kind == RTS and not h.drqid:
+            receive = peer.matched(h.context, h.source, h.tag)
+        if receive is None:
+            sink.offer(fields(h), exposed)
+        else:
+            peer.gain(h.credit)
+            if not exposed.land(peer, receive, h.source, h.tag, h.length, h.srqid):
+                peer.fetch(receive, h.source, h.tag, h.length, h.srqid, exposed)
         return h.length if h.length < 1 << 30 else 1 << 30  # it may have been copied at once
 
     cdef uint64_t fill(self, sink, uint64_t most) except? -1:

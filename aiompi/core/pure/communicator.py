@@ -25,6 +25,7 @@ class CommunicatorBase(Generic[R]):
     __slots__ = ("_peers", "_reach", "context_id", "engine", "matcher", "rank", "tag_ub", "targets")
 
     _receive_class: ClassVar[type[Any]]
+    _send_class: ClassVar[type[Any]]
 
     engine: Any
     matcher: Any

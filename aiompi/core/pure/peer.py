@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
 OVERHEAD: Final = 128
@@ -21,8 +24,9 @@ class PeerBase:
     """
 
     __slots__ = (
-        "_ackmark", "_contexts", "_held", "_hiwater", "_owed", "brief", "credit", "engine", "error", "finalize_error",
-        "landings", "link", "most_credit", "orphans", "rank", "ring",
+        "_ackmark", "_contexts", "_held", "_hiwater", "_max_announced", "_owed", "_unanswered", "_withheld",
+        "brief", "credit", "engine", "error", "finalize_error", "landings", "link", "most_credit", "orphans",
+        "rank", "ring",
     )  # fmt: skip
 
     def __init__(self, engine: Any, rank: int) -> None:
@@ -34,6 +38,9 @@ class PeerBase:
         self.finalize_error: Exception | None = None
         self.landings: set[Any] = set()
         self.orphans: list[Any] = []
+        self._withheld: Any = None  # messages beyond the bound of announcements
+        self._unanswered = 0  # messages that the peer has to answer, including those that are withheld
+        self._max_announced = 0  # how many may be announced to it
         self.ring: Any = None
         self.brief: int = engine.brief_limit
         self.credit = self.most_credit = self._owed = self._held = self._hiwater = self._ackmark = 0
@@ -62,6 +69,43 @@ class PeerBase:
 
     def handle(self, header: tuple[int, ...], payload: memoryview) -> None:
         """Handle a frame that is not an eager message for which a receive is posted. Its credit has been noted."""
+        raise NotImplementedError
+
+    def emit(
+        self,
+        kind: int,
+        tag: int = 0,
+        source: int = 0,
+        context: int = 0,
+        length: int = 0,
+        srqid: int = 0,
+        drqid: int = 0,
+    ) -> None:
+        """Send a frame without payload."""
+        raise NotImplementedError
+
+    def fetch(self, receive: Any, source: int, tag: int, length: int, srqid: int, offer: Any) -> None:
+        """Get a long message for its receive, in whatever way.
+
+        Args:
+            offer: from where it can be copied (see `aiompi.wire.frame.Offer`), None if it must be asked for.
+        """
+        raise NotImplementedError
+
+    def assist_on(self, send: Any, write: Callable[[int], bool]) -> None:
+        """Write the rest of a message into memory of the peer, in turn with other copies.
+
+        Args:
+            write: writes up to so many bytes, and returns True if there is more.
+        """
+        raise NotImplementedError
+
+    def copy_on(self, receive: Any, memory: memoryview, srqid: int, offer: Any, filled: int) -> None:
+        """Copy the rest of a message that is on offer, in turn with other copies.
+
+        Args:
+            memory: for the whole message, of which the first `filled` bytes are there.
+        """
         raise NotImplementedError
 
     def _acknowledge(self) -> None:

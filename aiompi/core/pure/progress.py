@@ -23,6 +23,8 @@ class ProgressBase:
         awaits: number of awaits of complete operations since the last turn that `turn_due` has asked for.
         degraded: True if the job is over, or a peer has finalized or died; starting a receive then checks more.
         withholding: peers that withhold messages, until they are asked for.
+        sends: by srqid, the sends that the receiver is still to answer.
+        assisted: by srqid, the copies of messages of this rank to its peers that are in progress.
     """
 
     def __init__(self, driver: Any) -> None:
@@ -32,6 +34,8 @@ class ProgressBase:
         self.failures = self.awaits = 0
         self.withholding: set[Any] = set()
         self._dropped: Sized = ()  # deferred work of finalizers
+        self.sends: dict[int, Any] = {}
+        self.assisted: dict[int, Any] = {}
 
     def turn_due(self) -> bool:
         """Return True if a task that awaits a complete operation must first give the event loop a turn."""

@@ -110,6 +110,9 @@ class RingLink(RingPoller):
         self._segment = segment
         self._ring = ring = segment.ring
         ring.queued = bool(self._queue)
+        settings = self._transport.engine.settings
+        if settings.single_copy:
+            ring.exposed_from = settings.shm_eager_limit
         if self.peer.link is self:
             self.peer.ring = ring
         # A process that is stopped in the midst of a copy would write after the memory was given back. So none is

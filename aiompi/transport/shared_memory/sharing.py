@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from aiompi.transport.shared_memory.link import RingLink
     from aiompi.transport.shared_memory.transport import SharedMemory
 
-#: bytes that the pieces of an exposed message must have on average, since each piece takes system calls of its own, and
-#: pieces at most
-_LONG_PIECE: Final = 8 * 2**10
-_PIECES: Final = 64
 _SIZE: Final = struct.Struct("!Q")
 _DESCRIPTORS: Final = 3
 
@@ -123,7 +119,6 @@ class Sharing:
         self._ring = ring
         self._given = False  # whether the peer has been given the slots of this rank
         self._received = False
-        self._exposing = False  # whether this rank has ever exposed a message
 
     def show(self, area: SlotArea) -> bool:
         """Let the peer read the slots of this rank; return False if that cannot be done."""
@@ -142,19 +137,11 @@ class Sharing:
         return True
 
     def exposes(self, payload: Payload, nbytes: int) -> bool:
-        settings = self._transport.engine.settings
-        return (
-            nbytes > settings.shm_eager_limit
-            and len(payload) <= _PIECES
-            and nbytes >= len(payload) * _LONG_PIECE
-            and settings.single_copy
-            and self._ring.peer_copies
-        )
+        return self._ring.exposes(len(payload), nbytes)
 
     def expose(self, header: bytes, payload: Payload) -> bool:
         if self._link.closed or not self._link.idle:
             return False
-        self._exposing = True
         try:
             return self._ring.expose(header, payload)
         except Exception as error:
@@ -169,8 +156,7 @@ class Sharing:
 
     def take_back(self) -> None:
         """Retract all exposed messages: their memory is about to change."""
-        if self._exposing:
-            self._ring.retract()
+        self._ring.retract()
 
     def close(self) -> None:
         """Let go of the memory of the peer; call this before the socket is closed.
