@@ -31,6 +31,9 @@ LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
 FACES: Final = ("native", "blocking")
 KEY: Final = bytes(range(16)).hex()
 
+#: how ranks of one host reach each other in this form of the core
+NEAREST: Final = "shared_memory" if core.form == "native" else "unix"
+
 _MARK: Final = "AIOMPI_TEST_SITE"
 
 

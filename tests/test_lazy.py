@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from jobs import FACES, Site, in_face
+from jobs import FACES, NEAREST, Site, in_face
 
 from aiompi.lazy import is_array, np, numpy_is_loaded
 
@@ -48,7 +48,7 @@ for nbytes in (8, 300_000):
 
 
 @pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("transport", ["shared_memory", "tcp"])
+@pytest.mark.parametrize("transport", [NEAREST, "tcp"])
 @pytest.mark.parametrize("body", [OBJECTS, f"from aiompi import MPI\n{BYTES}"], ids=["objects", "bytes"])
 def test_a_job_without_arrays_does_not_import_numpy(site: Site, face: str, transport: str, body: str) -> None:
     if face == "blocking":

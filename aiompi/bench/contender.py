@@ -31,6 +31,9 @@ _SHORT_GRACE: Final = 1.0
 #: measurements of the processes of a contender, by rank
 Answer: TypeAlias = list[Any]
 
+#: transports between ranks of one host, in the form of the core that is measured
+TRANSPORTS: Final = ("shared_memory", "unix", "tcp") if core.form == "native" else ("unix", "tcp")
+
 _MEASURE: Final = "aiompi.bench.measure"
 LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")
 

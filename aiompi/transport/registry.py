@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Final
 
+from aiompi import core
 from aiompi.engine import Link, Peer
 from aiompi.errors import OtherError
 from aiompi.transport.loopback import Loopback
@@ -39,7 +40,8 @@ def connect(transports: Iterable[Transport], peer: Peer, card: BusinessCard) -> 
         address = offered.get(transport.name)
         if address is not None and transport.reaches(peer, address):
             return transport.connect(peer, address)
+    lacks = "; shared memory needs the native core" if core.form == "pure" and SharedMemory.name in offered else ""
     raise OtherError(
         f"rank {peer.engine.rank} cannot reach rank {peer.rank}: it offers {', '.join(offered) or 'nothing'}, "
-        f"this rank may use {', '.join(t.name for t in transports)} (settings `transports` and `bind`)"
+        f"this rank may use {', '.join(t.name for t in transports)} (settings `transports` and `bind`){lacks}"
     )

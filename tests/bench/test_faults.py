@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import Site
+from jobs import NEAREST, Site
 
 import aiompi
 from aiompi.bench.__main__ import main
@@ -33,7 +33,7 @@ def test_recovery_and_churn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setattr(growth, "BOUND", math.inf)  # this machine may be busy
     monkeypatch.setattr(growth, "_NOISE", 2**24)  # a few visits are no time to fill caches
     assert main(["faults", "--recovery", "1", "--transports", "tcp"]) == 0
-    assert main(["faults", "--churn", "3", "--transports", "shared_memory"]) == 0
+    assert main(["faults", "--churn", "3", "--transports", NEAREST]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("tcp: from the death of one of 3 members to a sum of the others: median ")
     assert len(out) == 4

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from jobs import ROOTS, Result, Site
+from jobs import NEAREST, ROOTS, Result, Site
 
 HELLO = """
 from aiompi import MPI
@@ -23,9 +23,9 @@ async def main(world):
     print(world.rank, world.size, await world.allreduce(world.rank))
     await world.barrier()
     used = {transport.name for transport in world._runtime._transports if getattr(transport, "links", ())}
-    assert used <= {"shared_memory"}, used
+    assert used <= {"NEAREST"}, used
 aiompi.run(main)
-"""
+""".replace("NEAREST", NEAREST)
 #: an engine whose processes share a directory; it stands for one of another distribution
 ENGINE = """
 import os, pathlib, time

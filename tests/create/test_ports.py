@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -620,7 +621,12 @@ async def test_spawned_programs_of_one_world(worker: str) -> None:
         ("false", {}, "rank 0 exited with status 1"),
         ("true", {}, "without joining"),
         ("x.py", {"wdir": "/nowhere"}, "/nowhere/x.py: No such file or directory"),
-        ("true", {"host": "another.example"}, "another.example"),
+        pytest.param(
+            "true",
+            {"host": "another.example"},
+            "another.example",
+            marks=pytest.mark.skipif(not shutil.which("ssh"), reason="there is no ssh"),
+        ),
         ("true", {"env": "MARK"}, "expected NAME=VALUE"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from job_table import JobTable
-from jobs import FACES, KEY, Site, in_face
+from jobs import FACES, KEY, NEAREST, Site, in_face
 
 from aiompi.wire import control
 from aiompi.wire.agreement import Agreements
@@ -306,7 +306,7 @@ print(caught in (MPI.ERR_PROC_FAILED, MPI.ERR_REVOKED), smaller.size, total, wor
 """
 
 
-@pytest.mark.parametrize("transport", ["shared_memory", "unix", "tcp"])
+@pytest.mark.parametrize("transport", [*{NEAREST: None, "unix": None, "tcp": None}])
 @pytest.mark.parametrize("nbytes", [8, 300_000])
 def test_a_rank_is_killed_in_collectives(site: Site, transport: str, nbytes: int) -> None:
     program = LOSES.format(nbytes=nbytes, end="time.sleep(0.05); os.kill(os.getpid(), signal.SIGKILL)")
@@ -429,7 +429,7 @@ except MPI.ProcessFailedError as error:
 """
 
 
-@pytest.mark.parametrize("transport", ["shared_memory", "tcp"])
+@pytest.mark.parametrize("transport", [NEAREST, "tcp"])
 def test_a_stopped_rank_is_expelled(site: Site, transport: str) -> None:
     env = {"AIOMPI_HEARTBEAT": "0.5", "AIOMPI_TRANSPORTS": transport}
     program = site.program(STOPS.format(end="os.kill(os.getpid(), signal.SIGSTOP)"))
@@ -444,7 +444,7 @@ def test_a_stopped_rank_is_expelled(site: Site, transport: str) -> None:
 @pytest.mark.parametrize(
     "busy", ["sum(range(4 * 10**7))", "end = time.monotonic() + 1.5\n    while time.monotonic() < end: pass"]
 )
-@pytest.mark.parametrize("transport", ["shared_memory", "tcp"])
+@pytest.mark.parametrize("transport", [NEAREST, "tcp"])
 def test_a_rank_that_computes_is_not_stuck(site: Site, transport: str, busy: str) -> None:
     """Also in C code that holds the GIL."""
     env = {"AIOMPI_HEARTBEAT": "0.2", "AIOMPI_TRANSPORTS": transport}

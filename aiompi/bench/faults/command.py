@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from aiompi.bench import arguments
+from aiompi.bench.contender import TRANSPORTS as TRANSPORTS
 from aiompi.bench.contender import BenchError
 from aiompi.bench.faults.growth import churn, percentiles, recovery
 from aiompi.bench.faults.storms import STORMS
 from aiompi.bench.faults.trial import Outcome, Plan
 from aiompi.bench.results import show
 
-TRANSPORTS: Final = ("shared_memory", "unix", "tcp")
 WAYS: Final = tuple(STORMS)
 KINDS: Final = ("kill", "stop", "pause", "cut", "leave")
 

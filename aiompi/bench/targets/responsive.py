@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Final
 
-from aiompi.bench.contender import Answer, aiompi_job, conversations
+from aiompi.bench.contender import TRANSPORTS, Answer, aiompi_job, conversations
 from aiompi.bench.samples import Side
 from aiompi.bench.targets.family import Family, Options, compare
 from aiompi.bench.targets.figure import Figure, Goal
@@ -14,8 +14,8 @@ from aiompi.bench.targets.figure import Figure, Goal
 OUTSTANDING: Final = 10_000
 #: bytes of a message of the stream -> how they are written
 SIZES: Final = {8: "8 B", 2**16: "64 KiB", 2**18: "256 KiB", 2**20: "1 MiB", 2**24: "16 MiB"}
-#: transport -> sizes that go through it
-TRANSPORTS: Final = {"shared_memory": tuple(SIZES), "unix": (8, 2**18), "tcp": (8, 2**18)}
+#: those of them that go through sockets
+_SHORT: Final = (8, 2**18)
 
 _SECONDS: Final = 1.0
 _MOST_TURNS: Final = 5
@@ -27,11 +27,11 @@ def figures(options: Options) -> Iterator[Figure]:
     seconds = 0.05 if options.quick else _SECONDS
     count = options.scaled(OUTSTANDING)
     idle = {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": seconds}
-    for transport, sizes in TRANSPORTS.items():
+    for transport in TRANSPORTS:
         with conversations(aiompi_job(2, f"AIOMPI_TRANSPORTS={transport}", "AIOMPI_TLS=off", face="native")) as (
             native,
         ):
-            for nbytes in sizes:
+            for nbytes in SIZES if transport == "shared_memory" else _SHORT:
                 busy = Side(native, {**idle, "outstanding": count, "nbytes": nbytes}, _late)
                 name = f"{transport}, {SIZES[nbytes]}"
                 yield compare(name, "ms", min(options.repeat, _MOST_TURNS), busy, Side(native, idle, _late), _GOAL)

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from aiompi.bench.contender import STREAMS, Answer, aiompi_job, conversations
+from aiompi.bench.contender import STREAMS, TRANSPORTS, Answer, aiompi_job, conversations
 from aiompi.bench.measure.responsive import TICK
 from aiompi.bench.samples import Side, in_turns
 from aiompi.bench.targets.family import Family, Options
@@ -34,7 +34,7 @@ def figures(options: Options) -> Iterator[Figure]:
         for name, kind in (("large object", "dicts"), ("large pickle", "instances"), ("large allreduce", "allreduce")):
             large = {"work": "large_object", "items": options.scaled(_ITEMS), "kind": kind}
             yield from _large(name, [pair.ask(large) for _ in range(turns)], idle)
-    for transport in ("shared_memory", "unix", "tcp"):
+    for transport in TRANSPORTS:
         with conversations(aiompi_job(3, f"AIOMPI_TRANSPORTS={transport}", "AIOMPI_TLS=off", face="native")) as (trio,):
             side = Side(trio, {"work": "producers", "messages": options.scaled(_MESSAGES)}, _uneven)
             name = f"two producers, {transport}"

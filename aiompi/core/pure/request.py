@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from aiompi.errors import LocalProtocolError, PendingError
 from aiompi.status import Status
@@ -265,6 +265,9 @@ class Request(Generic[T_co]):
     def __name__(self) -> str:
         """The name by which tools show an awaitable."""
         return str(type(self).__name__)  # mypy takes it for this property
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot pickle {type(self).__name__!r} object")
 
     def __repr__(self) -> str:
         state = "pending"
