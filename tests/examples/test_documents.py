@@ -116,6 +116,7 @@ def test_commands(site: Site, path: Path, number: int) -> None:
     }
     if path.name == "dask.md":
         environ["PYTHONWARNINGS"] = "ignore"  # Dask warns when another program has the port of its dashboard
+        environ["DASK_LOGGING__DISTRIBUTED"] = "critical"  # it says much where the machine is slow
     running = {}
     for terminal, script in pages.scripts(commands, site.directory).items():
         log = pages.log_of(site.directory, terminal)
