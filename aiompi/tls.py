@@ -72,6 +72,11 @@ def check(settings: Settings) -> None:
 def explain(error: OSError) -> str:
     """Return why a TLS handshake failed, and what to do."""
     cause = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error.strerror or str(error)
+    if isinstance(error, (ConnectionError, ssl.SSLEOFError)):
+        return (
+            f"it closed the connection during the TLS handshake ({cause or 'end of the connection'}): it has ended, or "
+            "AIOMPI_TLS and its certificates do not suit each other on all hosts"
+        )
     return f"TLS with it failed ({cause}): AIOMPI_TLS and its certificates must suit each other on all hosts"
 
 

@@ -42,9 +42,11 @@ class Running:
         return self.process.stdout.readline().rstrip("\n")
 
     def error_line(self) -> str:
-        """The next line of its standard error."""
+        """The next line of its standard error; that of a process that has ended has none."""
         assert self.process.stderr is not None
-        return self.process.stderr.readline().rstrip("\n")
+        line = self.process.stderr.readline()
+        assert line, "it has ended its standard error"
+        return line.rstrip("\n")
 
     def signal(self, signum: int) -> None:
         self.process.send_signal(signum)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from limits import LIMIT, expires
 
+from aiompi.impi import auth
 from aiompi_launcher.control import MAX_STRANGERS
 
 FULL = ["join", "card", "cards", "finalize", "finalized"]
@@ -246,6 +247,86 @@ def test_the_port_of_something_silent(launch):
         result = launch("--client", "0", address, "true", env=KEY | {"AIOMPI_CONNECT_TIMEOUT": "0.1"})
     assert result.returncode == 1
     assert "no answer within 0.1 s" in result.stderr
+
+
+@pytest.fixture
+def securing(launch):
+    """Starts a client, and returns it with a server's end of its connection, which waits for the TLS handshake."""
+    with contextlib.ExitStack() as stack:
+
+        def start(**env: str):
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            listener.settimeout(LIMIT)
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            client = launch.start("--client", "0", address, "true", env=KEY | {"AIOMPI_TLS": "on"} | env)
+            connection = stack.enter_context(listener.accept()[0])
+            connection.settimeout(LIMIT)
+            assert read(connection, 12)[:4] == b"AUTH"
+            connection.sendall(auth.encode_server_auth(auth.TLS, auth.GREETING))
+            return client, connection
+
+        yield start
+
+
+@pytest.mark.parametrize("end", ["reset", "close"])
+def test_a_server_that_ends_in_the_tls_handshake(securing, end: str):
+    client, connection = securing()
+    assert connection.recv(1, socket.MSG_PEEK) == b"\x16"
+    if end == "reset":
+        connection.close()  # with bytes that it has not read
+    else:
+        connection.shutdown(socket.SHUT_WR)
+    result = client.end()
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "it closed the connection during the TLS handshake" in result.stderr
+    assert "it has ended, or AIOMPI_TLS and its certificates do not suit" in result.stderr
+
+
+def test_a_server_that_stops_in_the_tls_handshake(securing):
+    def stops(seconds: float) -> bool:
+        client, _ = securing(AIOMPI_CONNECT_TIMEOUT=str(seconds))
+        result = client.end()
+        assert result.returncode == 1
+        return f"no answer to the TLS handshake within {seconds:g} s" in result.stderr
+
+    assert expires(stops)
+
+
+def test_a_signal_in_the_tls_handshake(securing):
+    client, connection = securing()
+    assert connection.recv(1, socket.MSG_PEEK) == b"\x16"
+    client.signal(signal.SIGTERM)
+    assert client.end().returncode == 143
+    assert read_to_end(connection), "the server learns of the end"
+
+
+def test_a_stranger_that_stops_in_the_tls_handshake(server):
+    """It is dropped, and the server goes on."""
+
+    def stops(seconds: float) -> bool:
+        env = KEY | {"AIOMPI_TLS": "on", "AIOMPI_CONNECT_TIMEOUT": str(seconds)}
+        running = server("1", env=env)
+        with connect(running.line()) as stranger:
+            stranger.sendall(auth.encode_auth((auth.TLS, auth.AIOMPI)))
+            answer = read_to_end(stranger)
+        running.signal(signal.SIGTERM)
+        result = running.end()
+        assert (result.returncode, len(result.stderr.splitlines())) == (143, 1)
+        assert "it did not become a client" in result.stderr
+        return answer == auth.encode_server_auth(auth.TLS, auth.GREETING)
+
+    assert expires(stops)
+
+
+def test_a_server_that_is_to_end_in_a_tls_handshake(server):
+    running = server("1", env=KEY | {"AIOMPI_TLS": "on"})
+    with connect(running.line()) as stranger:
+        stranger.sendall(auth.encode_auth((auth.TLS, auth.AIOMPI)))
+        greeting = auth.encode_server_auth(auth.TLS, auth.GREETING)
+        assert read(stranger, len(greeting)) == greeting
+        running.signal(signal.SIGTERM)
+        result = running.end()
+    assert (result.returncode, result.stderr) == (143, "")
 
 
 def test_a_server_killed_before_all_clients_are_there(launch, server):

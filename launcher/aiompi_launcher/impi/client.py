@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar, cast
 
@@ -75,6 +76,7 @@ class RemoteServer(Rendezvous):
         self._exchanged = False
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
+        self._socket: socket.socket  # of the writer
         self._listener: asyncio.Task[None] | None = None
         self._linking: asyncio.Task[None] | None = None
         self._events: asyncio.Queue[Event | RendezvousError] = asyncio.Queue()
@@ -239,9 +241,10 @@ class RemoteServer(Rendezvous):
     async def close(self) -> None:
         await self._stop_listening()
         if hasattr(self, "_writer"):  # first, so that the server blames this client and not one that notices its end
-            self._writer.transport.abort()
             with contextlib.suppress(OSError):
-                await self._writer.wait_closed()
+                self._socket.shutdown(socket.SHUT_RDWR)
+            # It is not waited for: asyncio does not tell a stream of the end of its connection in a TLS handshake.
+            self._writer.transport.abort()
         if self._linking is not None:
             self._linking.cancel()
             await asyncio.wait({self._linking})
@@ -259,7 +262,8 @@ class RemoteServer(Rendezvous):
         except OSError as error:
             cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise self._error(f"{cause}; is the server running, and is this the address that it has printed?") from None
-        liveness.end_if_silent(self._writer.get_extra_info("socket"), liveness.SILENCE)
+        self._socket = self._writer.get_extra_info("socket")
+        liveness.end_if_silent(self._socket, liveness.SILENCE)
 
     async def _listen(self) -> None:
         try:

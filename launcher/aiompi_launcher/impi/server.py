@@ -122,7 +122,9 @@ class ClientTransport(asyncio.Protocol):
 
         try:
             transport = await asyncio.get_running_loop().start_tls(self.transport, self, context, server_side=True)
-            assert transport is not None
+            if transport is None:  # this end has closed the connection, which asyncio does not tell the protocol here
+                self._driver.forget(self)
+                return
             binding = tls.binding(transport.get_extra_info("ssl_object"))
         except OSError as error:
             self._driver.forget(self)
