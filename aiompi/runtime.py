@@ -249,8 +249,7 @@ class Runtime:
             return registry.connect(self._transports, peer, self.engine.processes.cards[peer.rank])
         except OtherError:
             raise
-        except Exception as error:
-            # All that is not of this machine is what the card says, which no other process has checked.
+        except Exception as error:  # all that is not of this machine is what the card says, which nobody has checked
             cause = describe(error) if isinstance(error, OSError) else cause_of(error)
             label = self.engine.processes.label(peer.rank)
             raise OtherError(f"{label} cannot be reached: {cause}") from None

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiompi.errors import RemoteProtocolError
+from aiompi.settings import MAX_WINDOW
 from aiompi.wire import control
 from aiompi.wire.control import MAX_DEPTH, MAX_MESSAGE, MAX_TEXT, MESSAGES, BusinessCard, Decoder, encode
 
@@ -85,7 +86,7 @@ FIELDS = {
     dict: st.dictionaries(st.text(max_size=5), st.one_of(st.integers(0, 100), st.text(max_size=5)), max_size=3),
     BusinessCard: st.fixed_dictionaries(
         {},
-        optional={"window": st.integers(0, 2**63 - 1), "host": st.text(), "transports": st.just({"tcp": ["::1", 1]})},
+        optional={"window": st.integers(0, MAX_WINDOW), "host": st.text(), "transports": st.just({"tcp": ["::1", 1]})},
     ),
 }
 
