@@ -403,10 +403,11 @@ class Peer(WithholdingEndpoint):
             request.sent()
 
     def _invited(self, header: tuple[int, ...], payload: memoryview) -> None:
+        """Refuse an invitation that the core has not accepted, unless its message is complete or withdrawn."""
         number, wanted, srqid, address = header[1], *header[5:]
-        request, sharing = self.engine.sends.get(srqid), self._sharing
-        if request is None or request.peer is not self or sharing is None:
-            return  # the message is complete or withdrawn
+        request = self.engine.sends.get(srqid)
+        if request is None or request.peer is not self or self._sharing is None:
+            return
         if wanted > request.nbytes or number <= 0 or address + wanted > frame.ADDRESSES:
             raise RemoteProtocolError(
                 f"rank {self.rank} has {wanted} bytes of a message of {request.nbytes} written to {address:#x}, by "
@@ -414,10 +415,6 @@ class Peer(WithholdingEndpoint):
             )
         if request.invited:  # each invitation may cost this rank a copy of the whole message
             raise RemoteProtocolError(f"rank {self.rank} has a message written twice")
-        request.invited = True
-        write = sharing.assist(request.payload, wanted, number, address)
-        if write is not None:
-            self.assist_on(request, write)
 
     def assist_on(self, send: Send, write: Callable[[int], bool]) -> None:
         part = functools.partial(copy_to_receiver, self, send, send.payload, write)

@@ -223,17 +223,6 @@ class Sharing(Protocol):
     def expose(self, header: bytes, payload: Payload) -> bool:
         """Announce a message for the peer to copy; return False if that is impossible now, and nothing was sent."""
 
-    def assist(self, payload: Payload, nbytes: int, number: int, address: int) -> Callable[[int], bool] | None:
-        """Begin to copy the end of an exposed message to the peer, as the peer has asked.
-
-        Args:
-            nbytes: the bytes of the message that the peer wants.
-            number, address: what the peer has sent with its request.
-
-        Returns:
-            A function that copies up to so many bytes and returns True if there is more; None if there is nothing.
-        """
-
 
 class WritingAhead(Protocol):
     """Memory from which packets to other clients leave. Their data can be written there before they may leave."""

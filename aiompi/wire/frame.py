@@ -151,7 +151,7 @@ class Offer(Protocol):
         """Match a receive and copy its message, at least a part of it; return False if another way must be taken.
 
         Args:
-            peer: the sender, to whom this answers (`aiompi.core.PeerBase`).
+            peer: the sender, which gets the answer (`aiompi.core.PeerBase`).
             receive: the one that the message has met (`aiompi.core.PostedReceive`).
             source, tag, length, srqid: of the message.
         """

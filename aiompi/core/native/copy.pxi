@@ -109,8 +109,6 @@ cdef class Exposed:
         if receive.unpacks or not self._process.same():
             return False
         if memory is None:
-            if length > AT_ONCE:
-                return False
             try:
                 memory = allocate(length)
             except MemoryError:

@@ -126,32 +126,28 @@ cdef class PeerBase:
         self._unanswered += 1
         return send
 
-    cdef SendBase exposed(self, uint64_t srqid):
-        """Return a send whose message the peer copies without help so far; None if there is none."""
-        cdef ProgressBase engine
+    cdef SendBase sending(self, uint64_t srqid):
+        """Return a send that the peer is still to answer; None if there is none."""
         cdef PyObject *found
-        if self._withheld is not None or not isinstance(self.engine, ProgressBase):
+        if not isinstance(self.engine, ProgressBase):
             return None
-        engine = <ProgressBase>self.engine
-        number = srqid
-        if number in engine.assisted:
-            return None
-        found = PyDict_GetItemWithError(engine.sends, number)
+        found = PyDict_GetItemWithError((<ProgressBase>self.engine).sends, srqid)
         if found == NULL or not isinstance(<object>found, SendBase) or (<SendBase>found).peer is not self:
             return None
         return <SendBase>found
 
     cdef SendBase answered(self, uint64_t srqid):
         """Take the send that the peer has answered, in the usual case; None if more is to be done or checked."""
-        cdef SendBase send = self.exposed(srqid)
-        if send is not None:
-            del (<ProgressBase>self.engine).sends[srqid]
-            self._unanswered -= 1
+        cdef SendBase send = self.sending(srqid)
+        if send is None or self._withheld is not None or srqid in (<ProgressBase>self.engine).assisted:
+            return None
+        del (<ProgressBase>self.engine).sends[srqid]
+        self._unanswered -= 1
         return send
 
     cdef SendBase invited(self, header_t *h):
-        """Return the send whose message the peer asks to have written, in the usual case; None if more is to be done."""
-        cdef SendBase send = self.exposed(h.srqid)
+        """Return the send whose message the peer asks to have written; None if there is none, or it must not ask so."""
+        cdef SendBase send = self.sending(h.srqid)
         if send is None or send.invited or self.ring is None or self.ring.process is None:
             return None
         if h.length > send.nbytes or h.tag <= 0 or h.drqid + h.length < h.length:

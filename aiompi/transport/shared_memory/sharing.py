@@ -6,10 +6,9 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from aiompi.core._native import PREFIX, Assistance, Ring
+from aiompi.core._native import PREFIX, Ring
 from aiompi.engine.blame import cause_of
 from aiompi.errors import RemoteProtocolError
 from aiompi.settings import MAX_RING, MIN_RING
@@ -147,12 +146,6 @@ class Sharing:
         except Exception as error:
             self._link.lost(cause_of(error))
             return False
-
-    def assist(self, payload: Payload, nbytes: int, number: int, address: int) -> Callable[[int], bool] | None:
-        process = self._ring.process
-        if self._link.closed or process is None:
-            return None
-        return Assistance(process, payload, nbytes, address, number, self._ring).write
 
     def take_back(self) -> None:
         """Retract all exposed messages: their memory is about to change."""
