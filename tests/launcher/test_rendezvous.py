@@ -15,7 +15,8 @@ import pytest
 from limits import LIMIT, expires
 
 from aiompi.impi import auth
-from aiompi_launcher.control import MAX_STRANGERS
+from aiompi_launcher import listen
+from aiompi_launcher.impi.server import MAX_NEWCOMERS
 
 FULL = ["join", "card", "cards", "finalize", "finalized"]
 KEY = {"IMPI_AUTH_KEY": "18446744073709551615"}
@@ -112,7 +113,7 @@ def test_time_limits_of_a_server(launch, server):
 
 
 def test_a_flood_of_strangers(launch, server, rank):
-    """They keep no client out, need few descriptors, and get few lines on standard error."""
+    """They keep no client out, need a limited number of descriptors, and get few lines on standard error."""
     running = server("2")
     address = running.line()
     host, _, port = address.rpartition(":")
@@ -146,7 +147,8 @@ def test_a_flood_of_strangers(launch, server, rank):
         thread.join()
     result = running.end()
     assert result.returncode == 0
-    assert most < MAX_STRANGERS + 50
+    # Those that wait for room keep theirs, also after they have ended. On a busy machine there may be many.
+    assert most < MAX_NEWCOMERS + listen._MOST_WAITING + 50
     assert "more connections; the last: dropped the connection from" in result.stderr
     assert len(result.stderr.splitlines()) < 30
 
