@@ -256,9 +256,10 @@ class Site:
         """Inodes of the sockets that the processes started here have open, and the last process that has."""
         links = {}
         for pid in self.processes():
-            for path in Path("/proc", str(pid), "fd").iterdir():
-                with contextlib.suppress(OSError):
-                    links[os.readlink(path)] = pid
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                for path in Path("/proc", str(pid), "fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        links[os.readlink(path)] = pid
         return {link[len("socket:[") : -1]: pid for link, pid in links.items() if link.startswith("socket:[")}
 
     def _await_end(self, pid: int, deadline: float) -> None:

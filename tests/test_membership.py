@@ -428,22 +428,28 @@ def test_a_member_belongs_to_its_loop_and_goes_on_in_the_next_one(site: Site) ->
     replicas.launcher.finish()
 
 
+def kept() -> tuple[int, int]:
+    """Return how many descriptors and communicators this process has."""
+    gc.collect()
+    return len(open_descriptors()), sum(issubclass(type(each), aiompi.Intracomm) for each in gc.get_objects())
+
+
 def test_joins_and_leaves_grow_nothing(run: Run) -> None:
     """Two members stay, and a third comes and goes; after a few rounds each round needs what the last one did."""
 
     async def main() -> None:
         async with members(2) as (job, joined):
-            counts = []
-            for _ in range(12):
+            counts: list[tuple[int, int]] = []
+            for turn in range(12):
                 async with aiompi.join(job.address, job.key) as third:
                     worlds = await assemble([*joined, third], at_least=3)
                     assert await sums(worlds) == [3, 3, 3]
                 await asyncio.gather(*(departure for member in joined for departure in member._departures))
                 del worlds
-                gc.collect()
-                alive = sum(issubclass(type(each), aiompi.Intracomm) for each in gc.get_objects())
-                counts.append((len(open_descriptors()), alive))
-            assert len(set(counts[3:])) == 1, counts
+                counts.append(kept())
+                while turn >= 4 and any(now > then for now, then in zip(counts[-1], counts[3], strict=True)):
+                    await asyncio.sleep(0.01)  # connections end a moment later
+                    counts[-1] = kept()
 
     run(main())
 
@@ -480,6 +486,13 @@ import asyncio, os, socket, sys, aiompi
 def descriptors():
     return {name for name in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{name}")}
 
+def cancel_soon(task, times):
+    def cancel():
+        task.cancel()
+        if times > 1:
+            cancel_soon(task, times - 1)
+    asyncio.get_running_loop().call_later(0.2, cancel)
+
 async def main(how):
     before = descriptors()
     try:
@@ -490,9 +503,13 @@ async def main(how):
             if how == "cut":
                 member._agent._socket.shutdown(socket.SHUT_RDWR)
                 await world.changed
-            for delay in (0.2, 0.4) if how == "cancelled twice" else ():
-                asyncio.get_running_loop().call_later(delay, asyncio.current_task().cancel)
-            await asyncio.sleep(60 if how != "cut" else 0)
+            if how == "cancelled twice":
+                cancel_soon(asyncio.current_task(), 2)
+            try:
+                await asyncio.sleep(1000 if how != "cut" else 0)
+            except asyncio.CancelledError:
+                print("asked", flush=True)
+                raise
     except asyncio.CancelledError:
         pass
     print(f"kept {descriptors() - before}", flush=True)
@@ -516,7 +533,8 @@ def test_a_member_that_is_asked_again_to_leave_or_has_lost_its_job(run: Run, sit
             await asyncio.to_thread(process.expect, "sent\n")
             for name in how.split() if "SIG" in how else ():
                 process.signal(signal.Signals[name])
-                await asyncio.sleep(0.2)
+                await asyncio.to_thread(process.expect, "asked\n")  # signals that come at once have another order
+            await asyncio.sleep(0.2)
             if how == "SIGTERM SIGTERM":
                 assert len(await world.recv(source=1)) == 2**24
             change = await anext(changes)
@@ -525,7 +543,8 @@ def test_a_member_that_is_asked_again_to_leave_or_has_lost_its_job(run: Run, sit
             if "SIG" in how:
                 assert result.code == -signal.SIGTERM
             else:
-                assert (result.out, result.code) == ("sent\nkept set()\n", 0)
+                said = "sent\nasked\nkept set()\n" if how == "cancelled twice" else "sent\nkept set()\n"
+                assert (result.out, result.code) == (said, 0)
             assert await sums(await assemble([member])) == [1]
 
     run(main())
@@ -576,8 +595,12 @@ liveness.namespace = lambda: "of another machine"
 
 def monitors() -> list[str]:
     """Return the ids of the processes that processes here have started to watch them."""
-    commands = [path.read_bytes().split(b"\0") for path in Path("/proc").glob("[0-9]*/cmdline")]
-    return [words[4].decode() for words in commands if len(words) > 4 and words[3].endswith(b"liveness.py")]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            words = path.read_bytes().split(b"\0")
+            found += [words[4].decode()] if len(words) > 4 and words[3].endswith(b"liveness.py") else []
+    return found
 
 
 @pytest.mark.parametrize("place", ["", ELSEWHERE])
@@ -594,7 +617,11 @@ def test_a_member_that_is_stopped_is_expelled(site: Site, place: str) -> None:
     processes[0].signal(signal.SIGCONT)
     assert "this member was expelled because it was stopped for 0.4 s" in processes[0].finish().err
     pids = {str(process.process.pid) for process in processes}
-    assert pids.intersection(monitors()) == (pids - {str(processes[0].process.pid)} if place else set())
+    watched = pids - {str(processes[0].process.pid)} if place else set()
+    deadline = time.monotonic() + LIMIT
+    while pids.intersection(monitors()) != watched:  # that of the first one ends after it
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     processes[1].signal(signal.SIGKILL)
     processes[2].expect("world of 1")
     for process in (processes[2], replicas.launcher):

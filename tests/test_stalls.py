@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT
 
 TESTS = Path(__file__).parent
 CONFTEST = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
 import stalls
-stalls.LIMIT, stalls.GRACE, stalls.AGAIN = 1.5, 1.0, 0.2
+stalls.LIMIT, stalls.GRACE, stalls.AGAIN = 1.5, GRACE, 0.2
 
 def pytest_configure(config):
     config.pluginmanager.register(stalls.Limits())
@@ -77,16 +78,16 @@ def test_next():
 """
 
 
-def run(directory: Path, *arguments: str) -> str:
+def run(directory: Path, grace: float, *arguments: str) -> str:
     (directory / "pytest.ini").write_text("[pytest]\n")
-    (directory / "conftest.py").write_text(CONFTEST)
+    (directory / "conftest.py").write_text(CONFTEST.replace("GRACE, 0", f"{grace}, 0"))
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     return subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False).stdout
 
 
 def test_what_hangs_is_interrupted(tmp_path: Path) -> None:
     (tmp_path / "test_soft.py").write_text(SOFT)
-    printed = run(tmp_path)
+    printed = run(tmp_path, LIMIT)
     failed = set(re.findall(r"^(?:FAILED|ERROR) test_soft.py::(\w+)", printed, re.MULTILINE))
     assert failed == {"test_thread", "test_loop", "test_setup", "test_teardown"}, printed
     assert re.search(r"^3 failed, 2 passed, 2 errors in", printed, re.MULTILINE), printed
@@ -101,7 +102,7 @@ def test_a_worker_that_has_to_end_costs_one_test(tmp_path: Path, kind: str) -> N
         (tmp_path / f"test_{number}.py").write_text(NEXT.replace("next", "first") + HARD[kind] + NEXT)
     for number in range(3, 6):
         (tmp_path / f"test_{number}.py").write_text(NEXT)
-    printed = run(tmp_path, "-n", "2", "--dist", "loadfile")
+    printed = run(tmp_path, 1.0, "-n", "2", "--dist", "loadfile")
     failed = re.findall(r"^FAILED test_(\d).py::(\w+)", printed, re.MULTILINE)
     assert sorted(failed) == [(str(number), f"test_{kind}") for number in range(3)], printed
     assert re.search(r"^3 failed, 9 passed in", printed, re.MULTILINE), printed

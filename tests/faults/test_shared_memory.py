@@ -346,13 +346,17 @@ def test_more_ranks_than_cores(site: Site) -> None:
 WAIT_LONG = """
     import time
     warm = [await comm.Sendrecv(bytes(8), 1 - comm.rank, recvbuf=bytearray(8), source=1 - comm.rank) for _ in range(99)]
-    if comm.rank == 0:
-        time.sleep(1.5)
-        await comm.Send(bytes(8), dest=1)
-    else:
-        before = time.process_time()
-        await comm.Recv(bytearray(8), source=0)
-        print(time.process_time() - before)
+    taken = []
+    for turn in range(3):
+        if comm.rank == 0:
+            time.sleep(0.7)
+            await comm.Send(bytes(8), dest=1)
+        else:
+            before = time.process_time()
+            await comm.Recv(bytearray(8), source=0)
+            taken.append(time.process_time() - before)
+    if taken:
+        print(min(taken))  # a virtual machine counts its own pauses as well
 """
 
 

@@ -117,7 +117,7 @@ async def server(
     observer: Observer, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ControlServer]:
     monkeypatch.setattr(control_server, "MAX_STRANGERS", 3)
-    server = ControlServer(observer, KEY, listener, hello_timeout=5.0, settings=Settings(tls="off"))
+    server = ControlServer(observer, KEY, listener, hello_timeout=LIMIT, settings=Settings(tls="off"))
     yield server
     server.close()
     for link, _, _ in observer.joined:
@@ -279,7 +279,10 @@ async def test_a_crowd_of_one_source_holds_up_no_other(
 
 
 @pytest.mark.asyncio
-async def test_many_ranks_of_one_source_all_join(observer: Observer, server: ControlServer, port: int):
+async def test_many_ranks_of_one_source_all_join(
+    observer: Observer, server: ControlServer, port: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(listen, "_BEGUN", LIMIT)
     ranks = [Rank(port) for _ in range(60)]
     await asyncio.gather(*(rank.prove(number, then=JOIN) for number, rank in enumerate(ranks)))
     await until(lambda: len(observer.joined) == 60)
@@ -348,13 +351,17 @@ async def test_silence(observer: Observer, server: ControlServer, port: int):
 
 
 @pytest.mark.asyncio
-async def test_a_rank_that_has_joined_has_time(observer: Observer, server: ControlServer, port: int):
-    server.hello_timeout = 0.05
-    rank = Rank(port)
+async def test_a_rank_that_has_joined_has_time(
+    observer: Observer, server: ControlServer, port: int, monkeypatch: pytest.MonkeyPatch
+):
+    rank, idle = Rank(port), Rank(port)
     await rank.prove(0, then=JOIN)
-    await until(lambda: observer.joined)
-    idle = Rank(port)
-    assert await idle.is_dropped()  # which was later
+    await until(lambda: observer.joined and server._strangers)
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + LIMIT)
+    assert await idle.is_dropped()
+    assert observer.strangers == ["it did not prove the key of the job in time"]
     assert not observer.closed
     for end in (rank, idle):
         end.socket.close()
@@ -390,8 +397,9 @@ async def test_launched_ranks_are_not_pushed_out(
 
 @pytest.mark.asyncio
 async def test_a_crowd_of_strangers_pushes_out_no_rank_that_has_begun(
-    observer: Observer, server: ControlServer, port: int, ranks: list[Rank]
+    observer: Observer, server: ControlServer, port: int, ranks: list[Rank], monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(listen, "_BEGUN", LIMIT)
     await until(lambda: len(server._strangers) == 3)
     handshake = hello.Connector(
         KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN
@@ -417,10 +425,10 @@ async def test_nothing_that_passes_on_the_hello_is_in_between(
 ):
     files = certificates(tmp_path) if site_has == "certificates" else {}
     settings = Settings(tls="on", **files)
-    server = ControlServer(observer, KEY, listener, hello_timeout=5.0, settings=settings)
+    server = ControlServer(observer, KEY, listener, hello_timeout=LIMIT, settings=settings)
 
     def join(port: int) -> None:
-        with meeting.connect(["127.0.0.1"], port, KEY, 0, settings, 5.0) as sock:
+        with meeting.connect(["127.0.0.1"], port, KEY, 0, settings, LIMIT) as sock:
             sock.sendall(JOIN)
 
     with contextlib.closing(server):

@@ -258,12 +258,18 @@ def test_timeout_ends_all_hosts(launch, rank) -> None:
 
 
 def test_a_starter_that_is_missing_or_never_answers(launch, tmp_path: Path) -> None:
-    for name, text in (("ssh", "#!/bin/sh\necho Welcome; exec sleep 60\n"),):
+    for name, text in (("ssh", "#!/bin/sh\necho Welcome; exec sleep 1000\n"),):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o700)
-    result = launch("--hosts", "a,b", "--starter", str(tmp_path / "ssh"), "--start-timeout", "1", "true")
-    assert result.returncode == 1
-    assert "cannot be used: it did not answer within 1 s (--start-timeout); it printed 'Welcome'" in result.stderr
+
+    def prints(seconds: float) -> bool:
+        limit = ("--start-timeout", str(seconds))
+        result = launch("--hosts", "a,b", "--starter", str(tmp_path / "ssh"), *limit, "true")
+        said = f"cannot be used: it did not answer within {seconds:g} s (--start-timeout)"
+        assert (result.returncode, said in result.stderr) == (1, True)
+        return f"{said}; it printed 'Welcome'" in result.stderr
+
+    assert expires(prints)
     result = launch("--hosts", "a,b", "--starter", "/nowhere/ssh", "true")
     assert result.returncode == 1
     assert "/nowhere/ssh: No such file or directory" in result.stderr

@@ -240,10 +240,10 @@ def test_the_directory_of_the_job_is_private(launch, home: Path):
     assert result.stdout == "700\n"
 
 
-def test_background_processes_do_not_outlive_the_job(launch, is_gone):
-    result = launch("sh", "-c", "sleep 100 & echo $!")
+def test_background_processes_do_not_outlive_the_job(launch, is_gone, wait_until):
+    result = launch("sh", "-c", "sleep 1000 & echo $!")
     assert result.returncode == 0
-    assert is_gone(int(result.stdout))
+    wait_until(lambda: is_gone(int(result.stdout)), "the process in the background has ended")
 
 
 @pytest.mark.parametrize("words", [("-n", "2", "echo", "started"), ("--serve", "2"), ("--server", "1")])

@@ -70,6 +70,13 @@ def ranks() -> Iterator[list[Pipe]]:
         pipe.close()
 
 
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process does not do for a while is no pause of a rank. Tests of pauses set shorter ones."""
+    monkeypatch.setattr(stdio, "IDLE", LIMIT)
+    monkeypatch.setattr(stdio, "HOLD", 2 * LIMIT)
+
+
 async def settle() -> None:
     """Let the loop handle everything that is ready."""
     for _ in range(20):

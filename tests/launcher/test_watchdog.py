@@ -111,10 +111,10 @@ def test_all_well(launcher: Launcher, directory: Path, is_gone: Callable[[int], 
     assert directory.exists()
 
 
-def test_clean_up_on_demand(launcher: Launcher, directory: Path, is_gone: Callable[[int], bool]):
-    launcher.do("told sleep 100")
+def test_clean_up_on_demand(launcher: Launcher, directory: Path, wait_until, is_gone: Callable[[int], bool]):
+    launcher.do("told sleep 1000")
     launcher.do("clean")
-    assert all(map(is_gone, launcher.pids))
+    wait_until(lambda: all(map(is_gone, launcher.pids)), "watchdog and process are gone")
     assert not directory.exists()
 
 
