@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -72,3 +73,19 @@ def yield_core_until(monkeypatch: pytest.MonkeyPatch, driver: BlockingDriver | A
     monkeypatch.setattr("os.sched_yield", sched_yield)
     monkeypatch.setattr("time.monotonic", lambda: kept + 1e-6 * next(clock))
     driver.spin(60.0, yields_core=True)
+
+
+def calls(monkeypatch: pytest.MonkeyPatch, obj: Any, name: str) -> list[object]:
+    """Return a list that grows with each call of a method of an object, from now on.
+
+    So a test sees that something sleeps. CPU time may also count while the machine stands still.
+    """
+    made: list[object] = []
+    method = getattr(obj, name)
+
+    def counted(*args: Any) -> Any:
+        made.append(args)
+        return method(*args)
+
+    monkeypatch.setattr(obj, name, counted)
+    return made

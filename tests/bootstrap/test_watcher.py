@@ -21,8 +21,7 @@ from aiompi.bootstrap.watcher import Watcher
 watcher = Watcher(socket.socket(fileno=int(sys.argv[1])))
 if sys.argv[2] == "finalizes" and not os.fork():
     time.sleep(60)  # with copies of all descriptors
-if sys.argv[2] != "computes":
-    time.sleep(3)  # a process watches by then
+sys.stdin.readline()  # a process watches by then
 if sys.argv[2] == "finalizes":
     watcher.close()
 print("ready", flush=True)
@@ -43,12 +42,22 @@ def rank(what: str) -> Iterator[tuple[subprocess.Popen[str], socket.socket]]:
     with (
         agent,
         subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdout=subprocess.PIPE, text=True, process_group=0
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            process_group=0,
         ) as process,
     ):
         try:
             theirs.close()
+            assert process.stdin is not None
             assert process.stdout is not None
+            if what != "computes":
+                until(lambda: is_watched(process.pid))
+            process.stdin.write("\n")
+            process.stdin.flush()
             assert process.stdout.readline() == "ready\n"
             yield process, agent
         finally:

@@ -6,7 +6,6 @@ import itertools
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -190,9 +189,7 @@ def test_memory_is_given_back_when_the_sender_has_died(pair: RingPair) -> None:
     room = bytearray(len(message))
     number, _ = offer.invite(memoryview(room))
     pair.word("claims")[0] = number << 32 | 1  # the sender has claimed a part, and has stopped
-    before = time.monotonic()
     assert not offer.close(False)
-    assert time.monotonic() - before < 1
     os.kill(child, signal.SIGKILL)
     assert offer.close(), "it has ended, even if nobody has asked for its status"
     assert not offer.stands()

@@ -9,7 +9,6 @@ import random
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -294,11 +293,9 @@ def test_a_writer_that_dies_in_the_midst_of_a_frame_leaves_its_reader_free(pair:
         send(pair.ends[0], bytes(9000))
         os._exit(0)
     os.waitpid(child, 0)
-    before = time.monotonic()
     assert pair.read() == []
     assert not pair.ends[1].between_frames
     assert pair.ends[1].watch()
-    assert time.monotonic() - before < 1
 
 
 def test_a_signal_handler_that_reads_on_loses_nothing_of_a_payload() -> None:

@@ -107,18 +107,32 @@ def test_a_sleep_in_the_midst_of_another_ends_both(epoll: SharedEpoll, lock: thr
     reading, writing = pipe
     served: list[list[tuple[int, int]]] = []
 
+    inside = threading.Event()
+
     def serve(*_: object) -> None:
+        if inside.is_set():
+            return
         with lock:
+            inside.set()
             served.append(epoll.poll())
             os.read(reading, 1)
 
-    previous = signal.signal(signal.SIGALRM, serve)
-    threading.Timer(0.2, os.write, (writing, b"x")).start()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
+    def disturb() -> None:
+        with lock:  # so the main thread sleeps, or is about to
+            pass
+        while not inside.wait(0.05):  # a signal just before the sleep does not interrupt it
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
         with lock:
+            os.write(writing, b"x")
+
+    previous = signal.signal(signal.SIGALRM, serve)
+    other = threading.Thread(target=disturb)
+    try:
+        with lock:
+            other.start()
             assert epoll.poll() == []
             assert epoll.poll(0.0) == []
+        other.join()
     finally:
         signal.signal(signal.SIGALRM, previous)
     assert served == [[(reading, select.EPOLLIN)]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -164,14 +165,11 @@ def test_nothing_is_left_behind(operations: list[tuple[Any, ...]]) -> None:
 
 
 def cpu_time(call: Callable[[], object]) -> float:
-    """Return the seconds of CPU that a call takes, at best."""
-    times = []
-    for _ in range(3):
-        gc.collect()
-        start = time.thread_time()
-        call()
-        times.append(time.thread_time() - start)
-    return min(times)
+    """Return the seconds of CPU that a call takes."""
+    gc.collect()
+    start = time.thread_time()
+    call()
+    return time.thread_time() - start
 
 
 def reversed_posted(count: int) -> None:
@@ -232,11 +230,16 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES)
 def test_cost_is_linear(case: Callable[[int], None]) -> None:
-    # Twenty times as many take about twenty times as long, and 400 times if each looks at all others.
+    # Twenty times as many take about twenty times as long, and 400 times if each looks at all others. What counts is
+    # the best time of each: a core that stands still for a while, or is slow, makes only others longer.
+    few = many = math.inf
     gc.disable()
     try:
         case(5)
-        few, many = cpu_time(lambda: case(500)), cpu_time(lambda: case(10_000))
+        for turn in range(30):
+            few, many = min(few, cpu_time(lambda: case(500))), min(many, cpu_time(lambda: case(10_000)))
+            if turn >= 2 and many < 60 * few:
+                break
     finally:
         gc.enable()
     assert many < 60 * few

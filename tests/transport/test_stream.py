@@ -228,6 +228,7 @@ def test_receiver_over_tcp_is_woken_for_parts_of_a_long_payload(tmp_path: Path) 
         w.until(lambda: bool(w.transports[0].links))
         (link,) = w.transports[0].links
         raw.send(HEADER.pack(*Header(frame.EAGER, source=1, length=size, tag=3)))
+        w.until(lambda: link._frames.landing is not None)
         for length in (100, 250_000, 1, 299_899, 49_999, 1):
             raw.send(bytes(length))
             w.poll()

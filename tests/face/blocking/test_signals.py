@@ -111,8 +111,8 @@ def late():
     raise Late
 
 def interrupted(receive):
-    handle(late, 0.1)
     try:
+        handle(late, 0.1)
         receive()
     except Late:
         return True
@@ -155,10 +155,10 @@ def add(a, b, datatype):
 ones, total = np.ones(4), np.zeros(4)
 comm.Barrier()
 if rank:
-    time.sleep(0.2)
+    comm.recv(source=0)
 request = comm.Iallreduce(ones, total, MPI.Op.Create(add))
 if rank == 0:
-    for wait in (lambda: comm.recv(source=1), request.Wait, lambda: comm.iprobe(source=1)):
+    for wait in (lambda: comm.sendrecv("begun", 1, source=1), request.Wait, lambda: comm.iprobe(source=1)):
         try:
             wait()
         except {interrupt} as error:

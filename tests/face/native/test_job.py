@@ -222,7 +222,7 @@ async def main(world):
     else:
         while not os.path.exists("left"):
             await asyncio.sleep(0.01)
-        print("alone", await world.finalize(timeout=10))
+        print("alone", await world.finalize(timeout={LIMIT}))
 
 aiompi.run(main)
 """
@@ -462,14 +462,8 @@ def test_a_resolver_that_does_not_answer(run: Run, resolver: Callable[[list[Any]
     answer = resolver([])
 
     async def main() -> None:
-        turns = 0
-        joining = asyncio.ensure_future(_joined("name:1", connect_timeout=0.1))
-        while not joining.done():
-            turns += 1
-            await asyncio.sleep(0.001)
-        assert turns > 10
         with pytest.raises(JobAbortedError, match="name:1 cannot be joined: no name server has answered in time"):
-            await joining
+            await _joined("name:1", connect_timeout=0.1)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await aiompi.init("name:1", KEY)

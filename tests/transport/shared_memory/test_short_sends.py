@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from frames import Header
+from limits import LIMIT
 from worlds import PolledWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, PROC_NULL
 from aiompi.core import look
+from aiompi.wire import frame
+from aiompi.wire.frame import HEADER
 
 NewPolled = Callable[..., PolledWorld]
 pytestmark = pytest.mark.usefixtures("no_segment_left")
@@ -119,23 +122,19 @@ def test_pieces_that_are_no_message_of_the_length_are_refused(polled: NewPolled)
 
 
 def test_other_threads_run_while_rings_are_looked_at(polled: NewPolled) -> None:
+    """Another thread writes what is found."""
     w = connected(polled)
-    links = list[Any](w.links(0, 1))
-    ran, stop = 0, False
+    links, other = list[Any](w.links(0, 1)), w.links(1, 0)[0]
+    begin = threading.Event()
 
-    def count() -> None:
-        nonlocal ran
-        while not stop:
-            ran += 1
+    def write() -> None:
+        begin.wait()
+        other.dispatch(HEADER.pack(*Header(frame.EAGER, source=1, tag=3)), ())
 
-    thread = threading.Thread(target=count)
+    thread = threading.Thread(target=write)
     thread.start()
-    try:
-        while not ran:
-            time.sleep(1e-3)
-        before = ran
-        assert not look(links, range(1), 0.2)
-        assert ran > before + 100
-    finally:
-        stop = True
-        thread.join()
+    receive = irecv(w.comms[0], 1, 3)
+    begin.set()
+    assert look(links, range(1), LIMIT)
+    thread.join()
+    assert w.finish(receive) == [b""]

@@ -30,7 +30,7 @@ async def futures(world: World) -> None:
     assert sorted([await item for item in asyncio.as_completed(receives[:2])]) == [0, 1]
     assert await asyncio.gather(*receives) == [0, 1, 2, 3]
     await called.wait()
-    assert await asyncio.wait_for(receives[3], 1.0) == 3
+    assert await asyncio.wait_for(receives[3], LIMIT) == 3
 
 
 @check
