@@ -47,7 +47,7 @@ async def intrude(world: aiompi.World) -> str:
     if world.rank == 0:
         host, port = world._runtime._agent._socket.getpeername()[:2]  # type: ignore[union-attr]
         try:
-            await asyncio.to_thread(connect, [host], port, bytes(32), 3, load(), 5.0)
+            await asyncio.to_thread(connect, [host], port, bytes(32), 3, load(), 60.0)
         except aiompi.Exception as error:
             told = str(error)
     return await world.bcast(told)

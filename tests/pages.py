@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import random
 import re
 import shlex
 import socket
@@ -103,11 +105,19 @@ def rows(path: Path, heading: str = "") -> list[list[str]]:
 def localized(texts: list[str]) -> list[str]:
     """The same texts for this machine: with free ports in place of those that they name."""
     named = sorted({port for text in texts for port in _PORT.findall(text)})
-    with_sockets = [socket.create_server(("127.0.0.1", 0)) for _ in named]
-    free = {port: str(listener.getsockname()[1]) for port, listener in zip(named, with_sockets, strict=True)}
-    for listener in with_sockets:
-        listener.close()
+    free = dict(zip(named, map(str, _free_ports(len(named))), strict=True))
     return [_PORT.sub(lambda match: free[match[0]], text).replace(_ELSEWHERE, "127.0.0.1") for text in texts]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nothing takes meanwhile: the system gives connections other ones."""
+    given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.randrange(10_000, given) if given > 11_000 else 0
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
+            found.add(listener.getsockname()[1])
+    return [*found]
 
 
 def scripts(block: list[Command], directory: Path) -> dict[str, str]:

@@ -243,7 +243,7 @@ def test_a_cut_cable_is_noticed_at_both_ends(machines: Machines, app: Path) -> N
     cut = time.monotonic()
     _, err = job.communicate(timeout=LIMIT)
     machines[1].settle(LIMIT)
-    assert time.monotonic() - cut < 20
+    assert time.monotonic() - cut < 50
     assert job.returncode == 137
     assert err == f"aiompi-launch: rank 1 on node2 is lost with its host: {CUT_OFF}\n"
 

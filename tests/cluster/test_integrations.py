@@ -56,7 +56,7 @@ async def jobs({client}):
                 await allocation.run(function, *args)
             except Exception as error:
                 say(error)
-                print(time.monotonic() - began < 20, flush=True)
+                print(time.monotonic() - began < 50, flush=True)
     settings = aiompi.Settings(on_failure="continue")
     async with ranks(2, {options}, settings=settings) as allocation:
         first, lost = await allocation.run(survive, 1)
@@ -65,7 +65,9 @@ async def jobs({client}):
 async def losses({client}):
     for size in 3, 4:  # of three hosts, of two
         sys.stdin.readline()
-        async with ranks(size, {options}) as allocation:
+        # A host that is killed ends its connections, so that no heartbeat is needed.
+        settings = aiompi.Settings(heartbeat=0.0 if size == 3 else None)
+        async with ranks(size, {options}, settings=settings) as allocation:
             try:
                 await allocation.run(wait_or_hold, f"{{sys.argv[2]}}/{{size}}")
             except aiompi.ProcessFailedError as error:
@@ -75,8 +77,8 @@ ON_DASK = """
 from distributed import Client
 
 async def main():
-    async with Client("tcp://10.99.0.1:8786", asynchronous=True, timeout=60) as client:
-        await client.wait_for_workers(3, timeout=60)
+    async with Client("tcp://10.99.0.1:8786", asynchronous=True, timeout=120) as client:
+        await client.wait_for_workers(3, timeout=120)
         await globals()[sys.argv[1]](client)
 
 asyncio.run(main())
@@ -90,6 +92,8 @@ asyncio.run(globals()[sys.argv[1]]())
 ray.shutdown()
 """
 README = programs(ROOT / "README.md")
+#: seconds in which a lost host is noticed, on a busy machine too: without a heartbeat a silent connection ends in 60 s
+SOON = 50.0
 
 
 #: succeeds when the head of Ray is there
@@ -160,7 +164,7 @@ def on_ray(machines: Machines, place: Path) -> Iterator[Framework]:
         head = ("--head", "--port=6379", "--include-dashboard=false")
         role = head if machine is machines[0] else ("--address=10.99.0.1:6379",)
         made.start(machine, *ray, *role, f"--node-ip-address={machine.address}", *options)
-        until(lambda: machines[0].python("-c", ANSWERS).returncode == 0, 60.0)
+        until(lambda: machines[0].python("-c", ANSWERS).returncode == 0)
     try:
         yield made
     finally:
@@ -219,16 +223,16 @@ def test_hosts_that_are_lost(doomed_framework: Framework, tmp_path: Path) -> Non
     assert program.stdin is not None
     assert program.stdout is not None
     try:
-        for size, lose, reported, ended in ((3, three.kill, 3.0, 6.0), (4, two.cut, 20.0, 20.0)):
+        for size, lose in ((3, three.kill), (4, two.cut)):
             program.stdin.write("\n")
             program.stdin.flush()
-            until(lambda: len([*place.glob(f"{size}-*")]) == size, 60.0)
+            until(lambda: len([*place.glob(f"{size}-*")]) == size)
             lost = time.monotonic()
             lose()
             assert any(re.match("(JobAborted|RankLost)Error ", line) for line in program.stdout)  # Ray prints others
-            assert time.monotonic() - lost < reported
+            assert time.monotonic() - lost < SOON
             framework.wait_for_end_of_jobs()
-            assert time.monotonic() - lost < ended
+            assert time.monotonic() - lost < SOON
     finally:
         end(program)
         program.communicate(timeout=LIMIT)

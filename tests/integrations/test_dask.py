@@ -247,7 +247,7 @@ def test_one_call_in_a_task_and_without_a_loop(cluster: Cluster) -> None:
         client.wait_for_workers(2, timeout=LIMIT)
         full = THREADS * 2
         future = client.submit(run, full, add, 0)  # the task itself takes no thread meanwhile
-        assert [rank for rank, _, _ in future.result(60)] == [*range(full)]
+        assert [rank for rank, _, _ in future.result(LIMIT)] == [*range(full)]
         assert len({pid for _, pid, _ in run(2, add, 0, workers="first")}) == 1
 
 
@@ -264,17 +264,24 @@ def test_too_few_threads(cluster: Cluster) -> None:
     asyncio.run(main())
 
 
-def test_ranks_wait_for_each_other_for_a_limited_time(cluster: Cluster) -> None:
+def test_ranks_wait_for_each_other_for_a_limited_time(cluster: Cluster, tmp_path: Path) -> None:
     """A worker that is busy with something else delays the start."""
 
     async def main() -> None:
         async with connected(cluster) as client:
             last = (await places(client))[-1]  # not that of rank 0, where the agent starts
-            tasks = [client.submit(time.sleep, 5, pure=False, workers=[last]) for _ in range(THREADS)]
+            free = tmp_path / "free"
+
+            def work(path: str) -> None:
+                while not os.path.exists(path):
+                    time.sleep(0.05)
+
+            tasks = [client.submit(work, str(free), pure=False, workers=[last]) for _ in range(THREADS)]
             settings = aiompi.Settings(start_timeout=1)
             async with ranks(4, client=client, settings=settings) as allocation:
                 with pytest.raises(aiompi.JobAbortedError, match="rank"):
                     await allocation.run(add, 0)
+            free.touch()
             for task in tasks:
                 task.release()
             await until(lambda: idle(client))
