@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from limits import LIMIT
 
 from aiompi import bootstrap
 from aiompi.bootstrap.pmi import PMI
@@ -136,7 +137,7 @@ def test_a_port_in_place_of_a_socket() -> None:
         with ThreadPoolExecutor(1) as thread:
             said = thread.submit(answer)
             client = PMI(environ)
-            assert (client.rank, client.size, said.result(10)[0]) == (1, 3, "cmd=initack pmiid=7\n")
+            assert (client.rank, client.size, said.result(LIMIT)[0]) == (1, 3, "cmd=initack pmiid=7\n")
             assert client._socket is not None
             client._socket.close()
     with pytest.raises(

@@ -9,9 +9,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from allocated import is_watched
 from limits import LIMIT
 from machines import until
 
@@ -63,16 +63,6 @@ def rank(what: str) -> Iterator[tuple[subprocess.Popen[str], socket.socket]]:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-
-
-def is_watched(pid: int) -> bool:
-    """Return True if there is a process that watches this one."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            *_, program, last = [b"", b"", *path.read_bytes().split(b"\0")[:-1]]
-            if program.endswith(b"watcher.py") and last == str(pid).encode():
-                return True
-    return False
 
 
 @pytest.mark.parametrize("what", ["computes", "holds the GIL"])
