@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import struct
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from limits import LIMIT
+from limits import LIMIT, expires
 
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState
@@ -56,6 +57,11 @@ class Foreign:
             self.flush()
         assert self.client.universe is not None
         return self.client.universe
+
+    def meet_if_possible(self) -> None:
+        """The same, unless the other client has no more time."""
+        with contextlib.suppress(AssertionError, ConnectionError):
+            self.meet()
 
     def dial(self, host: int, rank: int) -> socket.socket:
         """Connect to a host, and say our host rank."""
@@ -172,13 +178,15 @@ def test_channels_that_must_be_encrypted(job: Callable[[], Job], rank: str) -> N
 
 @pytest.mark.spec("I2.3.8-11")
 def test_a_host_that_never_connects(job: Callable[[], Job], rank: str) -> None:
-    here = job()
-    running = here.start(0, rank, *UP, AIOMPI_CONNECT_TIMEOUT="0.5")
-    foreign = here.foreign(1)
-    foreign.meet()
-    result = running.end()
-    assert (result.returncode, result.stdout) == (1, "")
-    assert f"no connection with host 1 of client 1 at {ADDRESS} within 0.5 s" in result.stderr
+    def is_given_up(seconds: float) -> bool:
+        here = job()
+        running = here.start(0, rank, *UP, AIOMPI_CONNECT_TIMEOUT=str(seconds))
+        here.foreign(1).meet_if_possible()
+        result = running.end()
+        assert (result.returncode, result.stdout) == (1, "")
+        return f"no connection with host 1 of client 1 at {ADDRESS} within {seconds:g} s" in result.stderr
+
+    assert expires(is_given_up)
 
 
 @pytest.mark.spec("I2.4-8")
@@ -213,9 +221,13 @@ def test_a_foreign_client_that_leaves_the_server(job: Callable[[], Job], rank: s
 @pytest.mark.spec("I1.2.3-6")
 def test_an_address_that_others_cannot_reach_is_reported(job: Callable[[], Job], monkeypatch: Any) -> None:
     monkeypatch.setattr(f"{__name__}.HERE", bytes(10) + b"\xff\xff" + bytes([192, 0, 2, 1]))
-    here = job()
-    running = here.start(1, "true", AIOMPI_CONNECT_TIMEOUT="0.1")
-    here.foreign(0).meet()
-    result = running.end()
-    assert result.returncode == 1
-    assert "warning: client 1 is at 127.0.0.1, where other machines cannot reach it" in result.stderr
+
+    def is_reported(seconds: float) -> bool:
+        here = job()
+        running = here.start(1, "true", AIOMPI_CONNECT_TIMEOUT=str(seconds))
+        here.foreign(0).meet_if_possible()
+        result = running.end()
+        assert result.returncode == 1
+        return "warning: client 1 is at 127.0.0.1, where other machines cannot reach it" in result.stderr
+
+    assert expires(is_reported)

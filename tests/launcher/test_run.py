@@ -190,27 +190,58 @@ def test_many_ranks(launch):
     assert sorted(map(int, result.stdout.split())) == list(range(64))
 
 
+#: a launcher that waits a moment before it starts a rank, until something has happened
+HESITATES = """
+import time
+from aiompi_launcher.cli import main
+from aiompi_launcher.{module} import {kind}
+from aiompi_launcher.spawn import ranks
+happened, start, event = [], ranks._start, {kind}.{name}
+
+def note(*args):
+    happened.append(args)
+    return event(*args)
+
+def hesitate(*args):
+    if not happened:
+        time.sleep(0.1)
+    return start(*args)
+
+{kind}.{name}, ranks._start = note, hesitate
+raise SystemExit(main())
+"""
+
+
+def hesitates(module: str, kind: str, name: str) -> str:
+    return f"-c {HESITATES.format(module=module, kind=kind, name=name)}"
+
+
 def test_ranks_are_accepted_while_others_are_started(launch, rank):
-    lines = launch("-v", "-n", "1", rank, "join", "pause", ":", "-n", "400", "true").stderr.splitlines()
+    until_joined = hesitates("supervisor", "Supervisor", "on_join")
+    words = ("-v", "-n", "1", rank, "join", "pause", ":", "-n", "400", "true")
+    lines = launch(*words, program=until_joined).stderr.splitlines()
     joined = next(number for number, line in enumerate(lines) if "rank 0 has joined" in line)
     assert any("rank 400 runs as process" in line for line in lines[joined:])
 
 
 def test_no_rank_is_started_in_a_job_that_ends(launch, rank):
-    result = launch("-v", "-n", "1", rank, "join", "exit=3", ":", "-n", "2000", "sleep", "60")
+    until_ending = hesitates("job", "Job", "_end")
+    words = ("-v", "-n", "1", rank, "join", "exit=3", ":", "-n", "600", "sleep", "1000")
+    result = launch(*words, program=until_ending)
     assert result.returncode == 3
     assert "rank 0 exited with status 3" in result.stderr
-    assert "rank 2000 runs" not in result.stderr
+    assert "rank 600 runs" not in result.stderr
 
 
 def test_a_signal_while_ranks_are_started(launch):
-    running = launch.start("-v", "-n", "2000", "sleep", "60")
+    until_signalled = hesitates("job", "Job", "signalled")
+    running = launch.start("-v", "-n", "600", "sleep", "1000", program=until_signalled)
     while "rank 3 runs" not in running.error_line():
         pass
     running.signal(2)
     result = running.end()
     assert result.returncode == 130
-    assert "rank 1999 runs" not in result.stderr
+    assert "rank 599 runs" not in result.stderr
 
 
 def test_two_jobs_at_once(launch, rank, home: Path, wait_until):

@@ -72,10 +72,14 @@ async def tried(name: str) -> Result:
     script = FOUND_BY[name] if "/" in FOUND_BY[name] else "types/int"  # the first test is in every job
     scripts = catalogue.select(catalogue.load(), [], [script])
     setup = Setup(iut_procs=2 if name in BY_TWO else 1)
-    results = await Runner(command, Limits(startup=LIMIT, quiet=3)).run(setup, scripts)
-    (result,) = (result for result in results if result.name == FOUND_BY[name])
-    # Late acknowledgements are counted at the end of a job.
-    return results[-1] if result.verdict is Verdict.PASS else result
+    for quiet in (3, 12, 48):  # only a busy machine needs more than the first one
+        results = await Runner(command, Limits(startup=LIMIT, quiet=quiet)).run(setup, scripts)
+        found = [result for result in results if result.name == FOUND_BY[name]]
+        # Late acknowledgements are counted at the end of a job.
+        result = results[-1] if not found or found[0].verdict is Verdict.PASS else found[0]
+        if result.verdict is Verdict.FAIL:
+            break
+    return result
 
 
 @pytest.mark.spec("I5.1-17")

@@ -286,7 +286,7 @@ async def test_page_manager_and_interpreter_are_three_parts():
             await page.ask(action="finish")
             assert (await page.result("shutdown"))["verdict"] == "pass"
         finally:
-            assert await shell.end() == 0
+            assert await shell.end(LIMIT) == 0
     assert "types/int rank 1 done" in printed
 
 
