@@ -26,10 +26,17 @@ CORE = Path("aiompi", "core")
 SOURCES = CORE / "native"
 MAIN = SOURCES / "_native.pyx"
 REASON = CORE / "why_pure.txt"
-SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 FLAGS = ["-O2", "-std=gnu11", "-fvisibility=hidden", "-fno-strict-aliasing", "-fwrapv", "-Wall", "-Wno-unused-function"]
 #: the package of pip that is a C compiler
 ZIG = "ziglang"
+#: what AIOMPI_TARGET may be, with the target for zig, whose libc is the oldest that the tag of the wheel allows. The
+#: headers of a CPython for x86-64 serve for ARM64: types have the same sizes there
+TARGETS = {
+    "x86_64-linux-gnu": ("x86_64-linux-gnu.2.17", "manylinux_2_17_x86_64.manylinux2014_x86_64"),
+    "aarch64-linux-gnu": ("aarch64-linux-gnu.2.17", "manylinux_2_17_aarch64.manylinux2014_aarch64"),
+    "x86_64-linux-musl": ("x86_64-linux-musl", "musllinux_1_2_x86_64"),
+    "aarch64-linux-musl": ("aarch64-linux-musl", "musllinux_1_2_aarch64"),
+}
 
 
 class CannotBuildError(Exception):
@@ -46,8 +53,27 @@ def wish() -> str:
     return value
 
 
+def target() -> str:
+    """Return what AIOMPI_TARGET names, "" for this machine."""
+    value = os.environ.get("AIOMPI_TARGET", "")
+    if value and value not in TARGETS:
+        raise CannotBuildError(f"AIOMPI_TARGET is {value!r}: it must be one of {', '.join(TARGETS)}")
+    return value
+
+
+def suffix() -> str:
+    """Return how the file name of the module ends."""
+    if target():
+        return f".cpython-{sys.version_info.major}{sys.version_info.minor}-{target()}.so"
+    found: str = sysconfig.get_config_var("EXT_SUFFIX")
+    return found
+
+
 def compiler() -> list[str] | None:
     """Return the command of a C compiler; None if there is none."""
+    if target():
+        zig = [sys.executable, "-m", ZIG, "cc", "-target", TARGETS[target()][0]]
+        return zig if importlib.util.find_spec(ZIG) else None
     configured = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     for command in (shlex.split(configured), ["cc"], ["gcc"], ["clang"]):
         if shutil.which(command[0]):
@@ -123,7 +149,7 @@ def build(root: Path, out: Path) -> Path:
             f"there is no C compiler: install one (Debian, Ubuntu: apt install gcc) or pip install {ZIG}"
         )
     out.mkdir(parents=True, exist_ok=True)
-    target = out / f"_native{SUFFIX}"
+    module = out / f"_native{suffix()}"
     with tempfile.TemporaryDirectory() as place:
         source = generated(root, Path(place))
         extra = shlex.split(os.environ.get("CFLAGS", "")), shlex.split(os.environ.get("LDFLAGS", ""))
@@ -134,12 +160,12 @@ def build(root: Path, out: Path) -> Path:
             f"-I{numpy_headers()}",
             f"-I{root / SOURCES}",
         ]
-        line = [*command, "-shared", "-fPIC", *FLAGS, *include, *extra[0], str(source), "-o", str(target), *extra[1]]
+        line = [*command, "-shared", "-fPIC", *FLAGS, *include, *extra[0], str(source), "-o", str(module), *extra[1]]
         result = subprocess.run(line, capture_output=True, text=True, check=False)
     if result.returncode:
         first = next((each for each in result.stderr.splitlines() if "error" in each), result.stderr[-300:])
         raise CannotBuildError(f"the C compiler {command[0]} has failed: {first.strip()}")
-    return target
+    return module
 
 
 class CoreHook(BuildHookInterface[Any]):
@@ -169,8 +195,9 @@ class CoreHook(BuildHookInterface[Any]):
             return
         try:
             if wish() == "0":
-                raise CannotBuildError("AIOMPI_COMPILE=0 has forbidden the native core when aiompi was installed")
-            native = build(root, root / CORE)  # in place, so that the sources have the same form as what is installed
+                raise CannotBuildError("it was built with AIOMPI_COMPILE=0, which forbids the native core")
+            # in place, so that the sources have the same form as what is installed, but not for another machine
+            native = build(root, self._place if target() else root / CORE)
         except CannotBuildError as error:
             if os.environ.get("AIOMPI_COMPILE") not in ("", "0", None):
                 self.app.abort(f"aiompi: {error}")
@@ -181,6 +208,9 @@ class CoreHook(BuildHookInterface[Any]):
             build_data["force_include"][str(native)] = str(CORE / native.name)
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
+        if target():
+            python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+            build_data["tag"] = f"{python}-{python}-{TARGETS[target()][1]}"
 
     def _note(self, root: Path, version: str, build_data: dict[str, Any], reason: str) -> None:
         """Say why the pure form is installed: now, and in the installation."""

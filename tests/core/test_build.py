@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sys
 import sysconfig
 from pathlib import Path
 from types import ModuleType
@@ -44,6 +45,23 @@ def test_a_wrong_wish_is_refused(hook: ModuleType, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AIOMPI_COMPILE", "yes")
     with pytest.raises(hook.CannotBuildError, match="AIOMPI_COMPILE is 'yes': it must be 1 to insist"):
         hook.wish()
+
+
+def test_a_target_needs_zig_and_names_the_module(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOMPI_TARGET", "aarch64-linux-musl")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert hook.compiler() is None, "a compiler of this machine must not build for another one"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert hook.compiler()[1:] == ["-m", "ziglang", "cc", "-target", "aarch64-linux-musl"]
+    assert hook.suffix() == f".cpython-3{sys.version_info.minor}-aarch64-linux-musl.so"
+    monkeypatch.delenv("AIOMPI_TARGET")
+    assert hook.suffix() == sysconfig.get_config_var("EXT_SUFFIX")
+
+
+def test_an_unknown_target_is_refused(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOMPI_TARGET", "riscv64")
+    with pytest.raises(hook.CannotBuildError, match="AIOMPI_TARGET is 'riscv64': it must be one of x86_64-linux-gnu,"):
+        hook.target()
 
 
 def test_an_error_of_the_compiler_is_one_line(
