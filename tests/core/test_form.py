@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT
 
 from aiompi import core
 
@@ -17,7 +18,7 @@ SHOW = "from aiompi import core; print(core.form, core.Request.__module__, core.
 def start(place: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = {name: value for name, value in os.environ.items() if name != "AIOMPI_CORE"} | variables
     return subprocess.run(
-        (sys.executable, "-c", SHOW), cwd=place, env=environ, capture_output=True, text=True, timeout=60, check=False
+        (sys.executable, "-c", SHOW), cwd=place, env=environ, capture_output=True, text=True, timeout=LIMIT, check=False
     )
 
 

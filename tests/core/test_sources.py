@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT
 
 from aiompi import core
 
@@ -31,7 +32,7 @@ def start(project: Path, *words: str, **variables: str) -> subprocess.CompletedP
     environ = {name: value for name, value in os.environ.items() if name != "AIOMPI_CORE"}
     environ |= {"PYTHONPATH": path, **variables}
     return subprocess.run(
-        (sys.executable, *words), cwd=project, env=environ, capture_output=True, text=True, timeout=60, check=False
+        (sys.executable, *words), cwd=project, env=environ, capture_output=True, text=True, timeout=LIMIT, check=False
     )
 
 
