@@ -22,8 +22,9 @@ _RECHECK: Final = 0.02
 _LOOKS: Final = 12
 #: seconds between the end of a link and the question to the agent why it ended, which is seldom necessary
 _SUSPECT: Final = 0.25
-#: most seconds between the end of a link and the reason, which comes from the launcher of a spawned job
-_VERDICT: Final = 3.0
+#: most seconds between the end of a link and the reason, which the launcher of a spawned job tells: a busy machine may
+#: keep it from that for some seconds, and it is silent only if it has ended as well, or a cable is cut
+_VERDICT: Final = 10.0
 #: context of the message by which a process tells those of other jobs why it ends, beyond those of communicators
 _LAST_WORDS: Final = 2**64 - 16
 
