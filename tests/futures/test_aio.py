@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copyreg
 import functools
 import itertools
 import pickle
@@ -99,7 +100,10 @@ def test_map(chunksize: int, unordered: bool) -> None:
     with_pool(use)
 
 
-def test_exceptions_have_the_traceback_of_the_worker() -> None:
+def test_exceptions_have_the_traceback_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Dask, which other tests of this process may have imported, has tblib pickle all exceptions in a way of its own.
+    monkeypatch.delitem(copyreg.dispatch_table, TwoArgumentError, raising=False)
+
     async def use(executor: TaskPool) -> None:
         with pytest.raises(ValueError, match="invalid literal") as caught:
             await executor.submit(int, "x")

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 HEARTBEAT: Final = 0.5
 #: seconds beyond the heartbeat that a job may take after its last injection
 LIMIT: Final = 5.0
-START: Final = 60.0  # seconds for all processes to be there
+START: Final = 120.0  # seconds for all processes to be there
 _PAUSE: Final = 0.15  # seconds of a stop that is too short to be noticed
 _STOP: Final = 1.5 * HEARTBEAT + 0.5
 _STORM: Final = 0.15  # seconds of the storm per injection
