@@ -308,7 +308,10 @@ def test_job_that_hangs(site: Site) -> None:
         expected = expected.replace("(shm)", "(recursive_doubling)")
     job = site.launch("-n", "4", site.program(pages.programs(page)["hang.py"], "hang.py"), env={"AIOMPI_DEBUG": "0.5"})
     first, *_, last = expected.splitlines(keepends=True)
-    job.expect(last, 2)
+    reports: list[str] = []
+    while expected not in reports:  # a rank may answer too late on a busy machine
+        job.expect(last, 2 + len(reports))
+        printed = re.sub(r"\d+\.\d s", "5.0 s", job.err)
+        reports = [(first + text)[: len(expected)] for text in printed.split(first)[2:]]
     job.signal(signal.SIGTERM)
-    printed = first + job.finish().err.split(first)[2][: len(expected) - len(first)]
-    assert re.sub(r"\d\.\d s", "5.0 s", printed) == expected
+    job.finish()
