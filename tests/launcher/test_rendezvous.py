@@ -114,6 +114,7 @@ def test_time_limits_of_a_server(launch, server):
 
 def test_a_flood_of_strangers(launch, server, rank):
     """They keep no client out, need a limited number of descriptors, and get few lines on standard error."""
+    began = time.monotonic()
     running = server("2")
     address = running.line()
     host, _, port = address.rpartition(":")
@@ -150,7 +151,8 @@ def test_a_flood_of_strangers(launch, server, rank):
     # Those that wait for room keep theirs, also after they have ended. On a busy machine there may be many.
     assert most < MAX_NEWCOMERS + listen._MOST_WAITING + 50
     assert "more connections; the last: dropped the connection from" in result.stderr
-    assert len(result.stderr.splitlines()) < 30
+    periods = (time.monotonic() - began) / listen._PERIOD + 1
+    assert len(result.stderr.splitlines()) < (listen._LINES + 1) * periods + 10
 
 
 @pytest.mark.spec("I2.3.3-21", "I2.3.3-22", "I2.3.3-23", "I2.3.3-24", "I2.3.3-25")
@@ -217,9 +219,10 @@ def test_what_comes_in_without_authentication_is_named(server):
 
 @pytest.mark.spec("I2.2.2-6")
 def test_no_server(launch, rank):
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # nothing else listens there meanwhile
         port = nobody.getsockname()[1]
-    result = launch("--client", "0", f"127.0.0.1:{port}", rank, "print=started", env=KEY)
+        result = launch("--client", "0", f"127.0.0.1:{port}", rank, "print=started", env=KEY)
     assert (result.returncode, result.stdout) == (1, "")
     assert f"IMPI server 127.0.0.1:{port}: Connection refused; is the server running" in result.stderr
 
