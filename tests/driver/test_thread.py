@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from interrupts import Late, interrupted
-from pollers import calls
+from limits import LIMIT
+from pollers import Asked, calls
 
 from aiompi.driver.epoll import WaitingThread
 from aiompi.driver.thread import SerialDriver, ThreadDriver
@@ -189,6 +190,56 @@ def test_it_sleeps_while_nothing_happens(driver: ThreadDriver, monkeypatch: pyte
     driver.wait(request)
     assert len(sleeps) < 10
     assert len(naps) < 10
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many threads the process has, beside those of pytest: the one of the test, and that of the driver."""
+    threads = [2]
+    monkeypatch.setattr("threading.active_count", lambda: threads[0])
+    return threads
+
+
+def test_the_only_thread_of_a_program_polls_before_it_sleeps(
+    driver: ThreadDriver, threads: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a message of a rank on the same machine takes no time to wake up."""
+    driver.spin(LIMIT)
+    request = request_of(driver)
+    poller = Asked(*99 * [False], True, then=lambda count: request.complete() if count == 100 else None)
+    sleeps = calls(monkeypatch, driver._epoll, "_sleep")
+    with driver.exclusive("test"):
+        assert driver.start_polling(poller)
+        driver.wait(request)
+    assert poller.asked >= 100
+    assert not sleeps
+
+
+def test_a_program_with_other_threads_does_not_poll(driver: ThreadDriver, threads: list[int]) -> None:
+    """The lock that a spin holds would delay their calls. What is polled already rests once there are others."""
+    driver.spin(LIMIT)
+    request = request_of(driver)
+    poller, late = Asked(), Asked()
+    with driver.exclusive("test"):
+        assert driver.start_polling(poller)
+        threads[0] += 1
+        assert not driver.start_polling(late)
+        driver.call_soon(request.complete)
+        driver.wait(request)
+    assert poller.resting
+    assert late.asked == 0
+
+
+def test_what_is_polled_rests_while_no_thread_waits(driver: ThreadDriver, threads: list[int]) -> None:
+    """Then it rings for the background thread."""
+    driver.spin(LIMIT)
+    resting = threading.Event()
+    poller = Asked()
+    poller.at_rest = resting.set
+    with driver.exclusive("test"):
+        assert driver.start_polling(poller)
+        driver.poll()
+    assert resting.wait(LIMIT)
 
 
 def test_waiting_in_a_callback(driver: ThreadDriver) -> None:
