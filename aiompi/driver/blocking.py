@@ -158,15 +158,18 @@ class BlockingDriver:
         if self._asleep:
             return self._interrupt(lambda: self.finish(request))
         self.single = True
-        pollers = self._pollers
         try:
             while not request._done:
-                nothing_due = not (self._soon or self._timers) and time.monotonic() < self._descriptors_due
-                seconds = 0.0 if self._spin.yields_core else ROUND
-                if not (pollers and nothing_due and look(pollers, ONCE, seconds, True)):
+                if not self._look():
                     self._turn(None)
         finally:
             self._asleep, self.owner, self.single = False, self._owner, False
+
+    def _look(self) -> bool:
+        """Look for a message if nothing else is due. Return True if there was one."""
+        if not self._pollers or self._soon or self._timers or time.monotonic() >= self._descriptors_due:
+            return False
+        return look(self._pollers, ONCE, 0.0 if self._spin.yields_core else ROUND, True)
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         """Block until `satisfied` returns True. Only the completion of one of the requests can change its result."""

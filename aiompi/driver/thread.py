@@ -13,10 +13,12 @@ from threading import get_ident
 from typing import Any, Final
 
 from aiompi.constants import THREAD_MULTIPLE, THREAD_SERIALIZED
+from aiompi.core import look
 from aiompi.driver.background import Background
 from aiompi.driver.blocking import DEADLOCK, BlockingDriver
 from aiompi.driver.doorbells import Doorbells
 from aiompi.driver.epoll import SharedEpoll, WaitingThread
+from aiompi.driver.spin import ONCE, stop_polling
 from aiompi.driver.threads import NO_THREAD, name_of_thread, stale_method_error
 from aiompi.engine import Poller, Request, Timer
 from aiompi.errors import LocalProtocolError
@@ -69,6 +71,9 @@ class ThreadDriver(BlockingDriver):
     all arrivals, and wakes each other thread whose request is complete. When its own request is complete it hands over
     to another waiting thread. While no thread waits, a background thread leads. User functions that the engine calls,
     such as operations of a reduction, may therefore run in any of these threads.
+
+    The leader spins before it sleeps if the program has no other thread, as programs have that ask for this level only
+    by default. It holds the lock while it spins, and would delay the calls of other threads.
 
     Args:
         failed: called with the exception that has ended the background thread, in that thread.
@@ -142,6 +147,10 @@ class ThreadDriver(BlockingDriver):
     def finish(self, request: Request[Any]) -> None:
         with self._lock:
             request._engine.refuse_nested()
+            if self._observer is None and self._pollers and self._leader == NO_THREAD and self._is_alone():
+                self._background.foreground_began()
+                while not request._done and self._look():
+                    pass
             self.wait_until(request.done, (request,))
 
     def _wait(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
@@ -232,13 +241,25 @@ class ThreadDriver(BlockingDriver):
     def _lead_in_background(self) -> float | None:
         self._leader = get_ident()
         try:
+            stop_polling(self._pollers, [*self._pollers])  # what no thread looks at has to ring
             self._turn(0.0)
         finally:
             self._hand_over()
-        return 0.0 if self._soon else self._until_due()
+        return 0.0 if self._soon or self._pollers else self._until_due()
 
     def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
-        return False  # polling would hold the lock and delay threads that have something to do
+        waits = get_ident() != self._background.thread
+        return waits and self._is_alone() and super().start_polling(poller, first=first)
+
+    def _poll_or_spin(self, timeout: float | None) -> bool:
+        if self._is_alone():
+            return super()._poll_or_spin(timeout)
+        stop_polling(self._pollers, [*self._pollers])
+        return look(self._pollers, ONCE, 0.0)
+
+    def _is_alone(self) -> bool:
+        """Return True if the program has no thread beside the calling one and the background thread."""
+        return threading.active_count() <= 1 + (self._background.thread != NO_THREAD)
 
     def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
         # Not edge-triggered themselves: the thread that epoll tells of a write may leave it to another thread, which
