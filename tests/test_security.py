@@ -189,7 +189,8 @@ PROMISES: Final = {
         "launcher/test_members.py::test_what_all_members_say_of_themselves_fits_into_a_message"
     ),
     "An agent on another host reads of its ranks no more": (
-        "launcher/test_hosts.py::test_no_more_is_read_for_the_launcher_than_it_reads"
+        "launcher/test_hosts.py::test_no_more_is_read_for_the_launcher_than_it_reads, "
+        "launcher/test_survival.py::test_a_message_that_grows_on_its_way_costs_only_its_rank"
     ),
     "A rank takes part in at most": (
         "wire/test_agreement.py::test_one_rank_cannot_begin_any_number, "
@@ -197,6 +198,13 @@ PROMISES: Final = {
     ),
     "a rank that names others disturbs none": (
         "faults/test_impostors.py::test_a_rank_that_names_other_members_of_an_agreement_harms_nobody"
+    ),
+    "Of what a rank says of failures in jobs": (
+        "launcher/test_survival.py::test_a_rank_reports_many_failures_in_spawned_jobs_but_not_without_end"
+    ),
+    "What ranks wait for is compared": (
+        "launcher/test_inquiry.py::test_a_rank_that_reports_without_end_is_heard_from_time_to_time, "
+        "wire/test_wait_report.py::test_the_text_about_hostile_reports_is_bounded"
     ),
     "A member that wants a larger world": (
         "launcher/test_members.py::test_a_member_that_wants_too_many_is_left_out_when_the_time_is_over"
@@ -393,6 +401,7 @@ FIGURES: Final = {
     "say at most {} MiB of themselves": members.MAX_CARDS / MIB,
     "at most {} agreements at once": agreement.MAX_OPEN,
     "at most {} communicators in one world": jobstate.MAX_REVOCATIONS,
+    "failures in jobs that it has spawned, {} MiB is passed on": jobstate.MAX_OBITUARIES / MIB,
     "A listener has at most {} connections": stream.MAX_GREETINGS,
     "that of the agent {},": agent.MAX_STRANGERS,
     "and {} s to go on": listen._BEGUN,

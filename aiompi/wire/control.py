@@ -438,7 +438,7 @@ MESSAGES: Final[Table] = {
     26: (Obituary, (bytes, bool, int, str, int)),
 }
 #: most bytes of messages that the agent keeps, or passes on to others
-_LONGEST: Final[dict[type[Any], int]] = {Card: 2**16, Enter: MAX_ATTRIBUTES + 2**10, Obituary: 2**15}
+_LONGEST: Final[dict[type[Any], int]] = {Card: 2**16, Enter: MAX_ATTRIBUTES + 2**10, Obituary: 4 * MAX_OBITUARY + 2**10}
 _SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold bytes that are not UTF-8
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}
 

@@ -15,6 +15,8 @@ MAX_TEXT: Final = 300
 MAX_WAITS: Final = 16
 MAX_MEMBERS: Final = 4096
 MAX_COUNTS: Final = 2**15
+#: lines about ranks that are missing from collectives, and about circles
+MAX_FINDINGS: Final = 1000
 
 
 class Wait(NamedTuple):
@@ -96,7 +98,7 @@ def _text(value: Any) -> str:
     """Return a text of a report, without what could look like the end of a line, or move the cursor of a terminal."""
     if type(value) is not str:
         raise TypeError(f"{type(value).__name__} in place of a text")
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value[:MAX_TEXT])
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value[:MAX_TEXT])[:MAX_TEXT]
 
 
 def _wait(
@@ -138,7 +140,7 @@ def compare(reports: Mapping[int, WaitReport], silent: Sequence[int]) -> str:
     lines = ["some ranks have been waiting for a while; this is what all do:"]
     for rank in sorted({*reports, *silent}):
         lines += (f"  rank {rank}: {line}" for line in _state(reports.get(rank)))
-    lines += _findings(reports, silent)
+    lines += itertools.islice(_findings(reports, silent), MAX_FINDINGS)
     return "\n".join(lines)
 
 

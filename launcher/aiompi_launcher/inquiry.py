@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from aiompi.wire.wait_report import WaitReport, compare
 
-#: seconds that a rank has for its answer; a rank that computes does not answer
+#: seconds that a rank has for its answer, and that pass until there is another inquiry; a rank that computes does not
+#: answer
 PATIENCE: Final = 1.0
 
 
@@ -16,10 +17,12 @@ class Inquiry:
 
     Attributes:
         number: of the inquiry, by which late answers to earlier ones are recognised.
+        recent: True until PATIENCE has passed since the inquiry began: no other one begins, however often ranks report.
     """
 
     def __init__(self) -> None:
         self.number = 0
+        self.recent = False
         self._reports: dict[int, WaitReport] = {}
         self._awaited: set[int] = set()
 
@@ -38,11 +41,12 @@ class Inquiry:
         if number not in (0, self.number):
             return []
         begins = not self._reports
-        if begins and number:
+        if begins and (number or self.recent):
             return []
         self._reports[rank] = WaitReport.unpack(packed)
         if begins:
             self.number += 1
+            self.recent = True
             self._awaited = set(others)
             return sorted(self._awaited)
         self._awaited.discard(rank)

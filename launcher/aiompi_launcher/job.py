@@ -39,6 +39,7 @@ from aiompi_launcher.jobstate import (
     ACTIVE,
     AFTER,
     INSIDE,
+    MAX_OBITUARIES,
     MAX_REVOCATIONS,
     WATCHED,
     Action,
@@ -225,7 +226,7 @@ class Job:
         self._agreements = Agreements(len(cards))
         message = control.Cards(cards)
         for rank in self.ranks:
-            rank.state, rank.revocations = RankState.RUNNING, 0
+            rank.state, rank.revocations, rank.obituaries = RankState.RUNNING, 0, 0
             self._actions.append(Send(rank.number, message))
 
     def fenced(self) -> None:
@@ -282,7 +283,8 @@ class Job:
         elif key == _ABANDON:
             for rank in self.ranks:
                 rank.status = -signal.SIGKILL if rank.status is None else rank.status
-        elif key == f"{_INQUIRY}{self._inquiry.number}" and self.phase is JobPhase.RUNNING:
+        elif key == _INQUIRY and self.phase is JobPhase.RUNNING:
+            self._inquiry.recent = False
             self._conclude()
         elif key.startswith((_LINK, _LAST_LINK)):
             kind, *pair = key.split()
@@ -411,7 +413,9 @@ class Job:
 
     def _on_obituary(self, rank: Rank, event: control.Obituary) -> None:
         obituary = event._replace(starter=rank.number)
-        self._actions += [Send(other.number, obituary) for other in self._inside(rank)]
+        rank.obituaries += len(control.encode(obituary))
+        if rank.obituaries <= MAX_OBITUARIES:  # beyond, others see the failures, and are not told the cause
+            self._actions += [Send(other.number, obituary) for other in self._inside(rank)]
 
     def _on_agree(self, rank: Rank, event: control.Agree) -> None:
         try:
@@ -435,13 +439,13 @@ class Job:
             self._suspect(rank)
 
     def _on_report(self, rank: Rank, event: control.Report) -> None:
-        others = [other.number for other in self._inside(rank)]
+        others, before = [other.number for other in self._inside(rank)], self._inquiry.number
         asked = self._inquiry.add(rank.number, event.number, event.report, others)
         self._actions += [Send(number, control.ReportRequest(self._inquiry.number)) for number in asked]
+        if self._inquiry.number != before:
+            self._actions.append(StartTimer(_INQUIRY, PATIENCE))
         if self._inquiry.complete:
             self._conclude()
-        elif asked:
-            self._actions.append(StartTimer(f"{_INQUIRY}{self._inquiry.number}", PATIENCE))
 
     def _conclude(self) -> None:
         if self._inquiry.open:
@@ -570,7 +574,7 @@ class Job:
 
 _VERDICT, _TIDYING = "verdict", "tidying"
 _KILL, _ABANDON = "kill", "abandon"
-_INQUIRY: Final = "inquiry "
+_INQUIRY: Final = "inquiry"
 _HANGUP, _TELL, _REPORT = "hangup ", "tell ", "report "
 _LINK, _LAST_LINK = "link ", "last-link "
 

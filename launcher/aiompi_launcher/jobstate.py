@@ -109,6 +109,9 @@ WATCHED: Final = ACTIVE | {RankState.EXPECTED}
 #: most communicators that a rank may revoke in one world; each is kept for ranks that do not read
 MAX_REVOCATIONS: Final = 2**16
 
+#: most bytes of reports of failures in spawned jobs that a rank has passed on in one world; each may wait to be read
+MAX_OBITUARIES: Final = 2**20
+
 
 class Closed(NamedTuple):
     """Event: the connection of a rank has ended, for an `error` if it says what the rank or its host did."""
@@ -208,6 +211,7 @@ class Rank:
         reported: True if the others know that it has failed, in a job that goes on.
         expelled: True if the job has excluded it although its process may be alive.
         revocations: how many communicators it has revoked.
+        obituaries: bytes of its reports of failures in jobs that it has spawned.
         place: where it runs.
     """
 
@@ -223,7 +227,7 @@ class Rank:
         self.error = ""
         self.last_line = ""
         self.reported = self.expelled = False
-        self.revocations = 0
+        self.revocations = self.obituaries = 0
         self.place = Place()
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from aiompi.wire import control
 from aiompi.wire.wait_report import Wait, WaitReport
 from aiompi_launcher.inquiry import PATIENCE, Inquiry
@@ -37,6 +39,7 @@ def test_answers_that_come_too_late_do_not_begin_anything() -> None:
     inquiry = Inquiry()
     inquiry.add(0, 0, WAITS, [1])
     assert "rank 1: no answer" in inquiry.conclude()
+    inquiry.recent = False
     assert inquiry.add(1, 1, NOTHING, [0]) == []
     assert not inquiry.open
     assert inquiry.add(0, 0, WAITS, [1]) == [1]
@@ -47,7 +50,7 @@ def test_answers_that_come_too_late_do_not_begin_anything() -> None:
 def test_a_job_asks_and_tells() -> None:
     job = running_job(3)
     job.received(1, control.Report(0, WAITS))
-    asked = [Send(0, control.ReportRequest(1)), Send(2, control.ReportRequest(1)), StartTimer("inquiry 1", PATIENCE)]
+    asked = [Send(0, control.ReportRequest(1)), Send(2, control.ReportRequest(1)), StartTimer("inquiry", PATIENCE)]
     assert job.actions() == asked
     job.received(0, control.Report(1, NOTHING))
     assert job.actions() == []
@@ -55,7 +58,7 @@ def test_a_job_asks_and_tells() -> None:
     (note,) = job.actions()
     assert isinstance(note, Note)
     assert "rank 1: Recv at app.py:1 for 1.0 s" in note.text
-    job.expired("inquiry 1")
+    job.expired("inquiry")
     assert job.actions() == []
 
 
@@ -68,7 +71,7 @@ def test_a_rank_that_does_not_answer_is_not_waited_for() -> None:
     job.received(0, control.Report(0, WAITS))
     assert [action.rank for action in job.actions() if isinstance(action, Send)] == [1, 3]
     job.received(3, control.Report(1, NOTHING))
-    job.expired("inquiry 1")
+    job.expired("inquiry")
     (note,) = job.actions()
     assert isinstance(note, Note)
     assert "rank 1: no answer" in note.text
@@ -78,5 +81,18 @@ def test_a_rank_that_does_not_answer_is_not_waited_for() -> None:
 def test_a_rank_that_is_alone_is_told_at_once() -> None:
     job = running_job(1)
     job.received(0, control.Report(0, WAITS))
-    (note,) = job.actions()
-    assert isinstance(note, Note)
+    timer, note = job.actions()
+    assert (type(timer), type(note)) == (StartTimer, Note)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_rank_that_reports_without_end_is_heard_from_time_to_time(size: int) -> None:
+    """The answers to an inquiry come at once, so that another one could begin."""
+    job, notes = running_job(size), list[Note]()
+    for expired in range(3):
+        for _ in range(5):
+            job.received(0, control.Report(0, WAITS))
+            job.received(size - 1, control.Report(expired + 1, NOTHING))
+        notes += [action for action in job.actions() if isinstance(action, Note)]
+        assert len(notes) == expired + 1
+        job.expired("inquiry")

@@ -12,7 +12,8 @@ from jobs import FACES, KEY, NEAREST, Site, in_face
 
 from aiompi.wire import control
 from aiompi.wire.agreement import Agreements
-from aiompi_launcher import job
+from aiompi_launcher import job, jobstate
+from aiompi_launcher.control import MAX_UNREAD
 from aiompi_launcher.job import SETTLE
 from aiompi_launcher.jobstate import Closed, Hangup, Loss, Note, Send, Signal, StartTimer
 
@@ -282,7 +283,50 @@ def test_a_rank_revokes_many_communicators_but_not_without_end(monkeypatch: pyte
     assert told(fixture)[0] == (0, "broke the control protocol: it has revoked more than 5 communicators")
 
 
+def test_a_rank_reports_many_failures_in_spawned_jobs_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a rank has not read must stay below the bound beyond which it fails itself."""
+    longest = control.Obituary(b"j" * 16, False, 2**63, chr(2**16) * control.MAX_OBITUARY, 2**63)
+    assert control.Decoder().receive_data(control.encode(longest)) == [longest]
+    assert 100 * jobstate.MAX_OBITUARIES < MAX_UNREAD
+    said = control.Obituary(b"j" * 16, False, 3, "why", 1)
+    monkeypatch.setattr(job, "MAX_OBITUARIES", 5 * len(control.encode(said)))
+    fixture = survivors()
+    for _ in range(9):
+        fixture.receive(1, said)
+    assert fixture.sent(control.Obituary) == [0, 2] * 5
+    assert told(fixture) == []
+
+
 # Real processes.
+
+GROWS = """
+import gc
+from aiompi import MPI
+from aiompi.transport.agent import Agent
+world = MPI.COMM_WORLD
+world.Barrier()
+if world.rank == 0:  # numbers of 4 bytes, which take 8 when they are encoded again
+    count = 250_000
+    body = bytes([0x93, 11, 0, 0x81, 0xA1, 0x78, 0xDD]) + count.to_bytes(4) + bytes([0xCA, 0, 0, 0, 0]) * count
+    (agent,) = (each for each in gc.get_objects() if type(each) is Agent)
+    agent._queue.append(len(body).to_bytes(4) + body)
+    agent._writable()
+try:
+    world.recv(source=0 if world.rank else 1)
+except MPI.Exception as error:
+    print(world.rank, error.Get_error_class() == MPI.ERR_PROC_FAILED)
+"""
+
+
+def test_a_message_that_grows_on_its_way_costs_only_its_rank(site: Site) -> None:
+    """It is short enough for the agent of its host, which passes it on, and not for the launcher."""
+    result = site.launch(
+        *("--starter", "local", "--hosts", "a:2,b", "--on-failure=continue"), site.program(GROWS)
+    ).finish()
+    assert (result.code, sorted(result.lines)) == (0, ["1 True", "2 True"]), result.err
+    assert "rank 0 on a broke the control protocol: control message of" in result.err
+    assert "rank 1" not in result.err
+
 
 LOSES = """
 import os, signal, sys, time

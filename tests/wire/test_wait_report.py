@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiompi.wire import control
-from aiompi.wire.wait_report import MAX_TEXT, MAX_WAITS, Wait, WaitReport, compare
+from aiompi.wire.wait_report import MAX_FINDINGS, MAX_TEXT, MAX_WAITS, Wait, WaitReport, compare
 
 WORLD = (0, 1, 2)
 
@@ -141,3 +141,17 @@ JUNK = st.recursive(
 def test_reports_that_cannot_be_read_are_empty(packed: Any) -> None:
     """Whatever a rank sends, the launcher lives on."""
     compare({0: WaitReport.unpack(packed)}, [1])
+
+
+def test_the_text_about_hostile_reports_is_bounded() -> None:
+    """Each character of a report may take ten when it is printed, and each of its waits a line for each rank."""
+    ranks, strange = 200, "\U000e0001" * MAX_TEXT
+    everyone = tuple(range(ranks))
+    waits = tuple(
+        Wait(strange, strange, 1.0, strange, everyone, strange, 100 + nth, 1, everyone, strange)
+        for nth in range(MAX_WAITS)
+    )
+    reports = dict.fromkeys(everyone, WaitReport()) | {0: WaitReport.unpack(WaitReport(waits).pack())}
+    lines = compare(reports, []).splitlines()
+    assert len(lines) == 1 + MAX_WAITS + (ranks - 1) + MAX_FINDINGS
+    assert max(map(len, lines)) < 10 * MAX_TEXT

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
 from aiompi_launcher.hosts import messages, starters
 from aiompi_launcher.hosts.branches import Branches
@@ -178,13 +179,19 @@ class Hosts:
             case messages.Joined():
                 self._on_joined(message)
             case messages.Said(number, data) if number in self._connections:
-                connection = self._connections[number]
-                for inner in connection.decoder.receive_data(data):
-                    self._supervisor.on_message(connection, inner)
+                self._on_said(self._connections[number], data)
             case messages.Closed(number, error):
                 self._waiting.pop(number, None)
                 if number in self._connections:
                     self._supervisor.on_closed(self._connections.pop(number), error)
+
+    def _on_said(self, connection: RemoteConnection, data: bytes) -> None:
+        try:
+            for message in connection.decoder.receive_data(data):
+                self._supervisor.on_message(connection, message)
+        except RemoteProtocolError as error:  # its agent has encoded it anew, and it may have grown
+            self.hang_up(connection.number)
+            self._supervisor.on_closed(connection, f"broke the control protocol: {error}")
 
     def _fail(self, text: str, code: int = EXIT_FAILURE) -> None:
         self._progress.close()  # the message follows in its place
