@@ -109,6 +109,7 @@ class Peer(WithholdingEndpoint):
         nbytes, cost = request.nbytes, request.nbytes + OVERHEAD
         short, _ = _KINDS[mode]
         request.expendable = self.engine.lenient and short == EAGER and nbytes <= self.engine.eager_limit
+        request.ready = mode is Mode.READY
         self._fail_if_gone(request)
         if request.done():
             return
@@ -442,6 +443,8 @@ class Peer(WithholdingEndpoint):
         self._answer_to(header[6]).matched()
 
     def _notready(self, header: tuple[int, ...], payload: memoryview) -> None:
+        if not self._answered(header[6]).ready:
+            raise RemoteProtocolError(f"rank {self.rank} was not ready for a message that is not in ready mode")
         self._answer_to(header[6]).not_ready(self.rank)
 
     def _protoack(self, header: tuple[int, ...], payload: memoryview) -> None:
@@ -454,12 +457,12 @@ class Peer(WithholdingEndpoint):
             self.emit(frame.CANCELNO, srqid=srqid)
             return
         message.matcher.remove(message)
-        if message.rts:
-            self.announcement_dropped(message)
-        self.consumed(message.eager)
+        message.discard()
         self.emit(frame.CANCELYES, srqid=srqid)
 
     def _cancelyes(self, header: tuple[int, ...], payload: memoryview) -> None:
+        if not self._answered(header[6]).recalling:
+            raise RemoteProtocolError(f"rank {self.rank} gives back a message that this rank has not recalled")
         self._answer_to(header[6]).recalled()
 
     def _cancelno(self, header: tuple[int, ...], payload: memoryview) -> None:

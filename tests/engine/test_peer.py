@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from frames import Header
-from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
+from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern, pour
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
@@ -19,7 +19,7 @@ from aiompi.core.pure.peer import OVERHEAD
 from aiompi.engine import Endpoint, Link, Message, Mode
 from aiompi.engine.peer import _HANDLERS
 from aiompi.wire import frame
-from aiompi.wire.frame import HEADER_BYTES
+from aiompi.wire.frame import HEADER, HEADER_BYTES, FrameReader
 
 WINDOW = 4096
 
@@ -499,6 +499,33 @@ def test_answer_of_another_rank_is_refused() -> None:
     for kind in (frame.CTS, frame.SYNCACK, frame.CANCELYES):
         with pytest.raises(errors.RemoteProtocolError, match="rank 2 answers"):
             forged(w, Header(kind, srqid=srqid, length=1), sender=2)
+
+
+@pytest.mark.parametrize("kind", [frame.NOTREADY, frame.CANCELYES])
+@pytest.mark.parametrize("nbytes", [5, 10**6])
+def test_answer_that_does_not_suit_its_message_is_refused(kind: int, nbytes: int) -> None:
+    """The message is neither in ready mode nor recalled; the call must not learn that it is."""
+    w = WireWorld(2)
+    send = isend(w.comms[0], bytes(nbytes), 1, sync=True)
+    with pytest.raises(errors.RemoteProtocolError, match=r"rank 1 (was not ready|gives back)"):
+        forged(w, Header(kind, srqid=next(iter(w.engines[0].sends))), sender=1, receiver=0)
+    assert not send.done()
+    assert irecv(w.comms[1]).done() is False
+    w.run()
+    assert (send.done(), send.cancelled()) == (True, False)
+
+
+def test_a_message_that_is_recalled_while_it_arrives_costs_credit_until_it_is_there() -> None:
+    """No correct sender does that: the recall comes through another connection."""
+    w = WireWorld(2)
+    peer, length = w.engines[1].peer(0), 100
+    reader = FrameReader(peer)
+    data = HEADER.pack(*Header(frame.EAGER_SYNC, length=length, srqid=7)) + bytes(length)
+    pour(reader, data[:-1])
+    peer.frame((*Header(frame.CANCEL, srqid=7),), memoryview(b""))
+    assert (unexpected(w, 1), w.held(1, 0)) == ([], length + OVERHEAD)
+    pour(reader, data[-1:])
+    assert w.held(1, 0) == 0
 
 
 def test_data_of_another_rank_is_refused() -> None:

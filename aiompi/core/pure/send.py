@@ -21,17 +21,18 @@ class SendBase(Request[None]):
         released: True if the memory of the payload is free again.
         recalling: True if the receiver has been asked to give the message back, and has not answered.
         invited: True if the receiver has asked for help with its copy.
+        ready: True if the receiver may drop the message, because it has posted no receive for it (ready mode).
         expendable: True if it is no error when the message is lost because the receiver has finalized.
     """
 
     __slots__ = (
-        "acknowledged", "context", "expendable", "invited", "nbytes", "payload", "peer", "recalling", "released",
-        "srqid",
+        "acknowledged", "context", "expendable", "invited", "nbytes", "payload", "peer", "ready", "recalling",
+        "released", "srqid",
     )  # fmt: skip
 
     def __init__(self, engine: Any, peer: Any, payload: Sequence[bytes | memoryview], nbytes: int) -> None:
         super().__init__(engine)
-        self.released = self.recalling = self.invited = self.expendable = False
+        self.released = self.recalling = self.invited = self.ready = self.expendable = False
         self.peer = peer
         self.payload = payload
         self.nbytes = nbytes
