@@ -215,7 +215,8 @@ PROMISES: Final = {
         "launcher/test_members.py::test_a_member_that_asks_again_gives_up_the_world_that_has_not_started"
     ),
     "Of a rank or member 16 KiB are read at a time": (
-        "launcher/test_control.py::test_a_rank_that_says_much_leaves_turns_to_the_others"
+        "launcher/test_control.py::test_a_rank_that_says_much_leaves_turns_to_the_others, "
+        "launcher/test_members.py::test_the_name_of_a_host_in_messages_is_short"
     ),
     # Ranks that speak for others
     "The agent gives each rank that joins a key of 128 bits": (

@@ -28,6 +28,8 @@ START_LIMIT: Final = 10.0
 MAX_CARDS: Final = control.MAX_MESSAGE // 2
 #: most members that an answer names for which a member waits
 _NAMED: Final = 8
+#: most characters of the name of a host that messages show, as many as Linux gives one
+_HOST: Final = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class _Member:
     Attributes:
         card: what the others know of it.
         nbytes: length of that.
+        label: names the member in messages.
         process: its process, for the heartbeat.
         world: generation of the world that it is in, 0 if it is in none.
         outdated: True if it knows that its world is outdated.
@@ -71,16 +74,13 @@ class _Member:
 
     def __init__(self, card: control.MemberCard, enter: control.Enter) -> None:
         self.card = card
+        self.label = f"member {card['id']} ({quoted(card['host'][:_HOST])})"
         self.nbytes = len(control.encode(control.MemberChange("joined", card, "")))
         self.process = Rank(card["id"])
         self.process.joiner, self.process.namespace = enter.pid, enter.namespace
         self.world = self.asked = 0
         self.outdated = False
         self.wants: control.Assemble | None = None
-
-    @property
-    def label(self) -> str:
-        return f"member {self.card['id']} ({quoted(self.card['host'])})"
 
 
 class Members:
@@ -216,8 +216,9 @@ class Members:
     def _explain(self, member: _Member, number: int) -> None:
         """Tell a member for which others it waits, unless it has been given a world at the same time."""
         if member.wants is not None and member.wants.number == number:
-            others = [other.label for other in self._members.values() if other.world]
-            named = [*others[:_NAMED], *([f"{len(others) - _NAMED} more"] if len(others) > _NAMED else [])]
+            others = [other for other in self._members.values() if other.world]
+            named = [other.label for other in others[:_NAMED]]
+            named += [f"{len(others) - _NAMED} more"] if len(others) > _NAMED else []
             absent = f"these members are in a world and have not asked for the next one: {', '.join(named)}"
             cause = absent if others else self._shortage()
             self._actions.append(Send(member.card["id"], control.Awaiting(number, cause, bool(others))))

@@ -71,6 +71,17 @@ def test_members_are_told_of_each_other() -> None:
     assert (change.kind, change.cause) == ("failed", "closed its connection to the job without leaving it")
 
 
+def test_the_name_of_a_host_in_messages_is_short() -> None:
+    """Each short message of a member may make another one that has it, and it takes time to escape what is in it."""
+    table = Table(1)
+    table.members.enter(control.Enter(7, "", "\0" * control.MAX_TEXT, {}), 12.5)
+    table.assemble(1)
+    table.assemble(2)
+    ((_, outdated),) = table.told(control.Outdated)
+    assert isinstance(outdated, control.Outdated)
+    assert outdated.cause == "member 2 (" + 64 * "\\x00" + ") asks for a new world"
+
+
 def test_the_job_is_full() -> None:
     table = Table(2, at_most=2)
     with pytest.raises(Refused, match="has 2 members already"):
