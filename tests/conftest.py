@@ -28,8 +28,9 @@ import stalls
 from jobs import Site
 from limits import LIMIT
 
-# How long one example takes depends on what else the machine does; each test has a time limit as a whole. Each run draws
-# the same examples, so that a change is judged by what it changes; --hypothesis-profile=search draws others, and more.
+# How long one example takes depends on what else the machine does; each test has a time limit as a whole. Each run
+# draws the same examples, so that a change is judged by what it changes; --hypothesis-profile=search draws others, and
+# more.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("same")
