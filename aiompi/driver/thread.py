@@ -149,9 +149,10 @@ class ThreadDriver(BlockingDriver):
             request._engine.refuse_nested()
             if self._observer is None and self._pollers and self._leader == NO_THREAD and self._is_alone():
                 self._background.foreground_began()
-                while not request._done and self._look():
+                while not request._done and (self._look() or (self._pollers and self._poll_or_spin(None))):
                     pass
-            self.wait_until(request.done, (request,))
+            if not request._done:
+                self.wait_until(request.done, (request,))
 
     def _wait(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         with self._lock:
