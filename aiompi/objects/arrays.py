@@ -23,7 +23,7 @@ _DEPTH: Final = 32  # levels of a dtype inside dtypes; deeper ones are pickled
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 # Excludes "O": an object dtype from the network would be an array of addresses.
-_DTYPE: Final = re.compile(r"[<>|]?[?bBhHiIlLqQuefdgcFDGSUVmM][0-9]{0,18}(\[[0-9]{0,9}[a-zA-Z]{1,2}\])?", re.ASCII)
+_DTYPE: Final = re.compile(r"[<>|]?[?bBhHiIlLqQuefdgcFDGSUVmM]\d{0,18}(\[([1-9]\d{0,8})?[a-zA-Z]{1,2}\])?", re.ASCII)
 
 #: the flags of a dtype that NumPy documents. NumPy 2.5 has more, which depend on how the dtype was made.
 _PUBLIC_FLAGS: Final = 0xFF

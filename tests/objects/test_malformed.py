@@ -207,6 +207,16 @@ def test_a_dtype_that_is_nested_deeply_is_refused() -> None:
         STRICT.loads(kinds_message(b"", msgpack.ExtType(type_tags.ARRAY, deep)))
 
 
+@pytest.mark.parametrize("unit", ["[0s]", "[00s]", "[01s]"])
+def test_units_that_no_dtype_has(unit: str) -> None:
+    """NumPy takes a unit of 0 seconds, and later computations with the array raise SystemError."""
+    for kind in ("M8", "m8"):
+        with pytest.raises(RemoteProtocolError, match="not a dtype of plain memory"):
+            STRICT.loads(extension_message(type_tags.SCALAR, [kind + unit, bytes(8)]))
+        scalar = np.zeros((), f"{kind}[12s]")[()]
+        assert STRICT.loads(message(STRICT, scalar)).dtype == scalar.dtype
+
+
 def test_a_range_of_long_numbers_is_refused() -> None:
     """Its length is a quotient, which takes quadratic time."""
     short = range(-(2**4000), 2**4000, 2**3000)
