@@ -167,7 +167,7 @@ class Departures:
         """Handle a rank that has left: give it up after all that it sent has arrived."""
         if any(transport.linked(peer) for transport in self._transports):
             return  # the end of its last link does this
-        if any(transport.pending() for transport in self._transports):
+        if any(transport.pending(peer) for transport in self._transports):
             self._engine.driver.call_later(_RECHECK, lambda: self._conclude(peer))
         else:
             peer.mark_closed()
@@ -182,7 +182,7 @@ class Departures:
         if peer.rank not in self._failed and peer.finalize_error is not None:
             self._conclude(peer)
             return
-        coming = any(transport.linked(peer) or transport.pending() for transport in self._transports)
+        coming = any(transport.linked(peer) or transport.pending(peer) for transport in self._transports)
         if coming and peer.error is None and looks:
             self._engine.driver.call_later(_RECHECK, lambda: self._bury(peer, cause, looks - 1))
             return

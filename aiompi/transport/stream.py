@@ -261,9 +261,17 @@ class StreamTransport(Transport):
             self._warned = True
             warn_unraisable(f"rank {self.engine.rank} has refused a connection: {refusal}")
 
-    def pending(self) -> bool:
-        self.accept()
-        return bool(self._greetings)
+    def pending(self, peer: Endpoint) -> bool:
+        return any(self._claims(greeting, peer.rank) for greeting in self._greetings)
+
+    def _claims(self, greeting: Greeting, rank: int) -> bool:
+        """Return True if a connection says that it is of a process. A peer sends no frames before it has an answer."""
+        handshake, processes = greeting.handshake, self.engine.processes
+        if not handshake.answered:
+            return False
+        assert isinstance(handshake, Acceptor)
+        namespace, index = handshake.namespace, handshake.peer_rank
+        return rank == (processes.of_job(index) if namespace.id == processes.job else namespace.members.get(index))
 
     def linked(self, peer: Endpoint) -> bool:
         return any(link.peer is peer for link in self.links)

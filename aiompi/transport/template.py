@@ -67,8 +67,8 @@ class Transport(ABC):
     def connect(self, peer: Peer, address: Any) -> Link:
         """Return a link that takes frames at once, even while the connection is still being made."""
 
-    def pending(self) -> bool:
-        """Return True if connections of peers are still being accepted, whose frames have not been read."""
+    def pending(self, peer: Endpoint) -> bool:
+        """Return True if a connection of the peer is still being accepted, whose frames have not been read."""
         return False
 
     def idle(self) -> bool:

@@ -114,6 +114,32 @@ def test_tcp_ports(site: Site, face: str) -> None:
     hold_out(site, job, gate, 1 + 3)
 
 
+#: Rank 0 waits for a rank that has finalized, while a stranger has connected to it.
+WAITS: Final = """
+import socket
+from aiompi import MPI
+world = MPI.COMM_WORLD
+if world.rank == 0:
+    card = world._core.engine.processes.cards[0]["transports"]["tcp"]
+    stranger = socket.create_connection((card[0], card[-1]))
+    stranger.sendall({words!r})
+    try:
+        world.recv(source=1)
+    except MPI.Exception as error:
+        print(error)
+MPI.Finalize()
+"""
+
+
+@pytest.mark.parametrize("kind", ["nothing", "half a hello"])
+def test_a_stranger_does_not_hold_up_the_news_that_a_rank_has_left(site: Site, kind: str) -> None:
+    """It might have been that rank, whose messages are still to come."""
+    env = {"AIOMPI_TRANSPORTS": "tcp", "AIOMPI_CONNECT_TIMEOUT": "3600"}
+    result = site.launch("-n", "2", site.program(WAITS.format(words=KNOCKS[kind])), env=env).finish()
+    assert (result.code, result.err) == (0, "")
+    assert result.lines == ["rank 1 has finalized: it sends and receives nothing more"]
+
+
 #: Both ranks of a job in one process; the second one begins to communicate when the first line comes.
 TWO_JOINERS: Final = """
 import asyncio, sys

@@ -48,7 +48,7 @@ def test_stranger_that_talks_is_dropped_at_once(polled: NewPolled, words: bytes)
         raw.send(words)
         w.until(raw.dropped)
         alive(w)
-        assert not w.transports[0].pending()
+        assert not w.transports[0]._greetings
 
 
 def test_another_version_is_refused_at_once_and_told_of_this_one(
@@ -78,9 +78,9 @@ def test_stranger_that_says_nothing_is_dropped_after_a_while(polled: NewPolled) 
         slow.send(b"aiompi")
         w.poll()
         assert not silent.dropped()
-        assert w.transports[0].pending()
+        assert w.transports[0]._greetings
         w.until(lambda: silent.dropped() and slow.dropped())
-        assert not w.transports[0].pending()
+        assert not w.transports[0]._greetings
         alive(w)
 
 
@@ -224,7 +224,7 @@ def test_stranger_that_comes_and_goes(polled: NewPolled) -> None:
     for _ in range(20):
         with RawPeer(w, 0):
             pass
-    w.until(lambda: not w.transports[0].pending())
+    w.until(lambda: not w.transports[0]._greetings)
     alive(w)
 
 
@@ -464,7 +464,7 @@ def test_listener_that_never_answers_the_hello(polled: NewPolled) -> None:
 def test_a_hello_that_came_while_its_rank_computed_is_not_late(polled: NewPolled) -> None:
     w = polled(connect_timeout=0.05)
     with RawPeer(w, 0) as raw:
-        w.until(lambda: bool(w.transports[0].pending()))
+        w.until(lambda: bool(w.transports[0]._greetings))
         hello = Connector(KEY, role=ROLE_PEER, rank=1, target=0, channel=raw.channel)
         raw.send(hello.data_to_send())
         time.sleep(0.1)
@@ -485,7 +485,7 @@ def test_a_timer_that_comes_too_early_ends_no_hello(polled: NewPolled) -> None:
     """Timers of an event loop that was held up just before do so."""
     w = polled(connect_timeout=30.0)
     with RawPeer(w, 0) as raw:
-        w.until(lambda: bool(w.transports[0].pending()))
+        w.until(lambda: bool(w.transports[0]._greetings))
         (greeting,) = w.transports[0]._greetings
         greeting._expire()
         raw.greet()

@@ -41,7 +41,7 @@ def test_link_is_always_idle_and_transport_has_nothing_pending() -> None:
     assert link.idle
     loopback = Loopback(w.engines[0], Site())
     assert loopback.idle()
-    assert not loopback.pending()
+    assert not loopback.pending(w.engines[0].peer(1))
 
 
 def test_message_is_delivered_inside_the_send() -> None:

@@ -96,6 +96,6 @@ def test_peer_that_cannot_be_reached(offer: dict[str, Any], said: str) -> None:
 def test_template_is_quiet_by_default() -> None:
     transport = fake("a")
     assert transport.idle()
-    assert not transport.pending()
+    assert not transport.pending(transport.engine.peer(1))
     assert not transport.linked(transport.engine.peer(1))
     transport.drained()
