@@ -289,6 +289,12 @@ PROMISES: Final = {
         "launcher/test_serve.py::test_the_time_for_the_proof_of_the_key_is_limited, "
         "transport/test_dial.py::test_stranger_that_says_nothing_is_dropped_after_a_while"
     ),
+    "It holds up nothing else meanwhile": (
+        "faults/test_strangers.py::test_a_stranger_does_not_hold_up_the_news_that_a_rank_has_left"
+    ),
+    "If descriptors run out, a rank closes a connection": (
+        "transport/test_dial.py::test_without_descriptors_a_stranger_makes_room_that_has_said_no_hello"
+    ),
     "three quarters of these places to one source": (
         "launcher/test_control.py::test_a_crowd_of_one_source_holds_up_no_other, "
         "launcher/test_listen.py::test_sources_of_connections"
@@ -407,6 +413,7 @@ FIGURES: Final = {
     "A listener has at most {} connections": stream.MAX_GREETINGS,
     "that of the agent {},": agent.MAX_STRANGERS,
     "and {} s to go on": listen._BEGUN,
+    "that has said no hello within {} s": stream._FOR_HELLO,
     "at most {} connections (or a": listen._MOST_WAITING,
     "(Diffie-Hellman, {} bits)": key_exchange.PRIME.bit_length(),
     "A connection has {} seconds for its first request": door.PATIENCE,

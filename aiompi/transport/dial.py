@@ -46,6 +46,9 @@ class Greeting:
         timeout: maximum of seconds between bytes from the other side, until this side has answered a hello; None for no
             limit. A peer whose hello was answered may be computing.
         done: called with this object and None, or a description of the failure; never inside this constructor.
+
+    Attributes:
+        since: time at which it began, by the driver.
     """
 
     def __init__(
@@ -61,7 +64,8 @@ class Greeting:
         self._greeter = Greeter(sock, handshake, settings)
         self._ended = False
         self._timeout = timeout
-        self._heard, self._needed = driver.now(), handshake.needed
+        self.since = self._heard = driver.now()
+        self._needed = handshake.needed
         self._driver = driver
         self._done = done
         self._timer: Timer | None = None

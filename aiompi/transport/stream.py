@@ -28,6 +28,7 @@ MAX_GREETINGS: Final = 128
 MAX_LINKS: Final = 4
 _MAX_ACCEPTS: Final = 64  # connections that are accepted per turn at most
 ACCEPT_PAUSE: Final = 1.0  # seconds without accepting when descriptors run out
+_FOR_HELLO: Final = 1.0  # seconds that a connection has for its hello when they run out
 
 
 class SocketLink(Link, Protocol):
@@ -186,7 +187,7 @@ class StreamTransport(Transport):
             except OSError as error:
                 if error.errno == errno.ECONNABORTED:
                     continue
-                if error.errno in EXHAUSTED:
+                if error.errno in EXHAUSTED and not self._drop_late():
                     self._pause_accepting(error)
                 return
             self._exhausted_since = None
@@ -221,6 +222,17 @@ class StreamTransport(Transport):
         if self._accept_timer is None:
             self.engine.driver.remove_reader(self._listener.fileno())
             self._accept_timer = self.engine.driver.call_later(ACCEPT_PAUSE, self._listen)
+
+    def _drop_late(self) -> bool:
+        """Close a connection that has had time for its hello, and has sent none; return False if there is none."""
+        limit = self.engine.driver.now() - _FOR_HELLO
+        for greeting in [each for each in self._greetings if each.since < limit and not each.handshake.answered]:
+            greeting.read()  # this rank may have been busy
+            if not greeting.handshake.answered:
+                if greeting in self._greetings:
+                    self._drop(greeting)
+                return True
+        return False
 
     def _make_room(self) -> None:
         """Close one greeting to make room: the oldest that has not sent anything, or else the oldest."""

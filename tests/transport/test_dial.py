@@ -210,6 +210,25 @@ def test_without_descriptors_a_rank_accepts_later_and_does_not_spin(
         w.until(lambda: bool(w.transports[0].links))
 
 
+@pytest.mark.parametrize("words", [b"", b"aiompi"])
+def test_without_descriptors_a_stranger_makes_room_that_has_said_no_hello(
+    polled: NewPolled, monkeypatch: pytest.MonkeyPatch, words: bytes
+) -> None:
+    """A rank that cannot accept for long fails, so that strangers could end the job."""
+    w = polled(connect_timeout=3600.0)
+    with RawPeer(w, 0) as stranger, RawPeer(w, 0) as late:
+        stranger.send(words)
+        late.send(Connector(KEY, role=ROLE_PEER, rank=1, target=0, channel=late.channel).data_to_send())
+        w.until(lambda: len(w.transports[0]._greetings) == 2)
+        with RawPeer(w, 0) as raw:
+            with no_more_descriptors():
+                monkeypatch.setattr(stream, "_FOR_HELLO", 0.0)
+                w.until(stranger.dropped)
+            raw.greet()
+            w.until(lambda: bool(w.transports[0].links))
+        assert not late.dropped()
+
+
 def test_a_rank_that_waits_for_descriptors_may_end(polled: NewPolled) -> None:
     w = polled()
     with RawPeer(w, 0) as raw:
