@@ -270,6 +270,11 @@ PROMISES: Final = {
         "launcher/test_rundir.py::test_only_its_owner_may_enter, "
         "launcher/test_rundir.py::test_a_directory_that_is_not_there_is_avoided"
     ),
+    "must belong to the user alone": "create/test_names.py::test_a_link_in_place_of_the_usual_directory_of_names",
+    "nothing but what aiompi has left is ever removed": (
+        "create/test_names.py::test_other_files_in_the_directory_of_names_are_left_alone, "
+        "launcher/test_rundir.py::test_what_is_no_directory_of_a_job_is_left_alone"
+    ),
     "bind to loopback unless told otherwise": (
         "transport/test_sockets.py::test_listens_on_loopback_unless_told_otherwise"
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import stat
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from aiompi.settings import Settings
 _LONGEST: Final = 100
 #: seconds after which an unfinished file is left over; writing one takes a millisecond
 _UNFINISHED: Final = 60.0
+#: names of such files; the user may have named a directory in which there are others
+_TEMPORARY: Final = re.compile(r"[0-9a-f]+\.aiompi-[0-9]+")
 
 
 def publish(settings: Settings, service: str, port: str) -> str:
@@ -41,7 +44,7 @@ def publish(settings: Settings, service: str, port: str) -> str:
             f"Publish_name: {service!r} is taken: process {holder['pid']} on {holder['host']} has published it"
         )
     entry = {"port": port, "pid": os.getpid(), "start": _start(os.getpid()), "host": socket.gethostname()}
-    temporary = f"{path}.{os.getpid()}"
+    temporary = f"{path}.aiompi-{os.getpid()}"
     with _usable(os.path.dirname(path)):
         try:
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
@@ -60,7 +63,7 @@ def _clear(newest: str) -> None:
     limit = os.stat(newest).st_mtime - _UNFINISHED
     for entry in os.scandir(os.path.dirname(newest)):
         with contextlib.suppress(OSError):  # another process removes it, too
-            if "." in entry.name and entry.stat().st_mtime < limit:
+            if _TEMPORARY.fullmatch(entry.name) and entry.stat().st_mtime < limit:
                 os.unlink(entry.path)
 
 
@@ -112,7 +115,8 @@ def _path(settings: Settings, service: str) -> str:
     directory = settings.names or os.path.join(tempfile.gettempdir(), f"aiompi-names-{os.getuid()}")
     with _usable(directory):
         os.makedirs(directory, 0o700, exist_ok=True)
-        found = os.stat(directory)
+        # In a directory where all may write, another user could have made a link to a directory of this one.
+        found = os.stat(directory, follow_symlinks=bool(settings.names))
     if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise InvalidServiceError(f"{directory} is not private to this user; set AIOMPI_NAMES to one that is")
     return os.path.join(directory, encoded)

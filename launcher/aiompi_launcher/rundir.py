@@ -18,6 +18,7 @@ from typing import Final
 _PREFIX: Final = "aiompi-"
 _LOCK: Final = "lock"
 _NAME_BYTES: Final = 8
+_DIGITS: Final = "0123456789abcdef"
 _UNLOCKED: Final = 60.0  # seconds after which a directory without its final name is left over
 
 # A Unix socket address holds 107 bytes, of which names of sockets need up to 32.
@@ -119,8 +120,9 @@ def _sweep(base: str) -> None:
 def _candidates(base: str, prefix: str) -> Iterator[str]:
     with os.scandir(base) as entries:
         for entry in entries:
-            if not entry.name.startswith(prefix):
-                continue
+            random = entry.name.removeprefix(prefix)
+            if random == entry.name or len(random) != 2 * _NAME_BYTES or random.strip(_DIGITS):
+                continue  # it may be anything
             with contextlib.suppress(OSError):
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():

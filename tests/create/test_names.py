@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,30 @@ async def test_a_process_that_is_killed_while_it_publishes(site: Site, tmp_path:
         one.Publish_name("service", "port")
         assert len(list(names.iterdir())) == 2
         assert not half.exists()
+
+
+def test_other_files_in_the_directory_of_names_are_left_alone(tmp_path: Path) -> None:
+    """The user may have named any directory, such as the home directory."""
+    tmp_path.chmod(0o700)
+    kept = [tmp_path / name for name in (".bashrc", "data.csv", "ab.1234", "aiompi-1", "ab.aiompi-1.txt")]
+    for path in kept:
+        path.touch()
+        os.utime(path, (0, 0))
+    published.publish(Settings(names=str(tmp_path)), "service", "port")
+    assert all(path.exists() for path in kept)
+
+
+def test_a_link_in_place_of_the_usual_directory_of_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may have made it, where all may write."""
+    private = tmp_path / "private"
+    private.mkdir(0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / f"aiompi-names-{os.getuid()}").symlink_to(private)
+    with pytest.raises(
+        aiompi.InvalidServiceError, match="is not private to this user; set AIOMPI_NAMES to one that is"
+    ):
+        published.publish(Settings(), "service", "port")
+    assert not list(private.iterdir())
 
 
 def test_a_file_that_cannot_be_written_as_a_whole(site: Site, tmp_path: Path) -> None:

@@ -82,32 +82,34 @@ def test_a_directory_that_cannot_be_locked_is_removed(environ: dict[str, str], h
 
 def test_directories_without_a_name_are_swept_when_they_are_old(environ: dict[str, str], home: Path):
     """Their launcher was killed before it had locked them. A new one may be about to do so."""
-    for name, age in ((".aiompi-old", 100), (".aiompi-new", 0)):
+    old, new, other = (f".aiompi-{name}" for name in ("0" * 16, "f" * 16, "settings-of-user"))
+    for name, age in ((old, 100), (new, 0), (other, 100)):
         (home / name).mkdir()
         (home / name / "lock").touch()
         os.utime(home / name, (time.time() - age, time.time() - age))
     RunDirectory(environ).remove()
-    assert [path.name for path in home.iterdir()] == [".aiompi-new"]
+    assert {path.name for path in home.iterdir()} == {new, other}
 
 
 def test_what_is_no_directory_of_a_job_is_left_alone(environ: dict[str, str], home: Path):
-    (home / "aiompi-file").touch()
-    (home / "aiompi-without-lock").mkdir()
-    (home / "elsewhere").mkdir()
-    (home / "elsewhere" / "lock").touch()
-    (home / "aiompi-link").symlink_to(home / "elsewhere")
+    (home / "aiompi-0000000000000000").touch()
+    (home / "aiompi-0000000000000001").mkdir()
+    for name in ("elsewhere", "aiompi-sources", "aiompi-a-name-of-16-let"):
+        (home / name).mkdir()
+        (home / name / "lock").touch()
+    (home / "aiompi-0000000000000002").symlink_to(home / "elsewhere")
     before = sorted(home.iterdir())
     RunDirectory(environ).remove()
     assert sorted(home.iterdir()) == before
 
 
 def test_directories_of_others_are_left_alone(environ: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch):
-    (home / "aiompi-1").mkdir()
-    (home / "aiompi-1" / "lock").touch()
+    (home / "aiompi-0000000000000001").mkdir()
+    (home / "aiompi-0000000000000001" / "lock").touch()
     uid = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)
     RunDirectory(environ).remove()
-    assert (home / "aiompi-1").exists()
+    assert (home / "aiompi-0000000000000001").exists()
 
 
 def test_a_directory_never_has_its_name_without_its_lock(
