@@ -26,6 +26,7 @@ from worlds import open_descriptors
 
 import aiompi
 from aiompi import InvalidArgumentError, JobAbortedError, Settings
+from aiompi.wire.control import MAX_DEPTH
 from aiompi_launcher.openjob import OpenJob
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -211,6 +212,18 @@ def test_a_call_of_assemble_that_is_cancelled(run: Run) -> None:
                 worlds = await others
                 assert worlds[0].size in (2, 3)
             assert await sums(await assemble(joined, at_least=3)) == [3, 3, 3]
+
+    run(main())
+
+
+def test_attributes_that_are_nested_as_deeply_as_possible(run: Run) -> None:
+    async def main() -> None:
+        attributes: dict[str, Any] = {}
+        for _ in range(MAX_DEPTH - 1):
+            attributes = {"a": attributes}
+        async with members(1) as (job, (member,)), aiompi.join(job.address, job.key, attributes=attributes) as newcomer:
+            worlds = await assemble([member, newcomer], at_least=2)
+            assert all(world.members[1].attributes == attributes for world in worlds)
 
     run(main())
 

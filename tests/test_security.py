@@ -180,7 +180,9 @@ PROMISES: Final = {
         "wire/test_control.py::test_what_ranks_may_send_is_shorter, "
         "wire/test_control.py::test_what_the_agent_keeps_is_shorter_still, "
         "wire/test_control.py::test_long_texts_are_shortened_and_longer_ones_refused, "
-        "wire/test_control.py::test_nothing_is_nested_deeply"
+        "wire/test_control.py::test_nothing_is_nested_deeply, "
+        "wire/test_control.py::test_what_is_nested_as_deeply_as_possible_can_be_passed_on, "
+        "launcher/test_survival.py::test_the_longest_report_of_a_failure_does_not_grow_on_its_way"
     ),
     "wait for a rank or member to read them": (
         "launcher/test_control.py::test_what_a_rank_does_not_read_is_bounded, "

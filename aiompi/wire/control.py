@@ -439,6 +439,8 @@ MESSAGES: Final[Table] = {
 }
 #: most bytes of messages that the agent keeps, or passes on to others
 _LONGEST: Final[dict[type[Any], int]] = {Card: 2**16, Enter: MAX_ATTRIBUTES + 2**10, Obituary: 4 * MAX_OBITUARY + 2**10}
+#: levels of lists and dicts around what a rank or a member has said, in the messages that pass it on
+_AROUND: Final[dict[type[Any], int]] = {Cards: 1, Entered: 2, MemberChange: 1}
 _SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold bytes that are not UTF-8
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}
 
@@ -512,17 +514,18 @@ def _decode(body: bytes, table: Table) -> object:
         raise RemoteProtocolError(
             f"control message {message.__name__} of {len(body)} bytes; at most {longest} are allowed"
         )
-    if any(map(is_deep, fields)):
-        raise RemoteProtocolError(f"control message {message.__name__} is nested deeper than {MAX_DEPTH} levels")
+    most = MAX_DEPTH + _AROUND.get(message, 0)
+    if any(is_deep(field, most) for field in fields):
+        raise RemoteProtocolError(f"control message {message.__name__} is nested deeper than {most} levels")
     if len(fields) != len(types) or not all(map(_fits, fields, types)):
         raise RemoteProtocolError(f"control message {message.__name__} has wrong fields")
     return message(*fields)
 
 
-def is_deep(value: object) -> bool:
-    """Return True if lists and dicts are nested deeper than MAX_DEPTH levels. It looks at level after level."""
+def is_deep(value: object, most: int = MAX_DEPTH) -> bool:
+    """Return True if lists and dicts are nested deeper than so many levels. It looks at level after level."""
     level: list[Any] = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(most + 1):
         inner: list[Iterable[Any]] = [
             each.values() if type(each) is dict else each for each in level if type(each) in (list, dict)
         ]

@@ -412,7 +412,9 @@ class Job:
             self._actions.append(Send(other.number, control.Revoke(event.context, rank.number)))
 
     def _on_obituary(self, rank: Rank, event: control.Obituary) -> None:
-        obituary = event._replace(starter=rank.number)
+        # Cut, because it must not be longer with this number than others take.
+        job, cause = event.job[:NAMESPACE_BYTES], event.cause[: control.MAX_OBITUARY]
+        obituary = event._replace(job=job, cause=cause, starter=rank.number)
         rank.obituaries += len(control.encode(obituary))
         if rank.obituaries <= MAX_OBITUARIES:  # beyond, others see the failures, and are not told the cause
             self._actions += [Send(other.number, obituary) for other in self._inside(rank)]

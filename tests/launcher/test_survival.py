@@ -10,6 +10,7 @@ import pytest
 from job_table import JobTable
 from jobs import FACES, KEY, NEAREST, Site, in_face
 
+from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
 from aiompi.wire.agreement import Agreements
 from aiompi_launcher import job, jobstate
@@ -281,6 +282,21 @@ def test_a_rank_revokes_many_communicators_but_not_without_end(monkeypatch: pyte
     fixture.exit(1, 1)
     assert fixture.sent(control.Revoke) == [0, 2] * 5
     assert told(fixture)[0] == (0, "broke the control protocol: it has revoked more than 5 communicators")
+
+
+def test_the_longest_report_of_a_failure_does_not_grow_on_its_way() -> None:
+    """Those that get it refuse longer ones as well, and would take the job for lost."""
+    fixture = survivors(200)
+    said = control.Obituary(b"", False, 3, "x" * control.MAX_OBITUARY)
+    missing = 4 + control._LONGEST[control.Obituary] - len(control.encode(said._replace(job=bytes(2**8))))
+    longest = control.encode(said._replace(job=bytes(2**8 + missing)))
+    (message,) = control.Decoder().receive_data(longest)
+    with pytest.raises(RemoteProtocolError):
+        control.Decoder().receive_data(control.encode(message._replace(starter=199)))
+    for send in fixture.receive(199, message):
+        assert isinstance(send, Send)
+        (got,) = control.Decoder().receive_data(control.encode(send.message))
+        assert (got.cause, got.starter) == (said.cause, 199)
 
 
 def test_a_rank_reports_many_failures_in_spawned_jobs_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

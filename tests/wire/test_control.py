@@ -190,6 +190,22 @@ def test_what_is_nested_a_little_may_be() -> None:
         Decoder().receive_data(encode(enter._replace(attributes={"a": attributes})))
 
 
+def test_what_is_nested_as_deeply_as_possible_can_be_passed_on() -> None:
+    """What a rank or a member says reaches all others, which would otherwise refuse what comes from their agent."""
+    inner: dict[str, Any] = {}
+    for _ in range(MAX_DEPTH - 2):
+        inner = {"a": inner}
+    (card,) = Decoder().receive_data(encode(control.Card({"transports": inner})))
+    (enter,) = Decoder().receive_data(encode(control.Enter(1, "", "", {"a": inner})))
+    member = control.MemberCard(id=1, host="", since=0.0, attributes=enter.attributes)
+    for message in (
+        control.Cards([card.card]),
+        control.Entered(1, [member]),
+        control.MemberChange("joined", member, ""),
+    ):
+        assert Decoder().receive_data(encode(message)) == [message]
+
+
 @pytest.mark.parametrize(
     "data",
     [

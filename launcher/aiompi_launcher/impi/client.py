@@ -21,7 +21,7 @@ from aiompi.impi.key_exchange import KEY_BYTES, KeyExchange
 from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
 from aiompi.wire import liveness
-from aiompi.wire.control import BusinessCard, is_card, is_deep
+from aiompi.wire.control import MAX_DEPTH, BusinessCard, is_card, is_deep
 from aiompi.wire.hello import NAMESPACE_BYTES, new_key
 from aiompi_launcher.impi.hosts import Hosts
 from aiompi_launcher.jobspec import Endpoint
@@ -204,7 +204,7 @@ class RemoteServer(Rendezvous):
     def _decode(self, client: int, data: bytes, waiting: bool) -> list[BusinessCard]:
         try:
             cards = native.decode_cards(data, len(self._universe.clients[client].procs))
-            if not all(map(is_card, cards)) or is_deep(cards):
+            if not all(map(is_card, cards)) or is_deep(cards, MAX_DEPTH + 1):
                 raise RemoteProtocolError("business cards have wrong fields")
         except MPIError as error:
             raise self._error(f"client {client}: {error}") from None
