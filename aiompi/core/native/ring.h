@@ -51,7 +51,7 @@
 enum {
   LINE = 64,
   HEADER = 48,
-  WHOLE = 32768,    /* bytes of payload up to which a frame is written as a whole */
+  WHOLE = 131072,   /* bytes of payload up to which a frame is written as a whole */
   STEP = 16384,     /* bytes of a streamed payload that are published at once */
   SKIP = 255,
   STREAMED = 0x100,

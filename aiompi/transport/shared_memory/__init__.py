@@ -6,7 +6,7 @@ these ways that is open to it. Limits are the defaults.
 
 | way           | messages                     | copied by    | frame in the ring     | files                    |
 |---------------|------------------------------|--------------|-----------------------|--------------------------|
-| whole         | up to 32 KiB                 | both         | the message           | `core/native/ring.h`     |
+| whole         | up to 128 KiB                | both         | the message           | `core/native/ring.h`     |
 | by the kernel | longer than 128 KiB          | both at once | EXPOSED, addresses    | `core/native/copy.h`     |
 | streamed      | all others                   | both at once | the message, in parts | `core/native/ring.h`     |
 | slots         | of collectives, up to 32 KiB | each         | none                  | `core/native/slots.h`    |

@@ -24,7 +24,7 @@ from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER
 
 NewPolled = Callable[..., PolledWorld]
-WHOLE = 32768
+WHOLE = 131072
 pytestmark = pytest.mark.usefixtures("no_segment_left")
 
 

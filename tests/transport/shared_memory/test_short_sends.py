@@ -44,7 +44,7 @@ def test_an_array_is_sent_at_once(polled: NewPolled) -> None:
     [
         (b"bytes", 1, 0),
         (np.zeros((4, 4))[:, 1], 1, 0),  # with gaps
-        (np.zeros(5000), 1, 0),  # too long
+        (np.zeros(20000), 1, 0),  # too long
         (np.array([None]), 1, 0),
         (np.zeros(1), np.int64(1), 0),
         (np.zeros(1), 1, True),
