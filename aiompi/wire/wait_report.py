@@ -88,7 +88,7 @@ class WaitReport(NamedTuple):
         """Return the report that was packed, or an empty one if it cannot be read."""
         try:
             waits = tuple(itertools.starmap(_wait, packed["waits"][:MAX_WAITS]))
-            counts = {int(context): int(count) for context, count in packed["counts"][:MAX_COUNTS]}
+            counts = {_number(context): _number(count) for context, count in packed["counts"][:MAX_COUNTS]}
             return cls(waits, counts, _text(packed["last"]))
         except (KeyError, OverflowError, TypeError, ValueError):
             return cls()
@@ -99,6 +99,13 @@ def _text(value: Any) -> str:
     if type(value) is not str:
         raise TypeError(f"{type(value).__name__} in place of a text")
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value[:MAX_TEXT])[:MAX_TEXT]
+
+
+def _number(value: Any) -> int:
+    """Return a number of a report, which has 64 bits. A text could have thousands of digits."""
+    if type(value) is not int:
+        raise TypeError(f"{type(value).__name__} in place of a number")
+    return value
 
 
 def _wait(
@@ -118,11 +125,11 @@ def _wait(
         _text(place),
         float(seconds),
         _text(comm),
-        tuple(map(int, on[:MAX_MEMBERS])),
+        tuple(map(_number, on[:MAX_MEMBERS])),
         _text(algorithm),
-        int(context),
-        int(number),
-        tuple(dict.fromkeys(map(int, members[:MAX_MEMBERS]))),
+        _number(context),
+        _number(number),
+        tuple(dict.fromkeys(map(_number, members[:MAX_MEMBERS]))),
         _text(within),
     )
 

@@ -155,3 +155,5 @@ def test_the_text_about_hostile_reports_is_bounded() -> None:
     lines = compare(reports, []).splitlines()
     assert len(lines) == 1 + MAX_WAITS + (ranks - 1) + MAX_FINDINGS
     assert max(map(len, lines)) < 10 * MAX_TEXT
+    digits = WaitReport((waits[0]._replace(on=("9" * 4000,), number="9" * 4000),)).pack()  # type: ignore[arg-type]
+    assert WaitReport.unpack(digits) == WaitReport()
