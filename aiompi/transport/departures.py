@@ -20,6 +20,8 @@ from aiompi.wire import control
 _RECHECK: Final = 0.02
 #: most looks for what a rank has sent before it has failed. This is no time: a process that computes looks later
 _LOOKS: Final = 12
+#: most looks for what a rank has sent before it has left, which may still be on its way over a network
+MANY_LOOKS = 1500
 #: seconds between the end of a link and the question to the agent why it ended, which is seldom necessary
 _SUSPECT: Final = 0.25
 #: most seconds between the end of a link and the reason, which the launcher of a spawned job tells: a busy machine may
@@ -163,12 +165,16 @@ class Departures:
         elif peer.error is None and peer.rank not in self._left and peer.rank not in self._failed:
             self._ask(control.Suspect(self._engine.processes.name(peer.rank).process, cause))
 
-    def _conclude(self, peer: Endpoint) -> None:
-        """Handle a rank that has left: give it up after all that it sent has arrived."""
+    def _conclude(self, peer: Endpoint, looks: int = 0) -> None:
+        """Handle a rank that has left: give it up after all that it sent has arrived, or after many looks.
+
+        Args:
+            looks: how many there were. What is looked for may be a connection that only says that it is of the peer.
+        """
         if any(transport.linked(peer) for transport in self._transports):
             return  # the end of its last link does this
-        if any(transport.pending(peer) for transport in self._transports):
-            self._engine.driver.call_later(_RECHECK, lambda: self._conclude(peer))
+        if looks < MANY_LOOKS and any(transport.pending(peer) for transport in self._transports):
+            self._engine.driver.call_later(_RECHECK, lambda: self._conclude(peer, looks + 1))
         else:
             peer.mark_closed()
 
