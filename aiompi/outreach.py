@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from aiompi.create import ports
 from aiompi.engine import Engine, Request
 from aiompi.engine.processes import Program
 from aiompi.engine.schedule import settled
+from aiompi.errors import InvalidServiceError
 from aiompi.launching import Launch
 from aiompi.transport import names, registry
 from aiompi.transport.template import Transport
@@ -120,7 +122,8 @@ class Outreach:
         for launch in self._launches:
             launch.close()
         for service in [*self._published]:
-            self.withdraw(service)
+            with contextlib.suppress(InvalidServiceError, OSError):  # what clears the directory has removed it
+                self.withdraw(service)
 
 
 def business_card(engine: Engine, transports: Sequence[Transport], host: str) -> control.BusinessCard:

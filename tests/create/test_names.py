@@ -114,6 +114,18 @@ async def test_a_process_that_is_killed_while_it_publishes(site: Site, tmp_path:
         assert not half.exists()
 
 
+@pytest.mark.asyncio
+async def test_a_name_that_is_gone_does_not_disturb_the_end(tmp_path: Path) -> None:
+    """As when the directory for temporary files is cleared."""
+    names = tmp_path / "names"
+    async with jobs(1, names=str(names)) as (one,):
+        one.Publish_name("service", "port")
+        (file,) = names.iterdir()
+        file.unlink()
+        with pytest.raises(aiompi.InvalidServiceError, match="has not published"):
+            one.Unpublish_name("service", "port")
+
+
 def test_other_files_in_the_directory_of_names_are_left_alone(tmp_path: Path) -> None:
     """The user may have named any directory, such as the home directory."""
     tmp_path.chmod(0o700)
