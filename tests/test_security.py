@@ -126,6 +126,7 @@ PROMISES: Final = {
         "objects/test_malformed.py::test_mutated_messages_load_or_are_malformed, "
         "engine/test_peer.py::test_answer_to_nothing_is_refused, "
         "engine/test_peer.py::test_answer_that_does_not_suit_its_message_is_refused, "
+        "engine/test_peer.py::test_a_message_that_is_not_asked_for_is_not_matched, "
         "engine/test_peer.py::test_unknown_kind_is_refused_after_the_frames_before_it"
     ),
     "Whatever else goes wrong while the rank": (

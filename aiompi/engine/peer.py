@@ -123,6 +123,7 @@ class Peer(WithholdingEndpoint):
             self.engine.sends[request.srqid] = request
             self._unanswered += 1
         if not eager:
+            request.unsent = True
             if self._unanswered <= self._max_announced:
                 self.announce(request, context, source, tag, mode, note)
             else:
@@ -143,6 +144,7 @@ class Peer(WithholdingEndpoint):
         if sharing is not None and self._exposes(request, mode):
             envelope = kind, tag, source, context, request.nbytes, request.srqid, note
             if self._give(envelope, lambda header: sharing.expose(header, request.payload)):
+                request.unsent = False
                 request.sent()
                 return
         self.emit(kind, tag, source, context, request.nbytes, request.srqid, note)
@@ -397,7 +399,7 @@ class Peer(WithholdingEndpoint):
         if wanted > request.nbytes:
             raise RemoteProtocolError(f"rank {self.rank} asks for {wanted} bytes of a message of {request.nbytes}")
         self._answer_to(srqid)
-        request.acknowledged = True
+        request.acknowledged, request.unsent = True, False
         pieces = request.payload if wanted == request.nbytes else frame.beginning(request.payload, wanted)
         header_bytes = self._header(frame.DATA, 0, 0, 0, wanted, 0, drqid)
         if (self.link or self.connect()).send(header_bytes, pieces, request):
@@ -440,6 +442,8 @@ class Peer(WithholdingEndpoint):
         self._landing(drqid, length).put(payload)
 
     def _syncack(self, header: tuple[int, ...], payload: memoryview) -> None:
+        if self._answered(header[6]).unsent:
+            raise RemoteProtocolError(f"rank {self.rank} has matched a message without asking for it")
         self._answer_to(header[6]).matched()
 
     def _notready(self, header: tuple[int, ...], payload: memoryview) -> None:

@@ -501,6 +501,16 @@ def test_answer_of_another_rank_is_refused() -> None:
             forged(w, Header(kind, srqid=srqid, length=1), sender=2)
 
 
+def test_a_message_that_is_not_asked_for_is_not_matched() -> None:
+    """Nothing would end the send any more, not even the end of its receiver."""
+    w = WireWorld(2)
+    send = isend(w.comms[0], bytes(10**6), 1)
+    with pytest.raises(errors.RemoteProtocolError, match="rank 1 has matched a message without asking for it"):
+        forged(w, Header(frame.SYNCACK, srqid=next(iter(w.engines[0].sends))), sender=1, receiver=0)
+    w.engines[0].peer(1).mark_failed("it is killed")
+    assert isinstance(send.exception(), errors.ProcessFailedError)
+
+
 @pytest.mark.parametrize("kind", [frame.NOTREADY, frame.CANCELYES])
 @pytest.mark.parametrize("nbytes", [5, 10**6])
 def test_answer_that_does_not_suit_its_message_is_refused(kind: int, nbytes: int) -> None:

@@ -139,7 +139,7 @@ cdef class PeerBase:
     cdef SendBase answered(self, uint64_t srqid):
         """Take the send that the peer has answered, in the usual case; None if more is to be done or checked."""
         cdef SendBase send = self.sending(srqid)
-        if send is None or self._withheld is not None or srqid in (<ProgressBase>self.engine).assisted:
+        if send is None or send.unsent or self._withheld is not None or srqid in (<ProgressBase>self.engine).assisted:
             return None
         del (<ProgressBase>self.engine).sends[srqid]
         self._unanswered -= 1

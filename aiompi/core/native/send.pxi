@@ -5,7 +5,7 @@ cdef class SendBase(Request):
 
     cdef public object peer, payload
     cdef public uint64_t nbytes, srqid, context
-    cdef public bint acknowledged, released, recalling, invited, ready, expendable
+    cdef public bint acknowledged, released, recalling, invited, ready, expendable, unsent
 
     def __init__(self, engine, peer, payload, uint64_t nbytes):
         self.begin(engine, peer, payload, nbytes)

@@ -19,6 +19,7 @@ class SendBase(Request[None]):
         context: in which it is sent, if the receiver answers.
         acknowledged: True if the send need not wait for an answer to be complete.
         released: True if the memory of the payload is free again.
+        unsent: True if the payload leaves only when the receiver asks for it, which it has not done.
         recalling: True if the receiver has been asked to give the message back, and has not answered.
         invited: True if the receiver has asked for help with its copy.
         ready: True if the receiver may drop the message, because it has posted no receive for it (ready mode).
@@ -27,12 +28,12 @@ class SendBase(Request[None]):
 
     __slots__ = (
         "acknowledged", "context", "expendable", "invited", "nbytes", "payload", "peer", "ready", "recalling",
-        "released", "srqid",
+        "released", "srqid", "unsent",
     )  # fmt: skip
 
     def __init__(self, engine: Any, peer: Any, payload: Sequence[bytes | memoryview], nbytes: int) -> None:
         super().__init__(engine)
-        self.released = self.recalling = self.invited = self.ready = self.expendable = False
+        self.released = self.recalling = self.invited = self.ready = self.expendable = self.unsent = False
         self.peer = peer
         self.payload = payload
         self.nbytes = nbytes
