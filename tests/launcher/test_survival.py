@@ -330,7 +330,8 @@ if world.rank == 0:  # numbers of 4 bytes, which take 8 when they are encoded ag
 try:
     world.recv(source=0 if world.rank else 1)
 except MPI.Exception as error:
-    print(world.rank, error.Get_error_class() == MPI.ERR_PROC_FAILED)
+    if world.rank:
+        print(world.rank, error.Get_error_class() == MPI.ERR_PROC_FAILED)
 """
 
 
