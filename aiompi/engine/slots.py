@@ -1,6 +1,6 @@
 """Slots: each rank of a group shows all others what it contributes to a collective.
 
-Collectives on short blocks are made of them where ranks share memory. They are in the native core. Here is what the
+Collectives on blocks that are not long are made of them where ranks share memory. They are in the native core. Here is what the
 engine and the transport of shared memory say of them.
 """
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
 
 #: bytes of a contribution in the first communicators of a job; longer ones are messages
-ROOM: Final = 32 * 2**10
+ROOM: Final = 256 * 2**10
 #: the same in all other communicators, for which addresses are reserved as well
 LITTLE_ROOM: Final = 2 * 2**10
 #: number of the first communicators. Few programs make more.
-FIRST_COMMUNICATORS: Final = 64
+FIRST_COMMUNICATORS: Final = 32
 
 
 def ordinal(context: int) -> int:

@@ -68,4 +68,4 @@ def _show_objects(channel: Channel, outgoing: Sequence[Block], incoming: Sequenc
 
 @functools.cache
 def _lengths(size: int) -> Struct:
-    return Struct(f"<{size}H")
+    return Struct(f"<{size}I")

@@ -9,7 +9,7 @@ these ways that is open to it. Limits are the defaults.
 | whole         | up to 128 KiB                | both         | the message           | `core/native/ring.h`     |
 | by the kernel | longer than 128 KiB          | both at once | EXPOSED, addresses    | `core/native/copy.h`     |
 | streamed      | all others                   | both at once | the message, in parts | `core/native/ring.h`     |
-| slots         | of collectives, up to 32 KiB | each         | none                  | `core/native/slots.h`    |
+| slots         | of collectives, to 256 KiB   | each         | none                  | `core/native/slots.h`    |
 
 Slots are memory of one rank that its peers read (`slots`), handed over as descriptors. `sharing` has what two ranks
 have of each other beside the rings.

@@ -86,7 +86,7 @@ def test_the_longest_that_are_posted(together, call, excess, roomy):
     """The objects of an alltoall follow each other behind their lengths."""
     w = together(2)
     comms = w.comms if roomy else beside(w, FIRST_COMMUNICATORS)
-    longest = (ROOM if roomy else LITTLE_ROOM) - (2 * 2 if call == "alltoall" else 0) + excess
+    longest = (ROOM if roomy else LITTLE_ROOM) - (2 * 4 if call == "alltoall" else 0) + excess
     message, short = b"x" * longest, b"y"
     before = written(w)
     for _ in range(2):  # in both cells
