@@ -1,7 +1,7 @@
 """Slots: each rank of a group shows all others what it contributes to a collective.
 
-Collectives on blocks that are not long are made of them where ranks share memory. They are in the native core. Here is what the
-engine and the transport of shared memory say of them.
+Collectives on blocks that are not long are made of them where ranks share memory. They are in the native core. Here is
+what the engine and the transport of shared memory say of them.
 """
 
 from __future__ import annotations
