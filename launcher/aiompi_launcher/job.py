@@ -558,20 +558,12 @@ class Job:
             self.received(rank.number, Closed())
 
     def _check_over(self) -> None:
-        if self.phase in (JobPhase.RUNNING, JobPhase.ENDING) and all(map(self._settled, self.ranks)):
+        ending = self.phase is JobPhase.ENDING
+        if (ending or self.phase is JobPhase.RUNNING) and all(r.settled(self._spawned, ending) for r in self.ranks):
             self.phase = JobPhase.ENDED
             if all(rank.state is RankState.FAILED for rank in self.ranks):
                 self._code = self._code or self._failed_code
             self._actions.append(End(EXIT_SIGNAL + self._signum if self._signum else self._code))
-
-    def _settled(self, rank: Rank) -> bool:
-        if not self._spawned:
-            ended = (RankState.FINALIZED, RankState.LEFT, RankState.FAILED)
-            gone = self.phase is JobPhase.ENDING or rank.state in ended
-            return gone and not rank.connected
-        if self.phase is JobPhase.ENDING:
-            return not rank.pid or rank.status is not None
-        return rank.status is not None and not rank.connected
 
 
 _VERDICT, _TIDYING = "verdict", "tidying"

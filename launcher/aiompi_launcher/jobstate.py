@@ -235,6 +235,20 @@ class Rank:
         """Name of the rank in messages."""
         return f"rank {self.number}" + (f" on {self.place.host}" if self.place.host else "")
 
+    def settled(self, spawned: bool, ending: bool) -> bool:
+        """Return True if the job need not wait for it any more.
+
+        Args:
+            spawned: the launcher has started its process.
+            ending: the job ends whatever its ranks do.
+        """
+        if not spawned:
+            ended = (RankState.FINALIZED, RankState.LEFT, RankState.FAILED)
+            return (ending or self.state in ended) and not self.connected
+        if ending:
+            return not self.pid or self.status is not None
+        return self.status is not None and not self.connected
+
 
 def describe(rank: Rank) -> str:
     """Describe how a rank has ended, as the rest of a sentence."""
