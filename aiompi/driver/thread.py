@@ -256,7 +256,7 @@ class ThreadDriver(BlockingDriver):
         if self._is_alone():
             return super()._poll_or_spin(timeout)
         stop_polling(self._pollers, [*self._pollers])
-        return look(self._pollers, ONCE, 0.0)
+        return look(self._pollers, ONCE, 0.0) or bool(self._pollers)
 
     def _is_alone(self) -> bool:
         """Return True if the program has no thread beside the calling one and the background thread."""

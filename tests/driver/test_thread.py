@@ -230,6 +230,18 @@ def test_a_program_with_other_threads_does_not_poll(driver: ThreadDriver, thread
     assert late.asked == 0
 
 
+def test_it_does_not_sleep_while_one_that_is_polled_does_not_rest(driver: ThreadDriver, threads: list[int]) -> None:
+    """It would not ring."""
+    driver.spin(LIMIT)
+    request = request_of(driver)
+    poller = Asked()
+    poller.restless, poller.at_rest = 1, request.complete
+    with driver.exclusive("test"):
+        assert driver.start_polling(poller)
+        threads[0] += 1
+        driver.wait(request)
+
+
 def test_what_is_polled_rests_while_no_thread_waits(driver: ThreadDriver, threads: list[int]) -> None:
     """Then it rings for the background thread."""
     driver.spin(LIMIT)
