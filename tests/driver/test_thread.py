@@ -230,7 +230,9 @@ def test_a_program_with_other_threads_does_not_poll(driver: ThreadDriver, thread
     assert late.asked == 0
 
 
-def test_it_does_not_sleep_while_one_that_is_polled_does_not_rest(driver: ThreadDriver, threads: list[int]) -> None:
+def test_it_does_not_sleep_while_one_that_is_polled_does_not_rest(
+    driver: ThreadDriver, threads: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would not ring."""
     driver.spin(LIMIT)
     request = request_of(driver)
@@ -238,8 +240,10 @@ def test_it_does_not_sleep_while_one_that_is_polled_does_not_rest(driver: Thread
     poller.restless, poller.at_rest = 1, request.complete
     with driver.exclusive("test"):
         assert driver.start_polling(poller)
+        sleeps = calls(monkeypatch, driver._epoll, "_sleep")
         threads[0] += 1
         driver.wait(request)
+    assert len(sleeps) <= 1  # that which finds the request complete
 
 
 def test_what_is_polled_rests_while_no_thread_waits(driver: ThreadDriver, threads: list[int]) -> None:
