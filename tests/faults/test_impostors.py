@@ -127,8 +127,11 @@ if world.rank == 3:
         ask(control.Agree(core.context_id, number, [0, 1, 3], 0, 2**64 - 1, []))
     for rank in range(3):
         world.send("it is said", dest=rank)
+    for rank in range(3):
+        world.recv(source=rank)  # it has left the barrier, and has heard
     os.kill(os.getpid(), 9)
 world.recv(source=3)
+world.send(None, dest=3)
 smaller = world.Shrink()
 print(smaller.size, smaller.allreduce(world.rank))
 """
