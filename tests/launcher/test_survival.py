@@ -393,7 +393,7 @@ try:
             os.kill(os.getpid(), signal.SIGKILL)
         await call(nth, comm)
 except (aiompi.ProcessFailedError, aiompi.RevokedError):
-    assert nth == 40
+    assert nth in (39, 40)  # the others may still be in the call that rank 5 has left
 comm.Revoke()
 comm = await comm.Shrink()
 for nth in range(60):
