@@ -21,7 +21,7 @@ _RECHECK: Final = 0.02
 #: most looks for what a rank has sent before it has failed. This is no time: a process that computes looks later
 _LOOKS: Final = 12
 #: most looks for what a rank has sent before it has left, which may still be on its way over a network
-MANY_LOOKS = 1500
+MANY_LOOKS: Final = 1500
 #: seconds between the end of a link and the question to the agent why it ended, which is seldom necessary
 _SUSPECT: Final = 0.25
 #: most seconds between the end of a link and the reason, which the launcher of a spawned job tells: a busy machine may

@@ -283,6 +283,7 @@ class StreamTransport(Transport):
             return False
         assert isinstance(handshake, Acceptor)
         namespace, index = handshake.namespace, handshake.peer_rank
+        # Not by `caller`, which meets an unknown process: the key is not proven yet.
         return rank == (processes.of_job(index) if namespace.id == processes.job else namespace.members.get(index))
 
     def linked(self, peer: Endpoint) -> bool:
