@@ -1,4 +1,4 @@
-"""What becomes of an error in the handling of what a peer has sent: its connection breaks, for this cause."""
+"""Errors in the handling of a peer's frame: the connection to that peer breaks, with the error as its cause."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 
-#: packages whose functions handle what a peer sends
+#: packages whose functions handle received frames
 _OURS: Final = frozenset({"aiompi"})
 
 
 def cause_of(error: BaseException) -> str:
-    """Return why a connection breaks: an error was raised while something that has come on it was handled.
+    """Return the cause with which a connection breaks, after an error in the handling of a received frame.
 
-    No call of the program has to do with that, so the error goes no further.
+    The program made no call that could report the error, so it goes no further.
 
     Raises:
-        BaseException: the error itself, if a signal handler has raised it, since these run anywhere. It is an
-            interrupt, or comes from code of the program.
+        BaseException: the error itself, if a signal handler has raised it. Signal handlers run anywhere, and belong to
+            the program.
     """
     try:
         place = _place_in_ours(error)

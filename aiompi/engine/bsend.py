@@ -1,7 +1,7 @@
 """Buffered sends: copies in memory that the user has attached (section 3.6).
 
-Each message takes `BSEND_OVERHEAD` bytes more than its length, as the model of section 3.6.1 allows, and is sent as a
-standard send. Its place is free again once the message has left this process, or was recalled.
+Each message takes `BSEND_OVERHEAD` bytes more than its length, as the model of section 3.6.1 allows. A standard send
+sends the copy. The memory of the copy is free again once the message has left this process, or was recalled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AttachedBuffer:
     Args:
         owner: the user's object, which detaching returns; None to take new memory for each message.
         memory: its bytes.
-        look: sees which messages have left; called before a message is refused for want of room.
+        look: updates which sends are complete; called before a message is refused because the buffer is full.
 
     Attributes:
         pending: the sends of the messages in the buffer.
@@ -57,7 +57,7 @@ class AttachedBuffer:
         return self._memory[start:at], start
 
     def _take(self, nbytes: int) -> int:
-        """Take a place, and look first which messages have left if there is none."""
+        """Take room for a copy. If there is none, first find out which messages have left."""
         start = self._find(nbytes)
         if start is None:
             self._look()
@@ -72,7 +72,7 @@ class AttachedBuffer:
         return start
 
     def _find(self, nbytes: int) -> int | None:
-        """Take a place behind the newest one, or at the start as in the model, or else any gap that is wide enough."""
+        """Take the room behind the newest copy, or at the start as in the model, or else any wide enough gap."""
         assert self._memory is not None
         last = len(self._starts)
         if last == 0:
@@ -137,7 +137,7 @@ class Attachment:
         self.buffer = AttachedBuffer(owner, memory, self._engine.look)
 
     def detach(self) -> Schedule[object]:
-        """Take the memory back (MPI_Buffer_detach); the result is its owner, once all messages in it have left.
+        """Take the memory back (MPI_Buffer_detach). The request completes with the owner once all messages have left.
 
         Raises:
             InvalidBufferError: no buffer is attached.
@@ -167,7 +167,8 @@ class Attachment:
 class BufferedSend(Request[None]):
     """A buffered send: complete at once (section 3.4), while its copy is being sent.
 
-    Until its result is taken, the message can still be recalled. The request is then pending until that is decided.
+    The message can be recalled until the result of the request is taken. A recall makes the request pending until the
+    receiver has answered.
     """
 
     __slots__ = ("_send", "_taken")
@@ -230,5 +231,5 @@ def send_in_steps(
 
 
 def _pass_on(send: Request[None], buffered: Request[None]) -> None:
-    """Fail a buffered send whose message has not come into the buffer."""
+    """Fail a buffered send whose message was never copied into the buffer."""
     buffered.fail(send.exception() or OtherError("the buffered send was cancelled"))

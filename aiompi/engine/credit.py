@@ -1,8 +1,9 @@
 """Credit: how many bytes of eager messages a rank may send before the receiver has consumed earlier ones.
 
-Each eager message spends credit (`eager_window` bytes at first). The receiver returns it when it has consumed the
-message: in any frame, or in a frame of its own as soon as half of the window is owed. So the memory of eager messages
-at the receiver is bounded, and an answer of the program returns the credit of the longest eager message over TCP.
+Each eager message spends credit (`eager_window` bytes at first). The receiver returns the credit when it has consumed
+the message: in the header of any frame, or in a separate frame as soon as half of the window is owed. So the memory of
+eager messages at the receiver is bounded. In a program that answers each message, the answers return the credit of the
+longest eager messages over TCP.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _pack: Final = HEADER.pack
 
 
-#: credit of a peer that is gone, so little that what it still returns makes no difference
+#: credit of a peer that is gone: so far below 0 that credit which still arrives makes no difference
 NO_CREDIT: Final = -(2**62)
 
 
@@ -54,9 +55,9 @@ class CreditedEndpoint(Endpoint):
         self.credit = NO_CREDIT  # sends without credit look
 
     def _affords(self, cost: int) -> bool:
-        """Return True if there is credit for a message, including what the peer has granted by now.
+        """Return True if there is credit for a message, including credit that the peer has granted by now.
 
-        Credit that is found pays for copies, so an event loop gets a turn before this looks again.
+        Credit found here allows further copies, so an event loop gets a turn before the next check.
         """
         if cost > self.credit and not self._looked:
             for link in self._links:
@@ -73,7 +74,7 @@ class CreditedEndpoint(Endpoint):
         """Let `give` send a frame with this envelope; return False if it cannot be sent now."""
         kind, tag, source, context, length, srqid, note = envelope
         owed, self._owed = self._owed, 0
-        given = True  # assumed if this is interrupted, so that no credit is returned twice
+        given = True  # also if a signal handler interrupts this, so that no credit is returned twice
         try:
             given = give(_pack(kind, tag, source, owed, context, length, srqid, note))
         finally:
@@ -106,7 +107,7 @@ class CreditedEndpoint(Endpoint):
             self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """Return credit, in a frame of its own if necessary.
+        """Return credit, in a separate frame if necessary.
 
         No rank sleeps until credit comes: a message without credit is announced, and the answer wakes its sender.
         """

@@ -22,12 +22,12 @@ class Endpoint(PeerBase, ABC):
     """One other rank, or this rank itself: how messages go to it and come from it, and how that ends.
 
     Attributes:
-        rank: number of the process (see `aiompi.engine.processes`): its rank in the world, if it is of it.
+        rank: number of the process (see `aiompi.engine.processes`): its rank in the world, if it belongs to the world.
         link: path for the frames to it, made when the first one is sent.
         error: why no communication with it is possible any more.
         finalize_error: set when the peer has finalized. It then sends no new message and posts no receive.
         landings: payloads that are arriving.
-        orphans: owners of memory that a broken link has not sent. They fail once it is known what became of the peer.
+        orphans: owners of memory that a broken link has not sent. They fail once it is known how the peer has ended.
     """
 
     __slots__ = ()
@@ -64,7 +64,7 @@ class Endpoint(PeerBase, ABC):
 
     @abstractmethod
     def deliver(self, message: Message, receive: Receive) -> None:
-        """Give a message to its receive; it is not among the unexpected messages any more."""
+        """Give a message to its receive; the message has already left the queue of unexpected messages."""
 
     @abstractmethod
     def forbid_recall(self, message: Message) -> None:
@@ -76,18 +76,18 @@ class Endpoint(PeerBase, ABC):
 
     @abstractmethod
     def consumed(self, eager: int) -> None:
-        """Return so many bytes of credit: the memory of an eager message is free again."""
+        """Return `eager` bytes of credit: the memory of an eager message is free again."""
 
     def look(self) -> None:
-        """Handle what has come by now, if it may be that a message has left and this rank has not seen it yet."""
+        """Handle arrived frames, if the link may have sent a message whose completion this rank has not seen yet."""
         return
 
     def check_sends(self) -> None:
-        """Let every further send look first whether the peer, or the job, is gone."""
+        """Make every further send check first whether the peer or the job has ended."""
         return
 
     def announcement_dropped(self, message: Message) -> None:
-        """Note that a message which the peer has announced is not among the unexpected ones any more."""
+        """Note that an announced message of the peer has left the queue of unexpected messages."""
         return
 
     @abstractmethod
@@ -122,7 +122,7 @@ class Endpoint(PeerBase, ABC):
             self.engine.failure.peer_finalized(self, self.finalize_error)
 
     def mark_closed(self) -> None:
-        """Note that the peer is gone after it has finalized: messages that it has begun will not arrive either."""
+        """Note that the connection of a finalized peer has ended: messages that it has begun will not arrive either."""
         self.mark_finalized()
         if self.error is None:
             self.error = self.finalize_error

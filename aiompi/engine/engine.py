@@ -53,8 +53,8 @@ class Engine(Progress):
 
     Attributes:
         universe: the IMPI clients of the job, None without IMPI.
-        gateway: the way to ranks of other clients, None where all ranks are reached by links of their own.
-        make_peer: makes the endpoint of a rank; a gateway sets its own.
+        gateway: carries messages to ranks of other IMPI clients; None if this rank has a link of its own to every rank.
+        make_peer: makes the endpoint of a rank; replaced by a gateway.
         processes: the processes that this rank knows.
         windows: by rank, the bytes of eager memory that it grants to each other rank.
         connect: makes the link to a peer when the first frame is sent to it; set by the runtime.
@@ -62,27 +62,28 @@ class Engine(Progress):
         shm_domains: by rank, a value that is equal for ranks that read each other's memory, None for a rank whose
             memory no other rank reads.
         peer_lost: judges a broken connection, and calls `peer.mark_failed` or `peer.mark_closed`; set by `Departures`.
-        unfit: called with the error if this rank cannot communicate with the others of its job any more, for a reason
-            that only it knows: every operation fails with it. `Departures` tells the agent before.
-        contexts: by context id, the queues of receives and messages.
-        arriving: by drqid, where messages arrive that this rank has asked for.
-        slot_exchanges: the calls of collectives through slots in which this rank waits for others.
+        unfit: called with the error if this rank can no longer communicate with its job, for a cause within this
+            process, such as a lack of descriptors. `Departures` tells the agent, and every operation fails.
+        contexts: the queues of receives and messages by context id.
+        arriving: the landings of messages that this rank has asked for, by drqid.
+        slot_exchanges: calls of slot collectives in which this rank waits for other ranks.
         spins, yields_core: how a blocking call waits, as told to the driver.
         copy_queue: messages that are being copied between memory of this rank and of peers.
         failure: fails operations whose peers are gone.
         survives: True if the job goes on when a rank fails.
         recovery: asks the agent about communicators with failed members, None if the job has no agent for this.
         closing: True if this rank starts no operation any more.
-        finished: True if this rank has also told its peers so.
-        parted: True if it has told those of other jobs so.
-        unawaited: sends that complete although nothing waits for them: buffered ones, and those whose request was
-            freed. This rank does not end before them.
+        finished: True if this rank has also told its peers that it is closing.
+        parted: True if this rank has told its peers in other jobs that it is closing.
+        unawaited: sends for which no call waits: buffered sends, and sends whose request was freed. This rank does not
+            end before they are complete.
         held_sends: sends whose messages are still being encoded, and those behind them.
-        completed_send: the request of every message that had left when its send returned, and of those to PROC_NULL.
+        completed_send: the shared request of all messages that have left when their send returns, and of sends to
+            PROC_NULL.
         attachment: the buffer of the process for buffered sends.
-        farewell: what errors say of a peer that has ended in good order.
-        lenient: True if small messages in standard mode to ranks that have finalized are lost without an error, as in
-            implementations where such ranks stay until all have finalized.
+        farewell: how error messages describe a peer that has ended in good order.
+        lenient: True if small standard sends to a finalized rank succeed and their messages are lost. Other
+            implementations do this too, because there a finalized rank stays until all have finalized.
     """
 
     driver: Driver
@@ -166,22 +167,23 @@ class Engine(Progress):
         return [self._peers[rank] for rank in sorted(self._peers)]
 
     def look(self) -> None:
-        """See what has become of messages that their receivers copy. A call does this before it fails for want of room.
+        """Find out which messages their receivers have copied.
 
-        The receiver may have told another rank, in memory that all share, before this rank has read its answer.
+        A call does this before it fails because a buffer is full: the receiver may already have told another rank,
+        through shared memory, that it is done.
         """
         for peer in self.peers():
             peer.look()
 
     def forget(self, rank: int) -> Endpoint | None:
-        """Remove the endpoint of a process to which no communicator refers; return it, None if there is none."""
+        """Remove and return the endpoint of a process to which no communicator refers; None if it has no endpoint."""
         peer = self._peers.pop(rank, None)
         if peer is not None:
             self.failure.drop(peer)
         return peer
 
     def shm_domain(self, rank: int) -> Hashable:
-        """Return a value that is equal for processes that read each other's memory, None if others do not read it."""
+        """Return a value that is equal for processes that read each other's memory; None if no other reads this one."""
         return self.shm_domains[rank] if rank < FIRST_MET else self.processes.home(self.processes.cards[rank])
 
     def share_memory(self, ranks: Iterable[int]) -> bool:
@@ -190,7 +192,7 @@ class Engine(Progress):
         return len(domains) == 1 and None not in domains
 
     def hosts(self, members: Iterable[int]) -> list[list[int]]:
-        """Return the members that share memory with each other, as lists of their ranks: places in `members`."""
+        """Return a list for each group of members that share memory, with their indices in `members`."""
         found: dict[Hashable, list[int]] = {}
         for rank, member in enumerate(members):
             domain = self.shm_domain(member)
@@ -198,7 +200,7 @@ class Engine(Progress):
         return list(found.values())
 
     def undelivered(self) -> list[Send]:
-        """Return the sends that are not complete, without those to this rank itself, which no other rank receives."""
+        """Return the incomplete sends to other ranks. No other rank receives a send of this rank to itself."""
         return [send for send in {*self.sends.values(), *self.unawaited} if send.peer.rank != self.rank]
 
     def at_rest(self) -> bool:
@@ -227,11 +229,11 @@ class Engine(Progress):
     def open_context(self, context: int, sources: Mapping[int, int], *more: Sources) -> Matcher:
         """Return the queues of a context of a communicator that this rank has made.
 
-        Messages that have come before with the source of another rank break the connection to their sender.
+        A message that came earlier with the source of another rank breaks the connection to its sender.
 
         Args:
-            sources: by rank of the world, the source that its messages carry.
-            more: other sources that they may carry.
+            sources: the source in the messages of each member, by its rank in the world.
+            more: other sources that messages may carry.
         """
         matcher = self.matcher(context)
         matcher.open(sources, *more)
@@ -242,7 +244,7 @@ class Engine(Progress):
         return matcher
 
     def open_agreements(self, context: int, members: Iterable[int]) -> Matcher | None:
-        """Return the queues in which processes of several jobs agree; None if all of them are of this job."""
+        """Return the queues for agreements of processes of several jobs; None if all members belong to this job."""
         in_order = sorted(members, key=self.processes.name)  # the same at all of them
         if not any(map(self.processes.is_stranger, in_order)):
             return None
@@ -273,7 +275,7 @@ class Engine(Progress):
                     return
             self.post(receive)
         except BaseException:
-            # The caller does not get the receive, so nothing may arrive in its memory any more.
+            # The caller does not get the receive, so no message may arrive in its memory.
             if not receive.cancel() and receive.landing is not None:
                 receive.withdraw()
             raise
@@ -285,7 +287,7 @@ class Engine(Progress):
             self.ask(receive.matcher, receive.want_tag, receive.peer_rank)
 
     def ask(self, matcher: Matcher, tag: int, peer_rank: int) -> None:
-        """Ask the peers that withhold messages for one that a receive or a probe wants.
+        """Ask withholding peers for a message that a receive or a probe can match.
 
         Args:
             peer_rank: rank of the world, or ANY_SOURCE.
@@ -297,7 +299,7 @@ class Engine(Progress):
     def receive_arrived(
         self, matcher: Matcher, source: int, tag: int, decode: Decode, status: Status | None
     ) -> ArrivedReceive | None:
-        """Receive the message that a receive would get now, if it is short, has arrived, and needs no answer."""
+        """Receive the message that a receive would match now, if it is short, has arrived, and needs no answer."""
         if self._dropped:
             self.finalizers.run()
         message = matcher.find_unexpected(source, tag)
@@ -354,24 +356,27 @@ class Engine(Progress):
         return message
 
     def close(self) -> None:
-        """Start no operation any more: from now on this rank does not wait for other ranks alone."""
+        """Start no operation any more.
+
+        From now on events beyond the other ranks, such as a message of the agent, can end a wait.
+        """
         self.closing = True
         self.driver.set_deadlock_check(None)
 
     def finish(self) -> None:
-        """Tell every peer, also one that connects later, that this rank starts no operation any more."""
+        """Tell every peer, including peers that connect later, that this rank starts no operation any more."""
         self.close()
         self.finished = True
         self._tell_end()
 
     def part(self) -> None:
-        """Tell only processes of other jobs so, to which no agent says that this rank has left in good order."""
+        """Tell the processes of other jobs that this rank starts no operation any more: no agent tells them."""
         self.close()
         self.parted = True
         self._tell_end()
 
     def ends_for(self, rank: int) -> bool:
-        """Return True if a process is to know that this rank starts no operation any more."""
+        """Return True if this rank has told a process, or will tell it, that it starts no operation any more."""
         return self.finished or (self.parted and self.processes.is_stranger(rank))
 
     def _tell_end(self) -> None:
@@ -380,4 +385,4 @@ class Engine(Progress):
                 peer.fini()
 
     def _unconnected(self, peer: Endpoint) -> Link:
-        raise LocalProtocolError(f"rank {self.rank} has no way to rank {peer.rank}: it is not initialised")
+        raise LocalProtocolError(f"rank {self.rank} cannot reach rank {peer.rank}: it is not initialised")

@@ -1,9 +1,8 @@
 """What a rank does when a peer finalizes, dies or cannot be reached, and when the job is aborted.
 
-The end of a rank is noticed by a transport, whose connection breaks, or by the launcher. `Departures` (in
+A transport notices the end of a rank when a connection breaks, or the launcher reports it. `Departures` (in
 `aiompi.transport.departures`) judges whether the rank has left or failed, and calls `Endpoint.mark_closed` or
-`mark_failed`. The endpoint then calls the `FailureHandler` of the engine, which fails every operation that needs that
-rank.
+`mark_failed`. The endpoint then calls the `FailureHandler` of the engine, which fails every operation with that rank.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class FailureHandler:
 
     @property
     def failed(self) -> list[int]:
-        """Processes that died without having finalized, in the order in which this was noticed."""
+        """Processes that died without having finalized, in the order in which their deaths were noticed."""
         return [peer.rank for peer in self._dead]
 
     def error_of(self, rank: int, matcher: Matcher | None = None) -> Exception | None:
@@ -70,17 +69,17 @@ class FailureHandler:
         return next(filter(None, map(self.error_of, ranks)), None)
 
     def _error_of_any_source(self, matcher: Matcher) -> Exception | None:
-        """Return the error of a receive from any source that may wait for a dead peer; None without one."""
+        """Return the error of a receive from any source that may wait for a dead peer; None if no such peer is dead."""
         dead = (peer for peer in self._dead if peer.finalize_error is None and self._may_send(peer, matcher))
         return next((peer.error for peer in dead), None)
 
     @staticmethod
     def _may_send(peer: Endpoint, matcher: Matcher) -> bool:
-        """Return True if receives from any source may want messages of a dead peer."""
+        """Return True if a receive from any source could have matched messages of a dead peer."""
         return peer.rank in matcher.sources and peer.rank not in matcher.acknowledged
 
     def all_gone(self) -> bool:
-        """Return True if all other ranks have finalized or died, and nothing that they had begun is still to come."""
+        """Return True if all other ranks have finalized or died, and none of their messages is still to come."""
         engine = self._engine
         if engine.processes.expecting or (engine.recovery is not None and engine.recovery.pending):
             return False
@@ -92,13 +91,13 @@ class FailureHandler:
         return all(peer is not None and peer.is_silent for peer in others)
 
     def peer_finalized(self, peer: Endpoint, error: Exception) -> None:
-        """Fail what waits for a peer that starts no operation any more."""
+        """Fail the operations that wait for a peer which starts no operation any more."""
         self._degrade()
         peer.check_sends()
         self._fail_all_with(peer, [send for send in self._sends_to(peer) if not send.recalling], error)
 
     def peer_failed(self, peer: Endpoint, error: Exception) -> None:
-        """Fail what waits for a peer that will not answer any more."""
+        """Fail the operations that wait for a peer which will not answer any more."""
         survives = self._survives(peer)  # asked now: if the last communicator with the peer is freed, it is forgotten
         self._degrade()
         peer.check_sends()
@@ -118,7 +117,7 @@ class FailureHandler:
         self._engine.processes.gone(peer.rank)
 
     def watch(self, community: Community) -> None:
-        """Tell a new communicator of the failures of its members and of its revocation, also those before now."""
+        """Report failures of members and a revocation to a new communicator, including earlier ones."""
         self._communities[community.context_id] = community
         if self._engine.error is not None:
             community.ended(self._engine.error)
@@ -145,7 +144,7 @@ class FailureHandler:
         self._communities.pop(community.context_id, None)
 
     def revoked(self, context: int, rank: int) -> None:
-        """Note that another rank has revoked a communicator, which this rank may not have made yet."""
+        """Note that another rank has revoked a communicator. This rank may not have made the communicator yet."""
         community = self._communities.get(context)
         if community is not None:
             if community.has(rank):
@@ -157,13 +156,13 @@ class FailureHandler:
                 contexts.add(context)
 
     def spread_revocation(self, context: int, met: Iterable[int], source: int) -> None:
-        """Tell members of other jobs of a revocation, and those of this job if it comes from another one.
+        """Tell members in other jobs of a revocation, and members in this job if the revocation comes from another job.
 
-        Each member does so, so that all learn of it although the one that has revoked the communicator may fail.
+        Every member does this, so that all learn of it even if the member that revoked the communicator fails.
 
         Args:
-            met: the members that are not of the world of this rank.
-            source: the process that has told this one.
+            met: the members outside the world of this rank.
+            source: the process that has told this rank.
         """
         engine = self._engine
         for number in filter(engine.processes.is_stranger, met):
@@ -187,7 +186,7 @@ class FailureHandler:
             if send.context == context and not send.done():
                 send.detach()  # the receiver may still ask for it
                 operations.append(send)
-        # They have the id of the communicator, and `context` is that id + 1.
+        # Slot exchanges have the id of the communicator, and `context` is that id + 1.
         operations += [exchange for exchange in engine.slot_exchanges if exchange.context == context - 1]
         _fail(operations, error)
 
@@ -209,7 +208,7 @@ class FailureHandler:
     def _fail_all_with(self, peer: Endpoint, operations: list[Failable], error: Exception) -> None:
         """Fail some operations with a peer, and all receives, probes and slot exchanges that wait for it.
 
-        Receives and probes of any source fail as well unless the peer has finalized: they may want its message.
+        Unless the peer has finalized, receives and probes of any source fail as well: they may wait for its message.
         """
         engine = self._engine
         died = peer.error is not None and peer.finalize_error is None
@@ -253,7 +252,7 @@ class FailureHandler:
             community.ended(error)
 
     def abort_fork(self, error: Exception) -> None:
-        """Abort in the copy of a fork, and leave alone what the parent is copying meanwhile."""
+        """Abort in the child of a fork, without touching memory into which the parent may be copying."""
         for peer in self._engine.peers():
             for landing in peer.landings:
                 landing.offer = None
@@ -261,6 +260,6 @@ class FailureHandler:
 
 
 def _fail(operations: Iterable[Failable], error: Exception) -> None:
-    """Fail operations that no table refers to any more, since a schedule that waits for one may start new ones."""
+    """Fail operations that are in no table any more, because a waiting schedule may start new ones."""
     for operation in operations:
         operation.fail(error)

@@ -1,4 +1,4 @@
-"""The way to ranks of other IMPI clients, by packets instead of frames (IMPI 0.0, chapter 3)."""
+"""Messages to and from ranks of other IMPI clients, in packets instead of frames (IMPI 0.0, chapter 3)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class Gateway:
-    """Gives the packets of a rank, which all come from its IMPI host, to the endpoints of their senders.
+    """Gives each packet that the IMPI host of a rank delivers to the endpoint of its sender.
 
     Args:
-        engine: the engine of the rank, with its place in the world. It makes its endpoints by the gateway from now on.
+        engine: the engine of the rank, which knows its rank in the world. From now on the gateway makes its endpoints.
         universe: the job. Ranks of other clients are reached through the gateway.
 
     Attributes:
         limits: the limits that the clients have agreed upon.
-        closed: True if this rank has said that it will send only answers from now on (section 3.8).
+        closed: True if this rank has announced that it sends only answers from now on (section 3.8).
         writing: where data of packets can be written ahead, None if there is no such place.
     """
 
@@ -61,7 +61,7 @@ class Gateway:
             whole: its header and its data.
 
         Raises:
-            RemoteProtocolError: it makes no sense here, by its sender, its receiver or its content (section 3.2).
+            RemoteProtocolError: its sender, its receiver or its content is wrong (section 3.2).
         """
         if packet.pk_type == PacketType.FINI:
             return  # it comes from a host, and the host of this rank answers it
@@ -76,7 +76,7 @@ class Gateway:
             peer.pair.receive(packet, whole[HEADER_BYTES:])
 
     def fail_unmatched_sends(self) -> None:
-        """Fail the messages that are not matched: every rank of the world has finalized, so none will match them."""
+        """Fail all unmatched sends: every rank of the world has finalized, so no receive will match them."""
         for send in list(self.engine.sends.values()):
             outgoing = send.outgoing if isinstance(send, ImpiSend) else None
             if outgoing is not None and outgoing.phase is Phase.UNMATCHED and not send.recalling:
@@ -85,7 +85,7 @@ class Gateway:
                 )
 
     def close(self, link: Link) -> None:
-        """Tell the host that this rank is finished, after everything that it has sent (section 3.8)."""
+        """Tell the host, after all packets, that this rank is finished (section 3.8)."""
         self.closed = True
         link.send(Packet(PacketType.FINI, pk_src=self._procs[self.engine.rank]).pack(), (), None)
 

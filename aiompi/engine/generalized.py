@@ -19,9 +19,9 @@ class GeneralizedRequest(Request[Any]):
     """An operation that the program completes.
 
     Args:
-        query: called with the status to fill and the arguments, when the request completes or is asked for its status.
+        query: called with an empty status, which it fills, and the arguments, at completion and for each `status`.
         release: called with the arguments when the request is not needed any more.
-        withdraw: called with True if the request is complete, and the arguments, when it is cancelled.
+        withdraw: called by `cancel`, with True if the request is complete, and the arguments.
         args, kwargs: the arguments.
     """
 
@@ -61,7 +61,7 @@ class GeneralizedRequest(Request[Any]):
         return not self._done
 
     def result(self) -> Any:
-        """Return the object with which the request was completed. The request is not needed any more then.
+        """Return the object with which the request was completed, and release the request.
 
         Raises:
             aiompi.Exception: a function of the program failed.

@@ -1,8 +1,8 @@
 """The protocol between this rank and one of another IMPI client (IMPI 0.0, section 3.7).
 
 `aiompi.impi.channel` knows the packets and their order. This module connects them with requests and queues. Short
-messages and the first packets of long ones come without being asked for, and wait among the unexpected messages. IMPI
-limits them only by hiwater, which counts packets until they have been read.
+messages and the first packets of long ones arrive unasked, and wait in the queue of unexpected messages. IMPI limits
+them only by hiwater, the number of packets that may be sent and not yet read.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ImpiPeer(Endpoint):
 
         Args:
             payload: in the form in which it is sent.
-            mode: IMPI has no ready mode, so a ready message waits for its receive like any other.
+            mode: a ready send waits for its receive as a standard one does, because IMPI has no ready mode.
             note: not sent to other clients.
         """
         request = ImpiSend(self.engine, self, payload, nbytes)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aiompi.engine.probe import Probe
     from aiompi.engine.receive import Receive
 
-#: a number, and by ranks of the world the sources that messages of these ranks carry when the number is subtracted
+#: an offset, and by rank of the world the source of its messages, less this offset
 Sources: TypeAlias = tuple[int, Mapping[int, int]]
 
 
@@ -25,7 +25,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
     Attributes:
         context: its id.
         probes: the waiting probes.
-        opener: the peer whose message came before there was a communicator.
+        opener: the peer whose message opened the context before this rank had made the communicator.
         acknowledged: ranks of the world whose failure does not end receives from any source.
         error: why nothing can be received in this context any more, None if it can.
     """
@@ -58,7 +58,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         return any(rank in ranks and ranks[rank] + added == source for added, ranks in self._more_sources)
 
     def find(self, source: int, tag: int) -> Message | None:
-        """Return what `find_unexpected` does, or an early message: it comes behind all others of its source and tag."""
+        """Return the message of `find_unexpected`, or else an early message, the last of its source and tag."""
         message = self.find_unexpected(source, tag) if self.arrivals else None
         if message is not None or not self.early or tag == ANY_TAG:
             return message
@@ -91,11 +91,11 @@ class Matcher(MatchQueues["Receive", "Message"]):
             del self.early[key]
 
     def holds_early(self, message: Message) -> bool:
-        """Return True if an early message is among the unexpected ones: no matched probe has it."""
+        """Return True if an early message is in the queue of unexpected messages: no matched probe has taken it."""
         return message in self.early.get((message.source, message.tag), ())
 
     def take_tagged(self, source: int, tag: int) -> Receive | None:
-        """Do the same as `take_posted` for an early message, which receives of any tag do not get."""
+        """Do the same as `take_posted` for an early message. Receives of any tag do not match it."""
         posted = filter(None, (self.first_posted(source, tag), self.first_posted(ANY_SOURCE, tag)))
         receive = min(posted, key=lambda receive: receive.order, default=None)
         if receive is not None:
@@ -150,8 +150,8 @@ class Matcher(MatchQueues["Receive", "Message"]):
         """Withdraw all receives and probes, or those of one rank of the world, and return them for the caller to fail.
 
         Args:
-            any_source: True to withdraw also those of any source that could get a message of that rank, without those
-                that stay.
+            any_source: True to withdraw also receives and probes of any source that could match a message of that rank,
+                except receives that `stay`.
         """
         ranks = {rank, ANY_SOURCE} if any_source and rank in self.sources else {rank}
         receives = [

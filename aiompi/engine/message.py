@@ -24,13 +24,14 @@ class Message(Envelope):
 
     Attributes:
         peer: the sender.
-        length: its bytes. Source, tag and order are those of an `Envelope`.
-        srqid: the sender's id. A long message (`rts`) is asked for by it, a synchronous one (`sync`) acknowledged.
+        length: bytes of the message. Source, tag and order are the attributes of `Envelope`.
+        srqid: the sender's id for the message. The receiver uses it to ask for a long message (`rts`) and to
+            acknowledge a synchronous one (`sync`).
         note: a number that the sender has sent to the receive, 0 if none.
         asked: True if this rank has asked for the announcement.
-        early: True if another message of its context that was sent before it is not announced yet.
-        offer: from where a long message can be copied, None if it must be asked for.
-        data: payload of a complete eager message, None if there was no memory for it.
+        early: True if a message of its context that was sent earlier has not been announced yet.
+        offer: the sender's memory from which a long message can be copied; None if the receiver must ask for it.
+        data: payload of a complete eager message; None if this rank had no memory for it.
         landing: where the payload of an eager message is arriving.
         eager: bytes of credit to be returned when it is consumed.
     """
@@ -72,7 +73,7 @@ class Message(Envelope):
         return Status.of(self.source, self.tag, self.length)
 
     def extract(self) -> None:
-        """Remove it from the unexpected messages: no other receive can get it, and its sender cannot recall it."""
+        """Take the message out of the queue: no other receive can match it, and its sender cannot recall it."""
         self.matcher.remove(self)
         self.peer.forbid_recall(self)
 
@@ -82,7 +83,7 @@ class Message(Envelope):
         self.matcher.put_back(self)
 
     def discard(self) -> None:
-        """Drop it, which is no longer among the unexpected messages: no receive can take it any more."""
+        """Drop an extracted message: no receive can take it any more."""
         landing = self.landing
         if self.rts:
             self.peer.announcement_dropped(self)
@@ -101,11 +102,11 @@ class Message(Envelope):
 
     @property
     def payload_error(self) -> Exception | None:
-        """The error with which its sender has gone, if its payload can therefore not arrive any more."""
+        """The error of the sender, if it has ended before the payload has arrived; otherwise None."""
         return self.peer.error if self.data is None and self.landing is None else None
 
     def deliver_to(self, receive: Receive) -> None:
-        """Give the payload to its receive, and let the rest of it arrive there; keep nothing of it."""
+        """Give the payload to its receive, where the rest of it arrives too; keep no copy."""
         landing, data = self.landing, self.data
         self.landing = self.data = None
         if data is not None:
@@ -138,7 +139,7 @@ class Dropped:
 
 
 class Landing:
-    """Memory that takes the payload of one message while it arrives, and the target that is told at its end.
+    """Memory for the payload of one arriving message, and the target that is notified when it is complete.
 
     Bytes beyond the memory are dropped, so that a receive buffer that is too small is never overrun.
 
@@ -146,7 +147,7 @@ class Landing:
         memory: the first bytes of the payload go here.
         length: bytes of the payload.
         filled: bytes that have arrived.
-        offer: from where the payload is being copied, None if it comes in frames.
+        offer: the sender's memory from which the payload is being copied; None if it comes in frames.
         target: the matched receive, the unexpected message, or `Dropped`.
     """
 
@@ -183,7 +184,7 @@ class Landing:
         self.advance(len(payload))
 
     def divert(self, wait: bool = True) -> bool:
-        """Keep other processes from writing into the memory; return False if one still does, and `wait` is False."""
+        """Keep other processes from writing into the memory; return False if one still writes and `wait` is False."""
         return self.offer is None or self.offer.close(wait)
 
     @classmethod

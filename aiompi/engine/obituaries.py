@@ -1,6 +1,6 @@
 """`Obituaries`: why processes of spawned jobs have failed.
 
-The launcher of a spawned job tells the process that has started it. That process tells all others of its own job.
+The launcher of a spawned job reports a failure to the process that spawned it. This process tells its whole job.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from aiompi.wire.control import MAX_OBITUARY, Obituary
 if TYPE_CHECKING:
     from aiompi.engine.processes import Name
 
-#: obituaries that are kept; they may come before the process that they are about has been met, or lost
+#: most obituaries that are kept. One may arrive before this rank has met its process, or lost the connection to it.
 _KEPT: Final = 512
 
 
 class Obituaries:
-    """What a rank has been told of failures in jobs that ranks of its job have started.
+    """The reports of failures in jobs that ranks of this job have spawned.
 
     Attributes:
-        starters: by id of a spawned job that this rank has met, the process of the own job that has started it. Only
-            what this process says of that job counts.
-        on_told: called when there is more to know.
+        starters: for each spawned job that this rank has met, by id, the process that spawned it. Only reports of that
+            process about that job count.
+        on_told: called after each new report.
         relay: tells the other ranks of the job; set by the runtime if there are any.
     """
 

@@ -16,10 +16,10 @@ T_co = TypeVar("T_co", covariant=True)
 class Owned(OwnedBase[T_co], Coroutine[Any, None, T_co]):
     """An operation that belongs to the code that awaits it, as in `await comm.send(obj, dest)`.
 
-    If the await is cancelled or times out, the operation is withdrawn as far as that is still possible, once no other
-    process is writing into its memory. If a message is lost all the same, there is a warning. For asyncio this is a
+    If the await is cancelled or times out, the operation is withdrawn, as far as that is possible, as soon as no other
+    process writes into its memory. A warning reports a message that is lost all the same. For asyncio this is a
     coroutine: `create_task` takes it as it is, and a cancellation before its first step reaches it. For tools that show
-    coroutines it has the attributes of one, and the name of the call.
+    coroutines it has a coroutine's attributes, and the name of the call.
 
     Args:
         request: the operation.
@@ -92,7 +92,7 @@ class Owned(OwnedBase[T_co], Coroutine[Any, None, T_co]):
 
 
 def _abandon(request: Request[Any]) -> None:
-    """Withdraw an operation whose end no call reports any more."""
+    """Withdraw an operation whose outcome no call will report."""
     request.withdraw()
     error = request.lost_message_error()
     if error is not None:
@@ -102,8 +102,8 @@ def _abandon(request: Request[Any]) -> None:
 def _undone(request: Request[Any], error: BaseException) -> Generator[Any, None, Any]:
     """Withdraw an operation as soon as possible, and raise the error that has ended its await.
 
-    If a message is lost, there is a warning. Its error is not raised in place of a cancellation, because a task that
-    catches errors and goes on would then not be cancelled.
+    A warning reports a lost message. An exception would replace the cancellation: a task that catches it and goes on
+    would not be cancelled.
     """
     if not request._engine.driver.in_own_thread:
         request._engine.finalizers.defer(functools.partial(_abandon, request))
@@ -126,8 +126,8 @@ def _undone(request: Request[Any], error: BaseException) -> Generator[Any, None,
 class OwnedReceive(Owned[T_co]):
     """A receive that belongs to the code that awaits it, as in `await comm.recv()`.
 
-    When it is withdrawn, a message that it has already matched goes back to the front of the unexpected messages. A
-    receive that is dropped without having been awaited is withdrawn as well, with a warning.
+    When a matched receive is withdrawn, its message goes back to the front of the unexpected messages. Dropping a
+    receive that was never awaited withdraws it as well, with a warning.
     """
 
     __slots__ = ()
@@ -151,5 +151,5 @@ class _UnraisableWarning:
 
 
 def warn_unraisable(text: str) -> None:
-    """Issue a RuntimeWarning that raises in no call, even where warnings are errors: a finalizer issues it."""
+    """Issue a RuntimeWarning from a finalizer. It raises in no call, even where warnings are errors."""
     _UnraisableWarning(text)

@@ -1,16 +1,16 @@
-"""The protocols behind a send and a receive: what passes between this rank and one other that understands frames.
+"""The protocols behind a send and a receive: the frames between this rank and one other.
 
 Eager: a message of at most `eager_limit` bytes is sent at once, as long as the receiver has granted memory for it
 (`credit`). If the receiver can copy from the memory of this rank, the limit is `shm_eager_limit` bytes.
 
-Rendezvous: any other message is announced (RTS). The receiver asks for it when it is matched (CTS), and it goes from
-user memory to user memory (DATA). If the receiver can read the memory of the message, it copies the message when that
-is matched, and answers (SYNCACK). So a sender without credit waits for its receiver, and order and progress are kept.
-Announcements are bounded too: at most MAX_ANNOUNCED are unanswered. The sender withholds all that follows until the
-receiver asks for it (`withheld`).
+Rendezvous: any other message is announced (RTS). When it is matched, the receiver asks for it (CTS), and the payload
+goes from user memory to user memory (DATA). A receiver that can read the sender's memory copies the message itself when
+it is matched, and answers (SYNCACK). So a sender without credit waits for its receiver, and order and progress are
+kept. Announcements are bounded too: at most MAX_ANNOUNCED are unanswered. The sender withholds all further messages
+until the receiver asks for them (`withheld`).
 
-The receiver trusts no frame. It refuses what exceeds these bounds, and messages with the source of another rank: the
-connection breaks with a RemoteProtocolError.
+The receiver trusts no frame. A frame that exceeds these bounds, or a message with the source of another rank, breaks
+the connection with a RemoteProtocolError.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 #: contexts that messages of one peer may open before this rank has made the communicators
 MAX_CONTEXTS = 2**14
-#: announcements that are kept with their offers; what is announced beyond these is asked for
+#: announcements that are kept with their offers; messages announced beyond these are asked for
 _MAX_OFFERS = 2**12
 
 _pack: Final = HEADER.pack
@@ -58,7 +58,7 @@ class Peer(WithholdingEndpoint):
 
     Attributes:
         recallable: by srqid, unexpected messages that the sender may still cancel.
-        contexts_opened: contexts that messages of the peer have opened, and of which this rank has no communicator.
+        contexts_opened: contexts that messages of the peer have opened before this rank has made their communicators.
     """
 
     __slots__ = ("_announced", "contexts_opened", "recallable")
@@ -105,7 +105,7 @@ class Peer(WithholdingEndpoint):
         return None if self.link is None else self.link.sharing
 
     def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
-        """Start a message that is not simply handed to the link: mostly one that the receiver must answer."""
+        """Start a message that the receiver must answer, or for which the link has no room."""
         nbytes, cost = request.nbytes, request.nbytes + OVERHEAD
         short, _ = _KINDS[mode]
         request.expendable = self.engine.lenient and short == EAGER and nbytes <= self.engine.eager_limit
@@ -173,7 +173,7 @@ class Peer(WithholdingEndpoint):
         (self.link or self.connect()).send(header, (), None)
 
     def adopt(self, link: Link) -> None:
-        """Use a link for the frames to the peer, unless there is one already; the peer may use another for its own."""
+        """Use a link for frames to the peer, unless there is one already; the peer may send over another link."""
         if link not in self._links:
             self._links.append(link)
         if self.link is None:
@@ -222,7 +222,7 @@ class Peer(WithholdingEndpoint):
         return landing
 
     def _keep(self, message: Message) -> None:
-        """Keep a message for which no receive is posted, unless none can be posted any more."""
+        """Keep a message for which no receive is posted; drop it if no receive can be posted any more."""
         if message.matcher.error is not None:
             message.discard()
             return
@@ -291,7 +291,7 @@ class Peer(WithholdingEndpoint):
         self.break_off(self._forgery(message.matcher, message.source))
 
     def break_off(self, cause: str) -> None:
-        """Break the connection in the next turn, because the peer has sent what it must not send."""
+        """Break the connection in the next turn, because the peer has violated the protocol."""
         for link in self._links:
             self.engine.driver.call_soon(link.lost, cause)
 
@@ -406,7 +406,7 @@ class Peer(WithholdingEndpoint):
             request.sent()
 
     def _invited(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """Refuse an invitation that the core has not accepted, unless its message is complete or withdrawn."""
+        """Refuse an invitation that the core has not accepted, or ignore it if its message is complete or withdrawn."""
         number, wanted, srqid, address = header[1], *header[5:]
         request = self.engine.sends.get(srqid)
         if request is None or request.peer is not self or self._sharing is None:
@@ -470,7 +470,7 @@ class Peer(WithholdingEndpoint):
         self._answer_to(header[6]).recalled()
 
     def _cancelno(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """Note that the recall came too late. The answer to the message completes the send, if one is still to come."""
+        """Note that the recall came too late. If the message still needs an answer, the answer completes the send."""
         request = self.engine.sends.get(header[6])
         if request is not None and request.peer is self:
             request.recalling = False

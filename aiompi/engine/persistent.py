@@ -1,4 +1,4 @@
-"""Persistent requests: operations whose arguments are bound once, and that are started many times (section 3.9)."""
+"""Persistent requests: operations that bind their arguments once and are started many times (section 3.9)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ T_co = TypeVar("T_co", covariant=True)
 class PersistentRequest(Request[T_co]):
     """An operation that `start` starts, again and again.
 
-    Awaiting it waits for the operation that was started last, and takes its outcome. Then the request is inactive, as
-    before the first start, and awaiting it returns at once, with the empty status for a receive. `status` and
-    `cancelled` describe the last operation until the next start.
+    Awaiting the request waits for the last started operation and takes its outcome. The request is then inactive, as
+    before the first start. Awaiting an inactive request returns at once, with the empty status for a receive. `status`
+    and `cancelled` describe the last operation until the next start.
 
     Args:
         begin: starts the operation with the bound arguments.
@@ -61,8 +61,8 @@ class PersistentRequest(Request[T_co]):
         """Start the operation (MPI_Start, section 3.9) with the present content of the buffers.
 
         Raises:
-            InvalidRequestError: the operation that was started before is not complete, or the request was freed.
-            aiompi.Exception: the operation that was started before has failed, and no call has reported it.
+            InvalidRequestError: the last started operation is not complete, or the request was freed. aiompi.Exception:
+                the last started operation has failed, and no call has reported it.
             LocalProtocolError: the call is made by the function of a reduction (section 4.9.4), or in a thread or event
                 loop to which this rank does not belong.
         """
@@ -91,7 +91,7 @@ class PersistentRequest(Request[T_co]):
             yield from operation.suspend()
         elif self._engine.turn_due():
             yield
-        # Only now: a task that is cancelled while it waits has not taken the outcome.
+        # Not before the wait: a task that is cancelled while it waits has not taken the outcome.
         if self._operation is operation:
             self._taken = True
         return operation.result()

@@ -75,7 +75,7 @@ class MatchedProbe(Probe):
         self.complete(self._wrap(message))
 
     def withdraw(self) -> None:
-        """Put the message that was found back, or stop waiting."""
+        """Put the found message back, or stop waiting."""
         message, self._message = self._message, None
         if message is None:
             self.cancel()
@@ -85,7 +85,7 @@ class MatchedProbe(Probe):
 
 
 class MessageListener(Probe):
-    """Calls back when a message of a certain tag is unexpected. It can be set again and again.
+    """Calls back when a message with a certain tag is in the queue of unexpected messages. It can be set repeatedly.
 
     Args:
         sources: only messages of ranks below this number count.
@@ -99,7 +99,7 @@ class MessageListener(Probe):
         self._callback: Callable[[Message], object] = _ignore
 
     def set(self, tag: int, callback: Callable[[Message], object]) -> None:
-        """Call `callback(message)` with a message of this tag that has come, or with the next that comes."""
+        """Call `callback(message)` with an unexpected message of this tag, now or when the first one comes."""
         self.want_tag = tag
         self._callback = callback
         matcher = self.matcher

@@ -1,12 +1,12 @@
 """`Processes`: the processes that a rank knows, those of its world and those that it has met since (MPI-2, chapter 5).
 
-Within a rank a process has a number: its rank in the world, or one from FIRST_MET on if the rank has met it later, such
-as a spawned process. Numbers of processes that are met are never used twice, and mean nothing to other ranks. What all
-processes understand is the `Name` of a process: its job, and its number there.
+Within a rank each process has a number: its rank in the world, or a number from FIRST_MET on if the rank has met it
+later, as it meets a spawned process. The numbers from FIRST_MET on are never used twice, and mean nothing to other
+ranks. All processes understand the `Name` of a process: its job, and its number in that job.
 
-Processes are met by an introduction. It gives each process the name and the business card of the others, and a
-`Namespace` by which they prove to each other that they are the ones that were introduced. The agent of a job gives its
-processes the keys of another one for this.
+Processes meet by an introduction, which gives each process the name and the business card of the others, and a
+`Namespace`. With the key of the namespace they prove to each other that they are the introduced processes. The agent of
+a job gives its processes the keys of other jobs for this.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
 
-#: the first number of processes that are not of the world
+#: the first number of processes outside the world
 FIRST_MET: Final = 2**40
 
 
@@ -34,7 +34,7 @@ class Name(NamedTuple):
 
     Attributes:
         job: id of its job.
-        process: its number in the job, which no other process of the job ever has.
+        process: its number in the job, unique for the lifetime of the job.
     """
 
     job: bytes
@@ -50,7 +50,7 @@ class Program:
         count: number of ranks.
         directory: working directory; empty for that of this process.
         environ: variables added to the environment of this process.
-        hosts: names of the machines, each with a number of ranks; empty for this machine.
+        hosts: the name of each machine and its number of ranks; empty for this machine.
     """
 
     argv: tuple[str, ...]
@@ -69,15 +69,15 @@ class Processes:
     Attributes:
         job: id of the job.
         first: number in the job of rank 0 of the world; the other ranks follow.
-        namespaces: those in which this process may be addressed, by their ids.
+        namespaces: the namespaces in which other processes may address this process, by id.
         cards: business cards by number.
-        home: returns a value that is equal for the cards of processes that share memory; set by the runtime.
+        home: maps a card to a value that is equal for processes that share memory; set by the runtime.
         on_forgotten: called with the endpoint of a process that no communicator refers to any more.
-        expecting: operations that wait for processes which this rank does not know yet.
+        expecting: operations that wait for the introduction of a process.
         ports: the ports that this process has opened, by their names; values belong to `aiompi.create.ports`.
         admit: starts to listen for processes of other jobs; set by the runtime.
         start: starts processes that connect to a port of this process, with options of the launcher; set by the
-            runtime. The request that it returns completes when they have ended, and fails if they cannot be started.
+            runtime. Its request completes when the processes have ended, and fails if they cannot be started.
         obituaries: why processes of spawned jobs have failed.
     """
 
@@ -97,9 +97,9 @@ class Processes:
         self._next = FIRST_MET
         self._names: dict[int, Name] = {}  # of the processes that were met
         self._numbers: dict[Name, int] = {}
-        # By number, the namespaces in which the process is addressed, and its index in each; the last one is used.
+        # The namespaces of each process by its number, with its index in each. The last one is used to address it.
         self._ways: dict[int, list[tuple[Namespace, int]]] = {}
-        self._references: dict[int, int] = {}  # by number, the communicators with processes that were met
+        self._references: dict[int, int] = {}  # number of a met process -> count of the communicators that refer to it
         self._gone: set[int] = set()  # processes that were met and have left their job or failed
 
     async def _refuse(self) -> None:
@@ -112,7 +112,7 @@ class Processes:
 
         Args:
             job: its id.
-            key: the key of all its ranks; empty if each two have one of their own.
+            key: the key of all its ranks; empty if each pair of ranks has a key of its own.
             first: number in the job of rank 0 of the world.
             pairs: keys that this rank shares with each rank of the world.
         """
@@ -154,7 +154,7 @@ class Processes:
         return self.number(Name(self.job, process))
 
     def is_stranger(self, number: int) -> bool:
-        """Return True for a process of another job, and for one that was forgotten."""
+        """Return True for a process of another job, and for a forgotten process."""
         return not self.knows(number) or self.name(number).job != self.job
 
     def label(self, number: int) -> str:
@@ -174,10 +174,10 @@ class Processes:
         return ways[-1] if ways else (self.namespaces[self.job], self.name(number).process)
 
     def caller(self, namespace: bytes, index: int) -> int | None:
-        """Return the number of a process that has connected, None if it is unknown or this rank itself.
+        """Return the number of a connecting process, None if it is unknown or is this rank itself.
 
         Args:
-            namespace: id of the namespace in which it has proven a key.
+            namespace: id of the namespace whose key the process has proven.
             index: its index there.
         """
         if namespace == self.job:
@@ -190,10 +190,10 @@ class Processes:
     # Meeting and forgetting.
 
     def meet(self, name: Name, card: BusinessCard, namespace: Namespace, index: int) -> int:
-        """Note a process that has been introduced; return its number, the one that it has if it is known already.
+        """Note an introduced process; return its number. A process that is known already keeps its number.
 
         Args:
-            namespace: in which it is addressed if it is of another job.
+            namespace: the namespace for addressing a process of another job.
             index: its index there.
         """
         number = self.number(name)
@@ -214,20 +214,20 @@ class Processes:
         return number not in self._gone and (peer is None or (peer.error is None and peer.finalize_error is None))
 
     def retain(self, numbers: Iterable[int]) -> list[int]:
-        """Note that a communicator, or one that is being made, refers to processes; return those for `release`."""
+        """Note that a new or finished communicator refers to processes; return the met ones, for `release`."""
         met = [number for number in numbers if number >= FIRST_MET]
         for number in met:
             self._references[number] += 1
         return met
 
     def release(self, met: Iterable[int]) -> None:
-        """Note that a communicator refers to these processes no more, which may be forgotten now."""
+        """Note that a communicator refers to these processes no more; the processes may now be forgotten."""
         for number in met:
             self._references[number] -= 1
             self.forget_unused(number)
 
     def gone(self, number: int) -> bool:
-        """Note that a process has left its job or failed; return True if it is forgotten: nothing refers to it."""
+        """Note that a process has left its job or failed; return True if it is forgotten, being in no communicator."""
         if number < FIRST_MET:
             return False
         if number in self._names:
@@ -236,9 +236,10 @@ class Processes:
         return number not in self._names
 
     def forget_unused(self, number: int) -> None:
-        """Forget a process to which nothing refers. Of the own job, only one that has ended can be forgotten.
+        """Forget a process to which nothing refers.
 
-        Others may still send messages on communicators that they have not freed.
+        A process of this job is forgotten only after its end: until then it may send messages on communicators that it
+        has not freed.
         """
         name = self._names.get(number)
         if name is None or self._references[number] or (name.job == self.job and number not in self._gone):

@@ -36,7 +36,7 @@ class Receive(PostedReceive):
     decode: Decode | None
 
     def _let_go(self) -> None:
-        """Release the memory of the receive, which has ended. A traceback may refer to the receive for longer."""
+        """Release the memory of a receive that has ended. A traceback may refer to the receive for longer."""
         self.memory = None
 
     def exception(self) -> BaseException | None:
@@ -52,10 +52,10 @@ class Receive(PostedReceive):
         """Take the number that the sender has sent beside the message. Point-to-point communication sends none."""
 
     def from_other_client(self, peer: ImpiPeer) -> None:
-        """Note that the matched message comes from another IMPI client. Here its bytes are taken as they are."""
+        """Note that the matched message comes from another IMPI client. This receive takes its bytes unchanged."""
 
     def begin(self, peer: Endpoint, source: int, tag: int, length: int, wanted: int, eager: int = 0) -> Landing:
-        """Match a message that is still to arrive; `wanted` bytes of it will."""
+        """Match a message of which `wanted` bytes are still to arrive."""
         self.source = source
         self.tag = tag
         self.length = length
@@ -90,7 +90,7 @@ class Receive(PostedReceive):
         return True
 
     def _decoded(self, decoding: Request[Any]) -> None:
-        """Complete the receive. It keeps the message until its result is taken, since it may be withdrawn before."""
+        """Complete the receive. It keeps the message until its result is taken, because it may be withdrawn before."""
         error = decoding.exception()
         if error is not None and not isinstance(error, Exception):
             self._decoding = None  # it was interrupted, so that `result` decodes
@@ -116,7 +116,7 @@ class Receive(PostedReceive):
         return self.source != ANY_SOURCE
 
     def stay(self) -> None:
-        """Stay posted when a rank fails that may be the sender (ERR_PROC_FAILED_PENDING), as nonblocking ones do."""
+        """Stay posted when a possible sender fails (ERR_PROC_FAILED_PENDING), as nonblocking receives do."""
         self.stays = cast("Engine", self._engine).survives
         if self.stays and type(self._error) is ProcessFailedError:
             self._error = _pending(self._error)
@@ -150,9 +150,9 @@ class Receive(PostedReceive):
         return self.landing is None or self.landing.divert(wait=False)
 
     def withdraw(self) -> None:
-        """Undo the receive; a message that it has matched goes to the next receive, or back to the unexpected ones.
+        """Undo the receive: its matched message goes to the next receive, or back to the unexpected messages.
 
-        That is impossible if a part of the message is lost. Then the receive has failed; see `lost_message_error`.
+        A message of which a part is lost cannot go back. Then the receive has failed; see `lost_message_error`.
         """
         self._undo()
         self._let_go()
@@ -168,7 +168,7 @@ class Receive(PostedReceive):
             self._decoding = None
         landing = self.landing
         if landing is not None and (landing.length < self.length or landing.filled > len(landing.memory)):
-            # The message is truncated already: the rest was never asked for, or has been dropped.
+            # The message is already truncated: its rest was never asked for, or was dropped.
             landing.drop()
             self.landing = None
             self._truncated(self.wanted(self.length))
@@ -184,7 +184,7 @@ class Receive(PostedReceive):
         self.matcher.put_back(message)
 
     def _message_again(self, landing: Landing | None) -> Message:
-        """Make the matched message again as it was before, with what has arrived of it."""
+        """Make the matched message again as it was before, with the bytes that have arrived."""
         engine = cast("Engine", self._engine)
         peer = engine.peer(engine.rank) if landing is None else landing.peer
         message = Message(peer, self.matcher, self.source, self.tag, self.length, 0, rts=False, sync=False)
@@ -216,10 +216,10 @@ class Receive(PostedReceive):
 
 
 class ArrivedReceive(Request[Any]):
-    """A receive of an object whose message was there when it began, so that it is complete at once.
+    """A receive of an object whose message had already arrived: the receive is complete at once.
 
     Args:
-        message: is not among the unexpected messages any more.
+        message: the message, taken out of the unexpected messages.
         decode, status: as those of `Receive`.
     """
 
@@ -263,10 +263,10 @@ def _pending(error: Exception) -> ProcessFailedPendingError:
 
 
 class NotedReceive(Receive):
-    """A receive that keeps the number which the sender has sent beside the message.
+    """A receive that keeps the note, a number that the sender adds to the message.
 
     Attributes:
-        note: that number; 0 if there was none.
+        note: the note of the message; 0 if it has none.
     """
 
     __slots__ = ("note",)

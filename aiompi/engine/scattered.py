@@ -1,6 +1,6 @@
 """Receives into memory that is not contiguous, and receives of messages that a matched probe has taken.
 
-A message for memory with gaps arrives in contiguous memory and is unpacked when it is complete.
+A message for memory with gaps arrives in contiguous memory, and is unpacked once it is complete.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class MatchedReceive(Receive):
 
 
 class MatchedScatteredReceive(ScatteredReceive):
-    """A receive of such a message into memory with gaps; see `MatchedReceive`."""
+    """A receive of a probed message into memory with gaps; see `MatchedReceive`."""
 
     __slots__ = ("keep",)
 

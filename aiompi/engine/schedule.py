@@ -19,12 +19,12 @@ _INTERRUPTS: Final = (KeyboardInterrupt, SystemExit)
 
 
 class ChainedRequest(Request[T_co]):
-    """A request that a schedule completes, or a schedule itself. Such requests may form long chains of waiters."""
+    """A schedule, or a request that a schedule completes. These requests may form long chains of waiters."""
 
     __slots__ = ()
 
     def _finish(self) -> None:
-        """Tell the waiters of one request after the other, so that a chain of schedules is no chain of calls."""
+        """Notify the waiters of one request after another, so that a chain of schedules is not a recursion."""
         self._done = True
         if self._callbacks is None and self._waiter is None:
             return
@@ -43,9 +43,9 @@ class ChainedRequest(Request[T_co]):
 class Schedule(ChainedRequest[T_co]):
     """A request that is complete when its coroutine has ended.
 
-    The coroutine awaits only requests of the same engine. It is stepped inside the call that completes what it waits
-    for, and for the first time at once. So it needs no event loop, and an operation of several steps is written once
-    for every face.
+    The coroutine awaits only requests of the same engine. Its first step runs at once, each further step inside the
+    call that completes the awaited request. So a schedule needs no event loop, and an operation of several steps is
+    written once for both faces.
 
     Attributes:
         owner: the object for which it runs.
@@ -88,7 +88,7 @@ class Schedule(ChainedRequest[T_co]):
             engine.failures += 1
         try:
             engine.schedules.discard(self)
-        finally:  # a signal handler may raise here; the waiters must be told all the same, or nothing would tell them
+        finally:  # a signal handler may raise here, and no later call would notify the waiters
             self._finish()
         if isinstance(self._error, _INTERRUPTS) and engine.driver.in_own_thread:
             engine.driver.call_soon(self._raise_unseen)  # after the waiters have been told
@@ -105,7 +105,7 @@ class Schedule(ChainedRequest[T_co]):
         return str(getattr(self._coroutine, "__qualname__", type(self).__name__))
 
     def cancel(self) -> bool:
-        """Do nothing: collective and other many-step operations cannot be cancelled, since others need them (3.8)."""
+        """Do nothing: other ranks take part in a schedule, such as a collective, so it cannot be cancelled (3.8)."""
         return False
 
     def withdraw(self) -> None:

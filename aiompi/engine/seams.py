@@ -1,6 +1,7 @@
-"""The interfaces that the engine is given: `Driver`, by which a rank waits, and `Link`, a path to a peer.
+"""The interfaces between the engine and its surroundings:
 
-Drivers implement `Driver`, transports implement `Link` and what is beside it. The engine knows no more of either.
+`Driver`, by which a rank waits, and `Link`, a path to a peer. Drivers implement `Driver`; transports implement `Link`,
+`Sharing` and `Poller`. The engine uses only these interfaces.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ class Timer(Protocol):
 
 
 class Poller(Protocol):
-    """An object that can be polled for something to do, which is faster than to be woken for it."""
+    """An object that the driver polls for work. Polling is faster than being woken."""
 
     def poll(self, looks: range) -> bool:
-        """Do what there is to do; return True if there was anything.
+        """Do the pending work; return True if there was any.
 
         Args:
-            looks: how often to look at most. One call with several looks is faster than several calls.
+            looks: most times to look for work. One call with several looks is faster than several calls.
         """
 
     def stale(self) -> bool:
-        """Return True if there was nothing to do since the last call of this method, and nothing is in progress."""
+        """Return True if there was no work since the last call of this method, and none is in progress."""
 
     def rest(self) -> bool:
-        """Be woken from now on instead of being polled; return False if there is something to do first."""
+        """Ask to be woken from now on instead of being polled; return False if there is work to do first."""
 
 
 class StepwiseDecode(Protocol):
@@ -95,20 +96,20 @@ class Community(Protocol):
         """Note that a member has failed: collectives cannot complete any more."""
 
     def ended(self, error: Exception) -> None:
-        """Note that communication of this rank has ended: no collective begins any more, also none of one rank."""
+        """Note that communication of this rank has ended: no collective begins any more, not even on one rank."""
 
     def revoked(self, error: Exception, source: int) -> None:
         """Note that a rank has revoked the communicator; `source` is the process that says so."""
 
 
 class Driver(Protocol):
-    """How a rank waits: the seam to an event loop or to a blocking poll.
+    """How a rank waits: the interface to an event loop or to a blocking poll.
 
     Attributes:
         background: True if progress is made while nothing waits.
         sliced: True if other callbacks wait while this rank computes, so that it does long computations in slices.
-        single: True as a hint that a call blocks for a single request, so that other events may wait.
-        owner: identifies the only thread that may make calls; another number as long as that is not known.
+        single: a hint; True while a call blocks for a single request, so that other events may wait.
+        owner: identifier of the only thread that may make calls; the identifier of no thread until it is known.
     """
 
     background: bool
@@ -134,21 +135,22 @@ class Driver(Protocol):
         """Look for a moment whether a request completes; return True if it is complete."""
 
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
-        """Call `deadlocked` before each wait: it returns True if all other ranks are gone.
+        """Call `deadlocked` before each wait. It returns True if all other ranks have ended.
 
         Args:
-            deadlocked: None if this rank waits for something that does not come from other ranks.
+            deadlocked: None while this rank waits for an event from outside the other ranks.
         """
 
     def spin(self, seconds: float, *, yields_core: bool = False) -> None:
-        """Poll for up to `seconds` before each sleep, if that has paid lately; 0: never.
+        """Poll for up to `seconds` before each sleep, as long as recent polls have found work; 0: never.
 
         Args:
-            yields_core: True to yield the core to other processes. If one keeps it for long, the spin ends.
+            yields_core: True to yield the core to other processes. The spin ends if another process keeps the core for
+                long.
         """
 
     def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
-        """Poll this poller before the next sleeps, until it rests; return False if that does not pay.
+        """Poll this poller before each sleep, until it rests; return False if polling does not pay.
 
         After False the poller must rest now.
 
@@ -158,13 +160,13 @@ class Driver(Protocol):
 
     @property
     def now(self) -> Callable[[], float]:
-        """The clock itself, to save a call: a function that returns seconds since some moment in the past."""
+        """The clock: a function that returns seconds since some moment in the past. A property, to save a call."""
 
     def observe(self, observer: Callable[[Iterable[Any]], AbstractContextManager[None]]) -> None:
-        """Enter `observer(requests)` while a thread is blocked until some of these requests are complete."""
+        """Enter the context `observer(requests)` while a thread blocks until some of these requests are complete."""
 
     def reset_after_fork(self) -> None:
-        """Forget all callbacks and close what the descriptors refer to, in the copy of this process after a fork."""
+        """In the child of a fork: forget all callbacks, and close all descriptors."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         """Call back in a later turn."""
@@ -186,9 +188,9 @@ class Driver(Protocol):
 
         Args:
             fd: the eventfd.
-            deliver: delivers an arrived message. It is called first where waiting code then continues sooner. It
-                returns True if the callback may wait for the next turn.
-            callback: does everything that there is to do.
+            deliver: delivers an arrived message. It is called before `callback` if waiting code then continues sooner.
+                It returns True if `callback` may wait for the next turn.
+            callback: does all pending work.
         """
 
     def remove_reader(self, fd: int) -> None:
@@ -208,24 +210,24 @@ class Failable(Protocol):
 
 
 class BufferOwner(Failable, Protocol):
-    """An operation whose memory a link reads until the link has sent it, or never will."""
+    """An operation whose memory a link reads until the link has sent the payload, or has broken."""
 
     def sent(self) -> None:
         """Note that the memory is no longer needed."""
 
 
 class Sharing(Protocol):
-    """Memory of this process that a peer can copy, for messages whose payload is not in the frames of the link."""
+    """Memory of this process from which a peer copies payloads, instead of reading them in frames of the link."""
 
     def exposes(self, payload: Payload, nbytes: int) -> bool:
-        """Return True if the peer can copy a message, and that takes less time than to send it."""
+        """Return True if the peer can copy a message in less time than this rank can send it."""
 
     def expose(self, header: bytes, payload: Payload) -> bool:
-        """Announce a message for the peer to copy; return False if that is impossible now, and nothing was sent."""
+        """Announce a message for the peer to copy; return False, and send nothing, if that is impossible now."""
 
 
 class WritingAhead(Protocol):
-    """Memory from which packets to other clients leave. Their data can be written there before they may leave."""
+    """Memory from which packets to other clients are sent. Data can be written there before the packet may leave."""
 
     def write(self, data: Payload) -> Payload | None:
         """Write the data of a packet there.
@@ -235,7 +237,7 @@ class WritingAhead(Protocol):
         """
 
     def erase(self, data: Payload) -> None:
-        """Free what was written and will not be sent."""
+        """Free written data that will not be sent."""
 
 
 class Link(Protocol):
@@ -247,43 +249,43 @@ class Link(Protocol):
 
     @property
     def far(self) -> bool:
-        """True if the peer may be on another host, so that its answer takes long."""
+        """True if the peer may be on another host, so that its answers take long."""
         return False
 
     @property
     def idle(self) -> bool:
-        """True if everything that was handed over has left this process."""
+        """True if all frames that were handed over have left this process."""
 
     def dispatch(self, header: bytes, payload: Payload) -> bool:
-        """Let one whole frame leave now; return False if nothing of it has left, so that `send` has to be called."""
+        """Send one whole frame now; return False if no byte of it was sent, so that `send` must be called."""
         return False
 
     def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         """Hand over one frame.
 
         Returns:
-            True if the memory of the payload is free again at return. Otherwise the link calls `owner.sent()`, now or
-            later, or `owner.fail()` when the connection breaks. If it is broken already, `peer.error` says why.
+            True if the memory of the payload is free when this returns. Otherwise the link calls `owner.sent()`, now or
+            later, or `owner.fail()` when the connection breaks. If the connection has already broken, `peer.error` says
+            why.
         """
 
     def grant(self, nbytes: int) -> bool:
-        """Grant the peer more credit, which it reads when it needs some; return False if that takes a frame."""
+        """Grant the peer more credit in memory that it reads; return False if only a frame can grant it."""
         return False
 
     def granted(self) -> int:
-        """Return the bytes of credit that the peer has granted in this way since the last call."""
+        """Return the bytes of credit that the peer has granted by `grant` since the last call."""
         return 0
 
     def look(self) -> None:
-        """Handle what has come by now, if it may be that a message has left and this rank has not seen it yet."""
+        """Handle arrived frames, if the link may have sent a message whose completion this rank has not seen yet."""
         return
 
     def lost(self, cause: str) -> None:
         """Close the link and report that the connection broke."""
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
-        """Copy the part of the owner's memory that has not left yet, so that the owner may use its memory again.
+        """Copy the unsent part of the owner's memory, so that the owner may use its memory again.
 
-        Args:
-            lent: True if the peer may have been told to copy it from there.
+        Args: lent: True if the peer may have been told to copy the payload from there.
         """

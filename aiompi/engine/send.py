@@ -24,7 +24,7 @@ class Send(SendBase):
     peer: Endpoint
 
     def not_ready(self, rank: int) -> None:
-        """Fail: `rank` has dropped the message, because no receive was posted for it (ready mode, section 3.4)."""
+        """Fail: `rank` has dropped a message in ready mode, because no receive was posted for it (section 3.4)."""
         self.payload = ()
         self.fail(
             OtherError(
@@ -48,7 +48,7 @@ class Send(SendBase):
     def cancel(self) -> bool:
         """Recall the message from the receiver's unexpected messages (section 3.8).
 
-        The request completes whether that succeeds or not; `cancelled()` then says which.
+        The request completes in either case; `cancelled()` then says whether the recall has succeeded.
         """
         if self._done:
             return False
@@ -56,13 +56,13 @@ class Send(SendBase):
         return True
 
     def withdraw(self) -> None:
-        """Recall the message if possible, and use the user's memory no more in any case."""
+        """Recall the message if possible. In any case, use the user's memory no more."""
         self.cancel()
         if not self._done:
             self.detach()
 
     def detach(self) -> None:
-        """Copy what is still to be sent, and use the user's memory no more."""
+        """Copy the unsent part of the message, and use the user's memory no more."""
         self.payload = (joined(self.payload, self.nbytes),) if self.srqid else ()  # or it is all in the link
         if self.peer.link is not None:
             self.peer.link.detach(self, self.released)

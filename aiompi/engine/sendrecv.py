@@ -57,7 +57,7 @@ class SendrecvRequest(Request[Any]):
 
     @property
     def decode(self) -> Decode | None:
-        """The function that makes the result from the bytes received, None if there is none."""
+        """The function that makes the result from the received bytes; None if the result needs no function."""
         return self._receive.decode
 
     def cancel(self) -> bool:

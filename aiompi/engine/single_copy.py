@@ -1,7 +1,7 @@
-"""Long messages that are copied once, from the memory of one rank to that of another, part by part.
+"""Long messages that are copied once, part by part, from the memory of one rank to the memory of another.
 
-The receiver copies a message that is on offer (`copy_from_sender`). If it asks for help, the sender copies the end of
-the message meanwhile (`copy_to_receiver`). `CopyQueue` gives the event loop a turn after each part.
+The receiver copies an offered message (`copy_from_sender`). If the receiver asks for help, the sender copies the end of
+the message at the same time (`copy_to_receiver`). `CopyQueue` gives the event loop a turn after each part.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class CopyQueue:
                 if not part():
                     self.drop(part)
         finally:
-            # If the part raises, the other copies go on all the same, and this one again later.
+            # If the part raises, the other copies go on, and this one is tried again later.
             self._scheduled = False
             if parts:
                 self._driver.call_soon(self._go_on)
@@ -75,7 +75,7 @@ class CopyQueue:
 
 
 def copy_from_sender(peer: Peer, landing: Landing, srqid: int, offer: Offer) -> bool:
-    """Copy a part of a message that a peer offers, and answer when it is complete; return True if there is more."""
+    """Copy a part of an offered message, and answer when the message is complete; return True if there is more."""
     try:
         return _copy_from_sender(peer, landing, srqid, offer)
     except Exception as error:
@@ -108,8 +108,9 @@ def copy_to_receiver(peer: Peer, request: Send, payload: Payload, write: Callabl
     """Copy a part of a message to its receiver; return True if there is more.
 
     Args:
-        payload: the payload that the request had when the copy began. The program may use its memory again by now.
-        write: copies up to so many bytes, and returns True if there is more.
+        payload: the payload of the request when the copy began. If the request has another payload now, the program
+            uses this memory again.
+        write: copies at most the given number of bytes, and returns True if there is more.
     """
     engine = peer.engine
     try:

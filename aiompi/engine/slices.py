@@ -26,7 +26,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sliced(Request[T_co]):
-    """A computation that is complete when its steps have ended; one slice of one computation runs in each turn.
+    """A computation in steps. In each turn of the event loop, one slice of one computation runs.
 
     Args:
         steps: the computation, which yields between its steps and returns the result.
@@ -43,7 +43,8 @@ class Sliced(Request[T_co]):
     def _slice(self) -> bool:
         """Take steps for the time of a slice; return True if there are more.
 
-        Garbage is not collected meanwhile: the many new objects would have it look at everything again and again.
+        The garbage collector is off during a slice, because the many new objects would make it scan all objects
+        repeatedly.
         """
         if self._done:  # an interrupt has ended it
             return False
@@ -73,10 +74,10 @@ class Sliced(Request[T_co]):
 
 
 class HeldSend(Send):
-    """A send that begins when the messages before it have been encoded, and its own.
+    """A send that begins when its own message and all messages before it have been encoded.
 
     Attributes:
-        encoding: makes its message; None if the message is there.
+        encoding: makes its message; None once the message exists.
     """
 
     __slots__ = ("_arguments", "_queue", "_send", "encoding")
@@ -162,11 +163,11 @@ class HeldSend(Send):
 
 
 class SendQueue:
-    """Takes the place of a peer in a communicator while a message to it is being encoded, and holds later ones back.
+    """Replaces a peer in a communicator while a message to it is being encoded, and holds later messages back.
 
     Args:
         peer: the endpoint of the peer.
-        emptied: called when the queue is empty, and the peer can take its place again.
+        emptied: called when the queue is empty, so that the communicator can use the peer again.
     """
 
     __slots__ = ("_emptied", "_sends", "_steps", "peer")
@@ -203,7 +204,7 @@ class SendQueue:
             self._emptied()
 
     def remove(self, send: HeldSend) -> None:
-        """Remove a send that has ended before it has begun."""
+        """Remove a send that has ended, for example by cancellation, before it has begun."""
         if send in self._sends:
             self._sends.remove(send)
             self.advance()

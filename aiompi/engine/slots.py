@@ -1,7 +1,7 @@
-"""Slots: each rank of a group shows all others what it contributes to a collective.
+"""Slots: shared memory through which each rank of a group shows its contribution to a collective to all others.
 
-Collectives on blocks that are not long are made of them where ranks share memory. They are in the native core. Here is
-what the engine and the transport of shared memory say of them.
+Where ranks share memory, collectives on short blocks use slots. The native core implements them. This module has the
+sizes, and the interface between the engine and the transport of shared memory.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from aiompi.core._native import SlotGroup
     from aiompi.engine.endpoint import Endpoint
 
-#: bytes of a contribution in the first communicators of a job; longer ones are messages
+#: most bytes of a contribution in the first communicators of a job; longer contributions are messages
 ROOM: Final = 256 * 2**10
-#: the same in all other communicators, for which addresses are reserved as well
+#: most bytes of a contribution in all other communicators, for which addresses are reserved as well
 LITTLE_ROOM: Final = 2 * 2**10
 #: number of the first communicators. Few programs make more.
 FIRST_COMMUNICATORS: Final = 32
@@ -27,7 +27,7 @@ def ordinal(context: int) -> int:
 
 
 def room(context: int) -> int:
-    """Return the bytes of a contribution in a communicator, by its context id."""
+    """Return the most bytes of a contribution in the communicator with a context id."""
     return ROOM if ordinal(context) < FIRST_COMMUNICATORS else LITTLE_ROOM
 
 
@@ -35,13 +35,13 @@ class SlotProvider(Protocol):
     """Memory of this rank that others read: its slots."""
 
     def affords(self, context: int, peers: Sequence[Endpoint]) -> bool:
-        """Return True if this process has descriptors and addresses for `assemble`. Nothing is opened for it yet."""
+        """Return True if this process has enough descriptors and addresses for `assemble`. This opens none of them."""
 
     def connected(self, peers: Sequence[Endpoint]) -> bool:
-        """Return True if this rank shares memory with all these already."""
+        """Return True if this rank already shares memory with all these peers."""
 
     def assemble(self, context: int, rank: int, peers: Sequence[Endpoint]) -> SlotGroup | None:
-        """Prepare the slots of a communicator; None if not all members see the others' slots, or not yet.
+        """Return the slots of a communicator; None if not every member can read the slots of all others now.
 
         Args:
             context: id of the communicator.

@@ -1,7 +1,7 @@
-"""Receives on communicators that span IMPI clients. The form of a message is known only when it is matched.
+"""Receives on communicators that span IMPI clients.
 
-A message from a rank of the same client has the form of the memory of this machine. A message from another client is in
-external32 (IMPI 0.0, section 1.2.2).
+The form of a message is known only when it is matched. A message from the same client is in native representation. A
+message from another client is in external32 (IMPI 0.0, section 1.2.2).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Typed(Scattered, Protocol):
     Attributes:
         contiguous: True if it has no gaps.
         view: its bytes, if it is contiguous.
-        lies_external: True if it has the form of a message in external32.
+        lies_external: True if the memory has the same bytes as its message in external32.
         external_nbytes: length in external32 of a message that fills it.
     """
 
@@ -45,7 +45,7 @@ class Typed(Scattered, Protocol):
         """Return its content as a message in external32."""
 
     def from_external32(self, message: memoryview) -> None:
-        """Fill it with such a message of at most `external_nbytes`, and touch nothing else."""
+        """Fill it with an external32 message of at most `external_nbytes` bytes, and touch no other memory."""
 
 
 class _External:
@@ -65,7 +65,8 @@ class SpanningReceive(ScatteredReceive):
 
     Args:
         typed: where the message goes; None to take bytes of any length.
-        keep: gets the message of a matched probe back when the receive is withdrawn; by default other receives get it.
+        keep: takes the message of a matched probe back when the receive is withdrawn; by default the message becomes
+            unexpected again.
     """
 
     __slots__ = ("_sender", "_typed", "keep")

@@ -1,15 +1,15 @@
-"""Messages beyond the bound of announcements: the sender withholds them, and the receiver asks for those that it wants.
+"""Messages beyond the bound of announcements: the sender withholds them until the receiver asks for them.
 
-A sender announces at most MAX_ANNOUNCED messages that are not answered (see `peer`). It withholds what follows, and
-says so. From then on a receive or a probe that matches nothing announced asks for the first withheld message of its
-context with its tag, or with any tag. An answer is due as soon as there is such a message: at once, or when it is sent.
-One question of a kind is open at a time, so what the receiver keeps is bounded by what it has asked for. Withheld
-messages are announced unasked, in their order, as announced ones are answered. So every receive meets its message,
-however many others were sent before it.
+A sender has at most MAX_ANNOUNCED unanswered announcements (see `peer`). It withholds all further messages, and says
+so. From then on, a receive or a probe that matches no announced message asks for the first withheld message of its
+context with its tag, or with any tag. The sender answers at once, or when it sends such a message. Only one question
+per context and tag is open at a time, so the receiver keeps no more messages than it has asked for. Each answered
+announcement lets the sender announce the next withheld message unasked. So every receive meets its message, however
+many others were sent before.
 
-Order. A message is *early* if it is announced before another one of its context that was sent first. Receives of its
-tag get it, because it is the first with that tag. Receives of any tag do not, until it is in turn: the sender says so
-when it would announce the message now, or when it is the first one that a receive of any tag can get.
+Order. A message is *early* if it is announced before a message of its context that was sent first. Receives of its tag
+match it, because it is the first with that tag. Receives of any tag do not match it until it is in turn. The sender
+says so when it would announce the message unasked, or when a receive of any tag asks and this is the first message.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from aiompi.engine.matching import Matcher
     from aiompi.engine.send import Send
 
-#: questions of a peer that may be open at a time; a rank that waits for messages of more tags asks no further
+#: most open questions of a peer; a rank that waits for messages of more tags asks no further questions
 MAX_QUESTIONS = 2**20
 #: taken from the credit while messages are withheld, so that none is sent eagerly
 _NO_CREDIT: Final = 2**61
-#: numbers of messages that the queues may have beyond those of the messages that are there
+#: most stale ids in the queues, beyond the ids of messages that are still withheld
 _SPARE: Final = 1024
 
 #: states of a withheld message: not announced; announced early; announced, and in turn
@@ -43,7 +43,7 @@ _SILENT, _EARLY, _IN_TURN = range(3)
 
 #: a message: context, source, tag, mode and note
 Envelope: TypeAlias = "tuple[int, int, int, Mode, int]"
-#: what is asked for: a context, and a tag or ANY_TAG
+#: a question: a context, and a tag or ANY_TAG
 Question: TypeAlias = tuple[int, int]
 
 
@@ -60,7 +60,7 @@ class Withheld:
     """The messages that this rank withholds from a peer, in their order.
 
     Args:
-        number: tells one time of withholding from another.
+        number: counts the periods of withholding, so that late questions of an earlier period are recognised.
     """
 
     __slots__ = ("_held", "_peer", "_queued", "_queues", "_questions", "number")
@@ -69,8 +69,8 @@ class Withheld:
         self._peer = peer
         self.number = number
         self._held: OrderedDict[int, _Held] = OrderedDict()
-        # By context and tag, and by context and ANY_TAG, ids of messages in their order; made at the first question.
-        # Ids of messages that are not there any more are passed over.
+        # Ids of messages in their order, by context and tag, and by context and ANY_TAG; made at the first question.
+        # Ids of messages that are no longer withheld are skipped.
         self._queues: dict[Question, deque[int]] = {}
         self._queued = -1
         self._questions: set[Question] = set()
@@ -79,7 +79,7 @@ class Withheld:
         return len(self._held)
 
     def add(self, request: Send, envelope: Envelope) -> None:
-        """Withhold a message, unless it is asked for already."""
+        """Withhold a message, or announce it if it has been asked for already."""
         held = self._held[request.srqid] = _Held(request, envelope)
         if self._queued >= 0:
             self._enqueue(held)
@@ -88,7 +88,7 @@ class Withheld:
                     self._answer((envelope[0], tag))
 
     def ask(self, question: Question) -> None:
-        """Answer a question now, or once there is such a message."""
+        """Answer a question now, or as soon as a matching message is sent."""
         if len(self._questions) >= MAX_QUESTIONS:
             raise RemoteProtocolError(f"rank {self._peer.rank} asks for messages of more than {MAX_QUESTIONS} tags")
         self._questions.add(question)
@@ -108,7 +108,7 @@ class Withheld:
             self._peer.emit(frame.TURN, srqid=srqid)
 
     def take(self, srqid: int) -> bool:
-        """Remove a message that is not to be sent; return False if it is announced."""
+        """Remove a message that will not be sent; return False if it has already been announced."""
         held = self._held.get(srqid)
         if held is None or held.state != _SILENT:
             return False
@@ -157,10 +157,10 @@ class Withheld:
 
 
 class Questions:
-    """What this rank has asked a peer for that withholds messages, and the early messages that have come.
+    """The open questions of this rank to a withholding peer, and the early messages that have come.
 
     Args:
-        number: the one of `Withheld`.
+        number: as in `Withheld`.
     """
 
     __slots__ = ("_number", "_open", "_peer", "early")
@@ -172,7 +172,7 @@ class Questions:
         self.early: dict[int, Message] = {}
 
     def ask(self, context: int, tag: int) -> None:
-        """Ask for a message, unless that is asked already."""
+        """Ask for a message, unless this question is already open."""
         question = (context, tag)
         if question not in self._open and len(self._open) < MAX_QUESTIONS:
             self._open.add(question)
@@ -188,7 +188,7 @@ class Questions:
             ) from None
 
     def in_turn(self, srqid: int) -> None:
-        """Note that an early message is in turn, if it is still there: receives of any tag get it, too."""
+        """Note that an early message, if it is still there, is in turn: receives of any tag match it, too."""
         message = self.early.pop(srqid, None)
         if message is None:
             return
@@ -207,10 +207,10 @@ class Questions:
 
 
 class WithholdingEndpoint(CreditedEndpoint):
-    """A rank from which this rank withholds messages beyond the bound of announcements, and which does the same.
+    """A peer; this rank and the peer each withhold messages beyond the bound of announcements from the other.
 
     Attributes:
-        questions: what it was asked for, None while it withholds nothing.
+        questions: the questions that it was asked; None while it withholds no message.
     """
 
     __slots__ = ("_times", "questions")
@@ -229,7 +229,7 @@ class WithholdingEndpoint(CreditedEndpoint):
 
     @abstractmethod
     def _matcher(self, context: int, source: int) -> Matcher:
-        """Return the queues of a context, to which the peer sends a message with this source."""
+        """Return the queues of the context of an arriving message, and check its source."""
 
     @abstractmethod
     def _keep(self, message: Message) -> None:
@@ -238,7 +238,7 @@ class WithholdingEndpoint(CreditedEndpoint):
     # At the sender.
 
     def _withhold(self, request: Send, envelope: Envelope) -> None:
-        """Announce a message, and all that follow, only when the peer asks for it or has answered earlier ones."""
+        """Withhold a message, and all that follow, until the peer asks for them or answers announcements."""
         if self._withheld is None:
             self._times += 1
             self._withheld = Withheld(self, self._times)
@@ -251,7 +251,7 @@ class WithholdingEndpoint(CreditedEndpoint):
         self._withheld.add(request, envelope)
 
     def _release(self, srqid: int) -> None:
-        """Announce messages that were withheld, since a message is answered."""
+        """Announce withheld messages, because an announcement was answered."""
         withheld = self._withheld
         if withheld is None:
             return
@@ -335,5 +335,5 @@ class WithholdingEndpoint(CreditedEndpoint):
 
 
 def asks(matcher: Matcher, peer: WithholdingEndpoint, peer_rank: int) -> bool:
-    """Return True if a receive of this rank of the world, or of any source, may get messages of a peer."""
+    """Return True if a receive from this rank of the world, or from any source, may match messages of a peer."""
     return peer_rank == peer.rank or (peer_rank == ANY_SOURCE and matcher.knows(peer.rank))
