@@ -1,1 +1,4 @@
-"""Transports, which carry frames between ranks. Each derives from `template.Transport`; `registry` chooses per peer."""
+"""Transports carry frames between ranks.
+
+Each derives from `template.Transport`; `registry` chooses one for each peer.
+"""

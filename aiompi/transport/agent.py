@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 #: seconds for which a rank tries to connect to a busy launcher. If the launcher dies, its watchdog ends the rank.
 _LAUNCHED = 7 * 86400.0
-#: most seconds that the agent has to report why the job ends before a process manager kills its processes
+#: most seconds to wait until the agent has reported why the job ends, before a process manager kills its processes
 _REPORT = 0.5
 
 
@@ -43,11 +43,11 @@ class Contact:
         address: address of the agent, "unix:PATH" or "tcp:HOST:PORT".
         key: key of the job.
         rank: rank that this process asks for, RANK_ANY for any.
-        launched: True if a launcher or another process manager has started this process, and will end it.
+        launched: True if a launcher or another process manager has started this process and will end it.
         engine: process manager whose processes have to meet first, see `met`; empty if there is none.
-        place: place in the job of a process manager, once they have met.
-        appnum: number of the section of the launcher's command line that has started it, None if there is none.
-        world: generation of the world of a job that is open, 0 for the world of any other job.
+        place: rank and size in the job of a process manager, once its processes have met.
+        appnum: number of this rank's section of the launcher's command line; None without a command line.
+        world: generation of the world in an open job; 0 in any other job.
     """
 
     address: str
@@ -61,11 +61,11 @@ class Contact:
 
     @classmethod
     def from_environ(cls, settings: Settings, environ: Mapping[str, str] = os.environ) -> Contact | None:
-        """Return the contact of the job for which this process was started, None if it runs alone.
+        """Return the contact of the job for which this process was started; None if it runs alone.
 
         Raises:
             AuthenticationError: there is no key for the job, or it is too short.
-            InvalidArgumentError: another variable of the launcher is no number.
+            InvalidArgumentError: another variable of the launcher is not a number.
         """
         address = environ.get(control.ENV_CONTROL)
         if address is None:
@@ -77,7 +77,7 @@ class Contact:
         return cls(address, key, RANK_ANY if rank is None else rank, launched=True, appnum=appnum)
 
     async def met(self, engine: Engine) -> Contact | None:
-        """Return the contact once the processes of the process manager have met; None if this one is alone.
+        """Return the contact once the processes of the process manager have met; None if there is only this process.
 
         A thread meets them, because libraries and sockets of process managers block.
 
@@ -123,7 +123,10 @@ def _number(environ: Mapping[str, str], name: str) -> int | None:
 
 
 def in_thread(engine: Engine, call: Callable[[], T]) -> Request[T]:
-    """Return a request for the result of a call that blocks. If it is given up, the thread ends with the process."""
+    """Make a blocking call in a thread; return a request for its result.
+
+    If no code waits any more, the thread ends with the process.
+    """
     request: Request[T] = Request(engine)
     ours, theirs = socket.socketpair()
     outcome: list[Callable[[], None]] = []
@@ -260,7 +263,7 @@ class Agent:
         return 0 if sock is None or sock.family != socket.AF_UNIX else network.credentials(sock)[0]
 
     def watch(self, heartbeat: float, namespace: str) -> None:
-        """Take the job for lost if the machine of the agent does not answer for so many seconds.
+        """Take the job for lost if the machine of the agent does not answer for `heartbeat` seconds.
 
         Args:
             namespace: see `aiompi.wire.control.Welcome`.
@@ -269,7 +272,7 @@ class Agent:
             return
         self._heartbeat = heartbeat
         if self._watchdog is None:
-            liveness.keep_alive(self._socket, heartbeat, end=True)  # for the watcher
+            liveness.keep_alive(self._socket, heartbeat, end=True)  # for the monitor
             if namespace and namespace != liveness.namespace():
                 self._start_monitor(self._socket, heartbeat)
         elif liveness.is_cut_off(self._socket, heartbeat):
@@ -278,13 +281,16 @@ class Agent:
         self._watchdog = self._driver.call_later(heartbeat / liveness.LOOKS, lambda: self.watch(heartbeat, namespace))
 
     def _start_monitor(self, connection: socket.socket, heartbeat: float) -> None:
-        """Have a process report to the agent when this one is stopped. A thread starts it and waits for its end."""
+        """Start a process that reports to the agent when this one is stopped.
+
+        A thread starts it and waits for its end.
+        """
         self._lifeline, theirs = socket.socketpair()
-        self._driver.add_reader(self._lifeline.fileno(), self._end_monitor)  # also so that a fork does not keep it open
+        self._driver.add_reader(self._lifeline.fileno(), self._end_monitor)  # so that a fork closes it, too
         sock = socket.socket(fileno=os.dup(connection.fileno()))
 
         def start() -> None:
-            with contextlib.suppress(OSError):  # if it cannot be started, only stops of this process are not noticed
+            with contextlib.suppress(OSError):  # without the monitor, only a stop of this process goes unnoticed
                 with sock, theirs:
                     pid = liveness.start_monitor(sock, theirs, heartbeat)
                 os.waitpid(pid, 0)
@@ -313,7 +319,7 @@ class Agent:
             except OSError as error:
                 if error.errno not in (errno.EPIPE, errno.ECONNRESET):
                     self._lost(describe(error))
-                # Messages that the agent has sent before its end can still be read.
+                # Messages that the agent sent before its end can still be read.
                 self._queue.clear()
                 break
             if sent == len(self._queue[0]):
@@ -337,7 +343,7 @@ class Agent:
         self._contact.place.manager.abort(code, reason)
 
     def finish(self) -> Request[None]:
-        """Send what is queued and nothing more. The request is complete when the agent has closed the connection."""
+        """Send the queued messages and no more. The request is complete when the agent has closed the connection."""
         self._finishing = True
         if self._socket is None:
             self.close()
@@ -377,7 +383,10 @@ class Agent:
             self._lost(self._end())
 
     def _end(self) -> str:
-        """Return why the connection has ended, although it has reported no error, or TLS has taken it."""
+        """Return why the connection has ended.
+
+        The error may be in the socket only, or TLS may have taken it from there.
+        """
         silent = 0 < self._heartbeat <= (0.0 if self._socket is None else liveness.silence(self._socket))
         return liveness.CUT_OFF if silent else "the launcher is gone"
 

@@ -18,17 +18,17 @@ from aiompi.transport.unread import MAX_UNREAD, Unread
 from aiompi.wire import liveness
 from aiompi.wire.frame import READ_AHEAD, Payload, beginning
 
-#: bytes of a payload that is copied when the socket cannot take it at once, so that its send is complete
+#: most bytes of a payload that is copied when the socket is full, so that its send is complete
 COPY_LIMIT: Final = 16 * 2**10
-#: bytes of a payload that is joined with its header, which is cheaper than a gathering system call
+#: most bytes of a payload that is joined with its header, which is cheaper than a gathering system call
 JOIN_LIMIT: Final = 4 * 2**10
 MAX_PIECES: Final = 64  # pieces of memory per gathering system call at most, well below IOV_MAX
 #: maximum of system calls per turn and direction, so that one busy connection does not starve the loop
 BUDGET: Final = 16
 _TURNS: Final = range(BUDGET)
-_CALL_BYTES: Final = 2**20  # maximum of bytes per system call, which may last as long as the other side takes more
+_CALL_BYTES: Final = 2**20  # most bytes per system call, which otherwise lasts as long as the other side reads
 _TURN_BYTES: Final = 2**21  # maximum of bytes per turn and direction
-#: bytes of a long payload for which the kernel wakes the receiver of a TCP connection, unless fewer are missing
+#: bytes of a long payload that must have arrived before the kernel wakes the receiver, unless fewer are missing
 PART: Final = 2**18
 
 
@@ -59,7 +59,7 @@ class ConnectionUser(Protocol):
         """Handle the end of a broken connection."""
 
     def buffer_unsent(self, owner: BufferOwner) -> None:
-        """Handle an operation whose memory the connection had not sent when it broke."""
+        """Handle an operation whose memory was unsent when the connection broke."""
 
 
 class Connection(Link):
@@ -93,7 +93,7 @@ class Connection(Link):
         self._unread = Unread()
         self._writing = False
         self._closed = False
-        self._awaited = 1  # bytes for which the kernel wakes this rank, 0 if unknown
+        self._awaited = 1  # bytes that must arrive before the kernel wakes this rank, 0 if unknown
 
     @property
     def idle(self) -> bool:
@@ -139,7 +139,7 @@ class Connection(Link):
         return free
 
     def is_cut_off(self, seconds: float) -> bool:
-        """Return True if the machine at the other end of a TCP connection has not answered for so many seconds."""
+        """Return True if the machine at the other end of a TCP connection has not answered for `seconds`."""
         return self._socket is not None and liveness.is_cut_off(self._socket, seconds)
 
     def _spend(self, nbytes: int) -> None:
@@ -151,7 +151,7 @@ class Connection(Link):
         self._spent = 0
 
     def _enqueue(self, header: bytes, payload: Payload, owner: BufferOwner | None, done: int = 0) -> bool:
-        """Queue the rest of a frame of which `done` bytes were sent. Return True if the payload was copied."""
+        """Queue the rest of a frame whose first `done` bytes were sent. Return True if the payload was copied."""
         copy = self._copying and sum(map(len, payload)) <= COPY_LIMIT
         # Without empty pieces, so that the last piece leaves when all of the owner's memory has left.
         pieces: list[bytes | memoryview] = [b"".join((header, *payload))] if copy else [header, *filter(len, payload)]
@@ -220,7 +220,7 @@ class Connection(Link):
     def _cannot_write(self, error: OSError) -> None:
         """Write nothing more.
 
-        If the peer has closed, that is reported by the reading side, after what the peer has sent before: it may say
+        If the peer has closed, the reading side reports this after it has read the peer's last frames: they may say
         why.
         """
         if not isinstance(error, ConnectionError):
@@ -243,9 +243,9 @@ class Connection(Link):
                 owner.sent()
 
     def _readable_in_parts(self) -> None:
-        """Read, and sleep until a good part of a long payload has come: waking up takes longer than to read a packet.
+        """Read, and sleep until a good part of a long payload has come: waking up takes longer than reading a packet.
 
-        What is awaited is never more than what is missing. The end of the connection wakes the rank as well.
+        This never waits for more bytes than are missing. The end of the connection wakes the rank as well.
         """
         try:
             self._readable()
@@ -305,7 +305,7 @@ class Connection(Link):
         if sock is not None:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
-                # Unread bytes would turn the close into a reset, which destroys bytes on their way to the peer.
+                # Unread bytes would turn the close into a reset, which destroys bytes in flight to the peer.
                 while sock.recv(READ_AHEAD):
                     pass
         self.close()

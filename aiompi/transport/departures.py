@@ -1,8 +1,8 @@
 """`Departures`: judges how a peer has ended, by its links and by the reports of the agent.
 
-The agent reports each process of the job that leaves or fails. Of a process of another job only its links tell: it has
-left if it finalized before its link ended, and has failed otherwise. It says why by its last message, if it can. Of a
-job that a process of this job has started, the launcher tells (`aiompi.engine.obituaries`).
+The agent reports each process of the job that leaves or fails. No agent reports the processes of another job. Such a
+process has left if it finalized before its link ended; otherwise it has failed, and its last message says why, if it
+could send one. The launcher of a spawned job reports the failures in it (`aiompi.engine.obituaries`).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from aiompi.errors import failure
 from aiompi.transport.template import Transport
 from aiompi.wire import control
 
-#: seconds between checks whether a rank that left has sent data in a connection that is not accepted yet
+#: seconds between checks for data of a rank that has left, in connections that are not accepted yet
 _RECHECK: Final = 0.02
-#: most looks for what a rank has sent before it has failed. This is no time: a process that computes looks later
+#: most checks for data that a rank sent before it failed. A number, not a time: a computing process checks later
 _LOOKS: Final = 12
-#: most looks for what a rank has sent before it has left, which may still be on its way over a network
+#: most checks for data that a rank sent before it left, which may still be in flight
 MANY_LOOKS: Final = 1500
-#: seconds between the end of a link and the question to the agent why it ended, which is seldom necessary
+#: seconds after the end of a link before this rank asks the agent why it ended, which is seldom necessary
 _SUSPECT: Final = 0.25
-#: most seconds between the end of a link and the reason, which the launcher of a spawned job tells: a busy machine may
-#: keep it from that for some seconds, and it is silent only if it has ended as well, or a cable is cut
+#: most seconds to wait for the launcher of a spawned job to report why a process ended. A busy machine may delay the
+#: report by some seconds; it never comes if the launcher has ended too, or the network is cut
 _VERDICT: Final = 10.0
-#: context of the message by which a process tells those of other jobs why it ends, beyond those of communicators
+#: context of the message by which a process tells processes of other jobs why it ends; no communicator has it
 _LAST_WORDS: Final = 2**64 - 16
 
 
@@ -38,8 +38,8 @@ class Departures:
         engine: of the rank.
         transports: its transports.
         tell: sends a message to the agent; None without one.
-        ending: returns True if all ranks have finalized, so that links end for a good reason.
-        knows_all: True if the agent knows all ranks of the world, and decides about them.
+        ending: returns True if all ranks have finalized, so that the end of a link is no failure.
+        knows_all: True if the agent knows all ranks of the world and decides which have failed.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Departures:
         self._ask = tell if knows_all else None
         self._ending = ending
         self._left: set[int] = set()
-        self._failed: dict[int, str] = {}  # by number of the process, why it has failed
+        self._failed: dict[int, str] = {}  # number of a process -> why it has failed
         self._leaving: list[Endpoint] = []  # forgotten processes to which data is still to be sent
-        self.verdicts: dict[int, Timer] = {}  # judge peers whose links are lost, unless the agent says why before
+        self.verdicts: dict[int, Timer] = {}  # judge peers whose links are lost, unless the agent reports them earlier
         self._unexplained: dict[int, Endpoint] = {}  # processes of spawned jobs that have failed
         engine.peer_lost = self._lost
         engine.unfit = self._unfit
@@ -84,14 +84,17 @@ class Departures:
             self._bury(peer, message.cause)
 
     def gone(self, rank: int) -> None:
-        """Note that a rank has failed or left by the agreement of other ranks, which need not wait any longer."""
+        """Note that a rank has failed or left, as an agreement of other ranks has found."""
         if rank in self._failed:
             self._bury(self._engine.peer(rank), self._failed[rank], looks=0)
         elif rank in self._left:
             self._engine.peer(rank).mark_closed()
 
     def _lost(self, peer: Endpoint, cause: str) -> None:
-        """Handle a broken link. If the peer has ended, the agent reports the reason; if not, the agent decides."""
+        """Handle a broken link.
+
+        If the peer has ended, the agent reports why; otherwise the agent decides about the peer.
+        """
         if self._engine.known_peer(peer.rank) is not peer:
             return  # it was forgotten
         stranger = self._engine.processes.is_stranger(peer.rank)
@@ -106,13 +109,13 @@ class Departures:
             self.verdicts[peer.rank] = self._engine.driver.call_later(delay, lambda: self._suspect(peer, cause))
 
     def _unfit(self, error: Exception) -> None:
-        """Tell the agent why this rank cannot go on, of which others see only that links break."""
+        """Tell the agent why this rank cannot go on. Other ranks see only that their links break."""
         if self._tell is not None and self._engine.error is None and not self._ending():
             self._tell(control.Failed(self._engine.processes.own.process, failure(error)))
         self._engine.failure.abort(error)
 
     def _lose_stranger(self, peer: Endpoint, cause: str) -> None:
-        """Handle the broken link of a process of another job. Why it has failed may be known, or be told soon."""
+        """Handle the broken link of a process of another job. The reason may be known already, or be reported soon."""
         processes = self._engine.processes
         name = processes.name(peer.rank)
         known = processes.obituaries.cause(name) or self._last_words(peer)
@@ -123,7 +126,7 @@ class Departures:
             self.verdicts[peer.rank] = self._engine.driver.call_later(_VERDICT, lambda: self._explain(peer.rank, cause))
 
     def say(self, reason: str) -> None:
-        """Tell processes of other jobs why this one ends, unless its communication has ended before."""
+        """Tell processes of other jobs why this one ends, unless it has ended its communication already."""
         words = reason.encode(errors="replace")[: control.MAX_OBITUARY]
         for peer in self._engine.peers() if self._engine.error is None else ():
             met = self._engine.processes.is_stranger(peer.rank) and peer.link is not None
@@ -132,7 +135,7 @@ class Departures:
                     peer.send((words,), len(words), _LAST_WORDS, 0, 0)
 
     def _last_words(self, peer: Endpoint) -> str | None:
-        """Take what a process of another job has said of its end."""
+        """Take the last message of a process of another job."""
         words, matcher = None, self._engine.contexts.get(_LAST_WORDS)
         if matcher is not None:
             for message in [message for message in matcher.unexpected() if message.peer is peer]:
@@ -145,11 +148,11 @@ class Departures:
         return words
 
     def _told(self) -> None:
-        """Take what has been told about processes of other jobs."""
+        """Take new obituaries of processes of other jobs."""
         processes = self._engine.processes
         for rank in [*self._unexplained]:
             known = processes.obituaries.cause(processes.name(rank)) if processes.knows(rank) else ""
-            if known is not None and rank in self._unexplained:  # what was told before may have ended communication
+            if known is not None and rank in self._unexplained:  # the obituary before may have ended communication
                 self._explain(rank, known)
 
     def _explain(self, rank: int, cause: str) -> None:
@@ -157,7 +160,7 @@ class Departures:
         self._bury(self._unexplained.pop(rank), cause)
 
     def _suspect(self, peer: Endpoint, cause: str) -> None:
-        """Let the agent judge a peer to which a link has broken; no agent knows the ranks of other IMPI clients."""
+        """Let the agent judge a peer whose link has broken. No agent knows the ranks of other IMPI clients."""
         if self._engine.known_peer(peer.rank) is not peer:
             return  # it was forgotten
         if self._ask is None:
@@ -166,10 +169,11 @@ class Departures:
             self._ask(control.Suspect(self._engine.processes.name(peer.rank).process, cause))
 
     def _conclude(self, peer: Endpoint, looks: int = 0) -> None:
-        """Handle a rank that has left: give it up after all that it sent has arrived, or after many looks.
+        """Handle a rank that has left: close its links once all its data has arrived, or after many checks.
 
         Args:
-            looks: how many there were. What is looked for may be a connection that only says that it is of the peer.
+            looks: number of checks so far. They are bounded, because a pending connection may only claim to be the
+                peer's.
         """
         if any(transport.linked(peer) for transport in self._transports):
             return  # the end of its last link does this
@@ -179,9 +183,9 @@ class Departures:
             peer.mark_closed()
 
     def _bury(self, peer: Endpoint, cause: str, looks: int = _LOOKS) -> None:
-        """Handle a rank that has failed: give it up after all that it sent has arrived, or after some looks.
+        """Handle a rank that has failed: close its links once all its data has arrived, or after some checks.
 
-        Of a process of another job what arrives may say that it has left.
+        The last data of a process of another job may say that it has left.
         """
         if self._engine.known_peer(peer.rank) is not peer:
             return  # it was forgotten
@@ -199,7 +203,7 @@ class Departures:
     # Processes that no communicator refers to any more.
 
     def _forgotten(self, peer: Endpoint) -> None:
-        """Close the links of a process that the rank has forgotten, once all that was sent has left."""
+        """Close the links to a forgotten process, once all data for it has been sent."""
         self._left.discard(peer.rank)
         self._failed.pop(peer.rank, None)
         self._last_words(peer)
@@ -213,7 +217,7 @@ class Departures:
             self._leaving = [peer for peer in self._leaving if not all(t.dismiss(peer) for t in self._transports)]
 
     def close(self) -> None:
-        """Cancel all timers, which keep references to everything of the rank."""
+        """Cancel all timers, because they keep the whole rank alive."""
         for timer in self.verdicts.values():
             timer.cancel()
         self.verdicts.clear()

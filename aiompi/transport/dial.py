@@ -21,18 +21,18 @@ from aiompi.transport.resolve import Address
 from aiompi.wire import liveness
 from aiompi.wire.hello import Channel, Handshake
 
-#: seconds between attempts when the backlog of a Unix listener is full; there is no readiness to wait for
+#: seconds between attempts when the backlog of a Unix listener is full; no event reports that it has room
 BACKLOG_RETRY: Final = 0.005
-#: seconds before a connection that the other side has dropped is made again: the first time, and at most
+#: seconds before reconnecting after the other side has dropped a connection: the first time, and at most
 _RETRY_PAUSES: Final = (0.005, 0.5)
-#: seconds for the first attempt at an address while there are others to try; in each further round twice as many
+#: seconds for an attempt at an address while others are untried: in the first round; each round doubles them
 _FIRST_PATIENCE: Final = 1.0
 #: errors which say that this process or its machine lacks resources for another connection
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 #: errors which say that this process may not connect
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM})
-#: errors which say that this machine cannot reach the address. An attempt that follows would hardly do better, and the
-#: launcher, whose verdict is awaited after other errors, knows nothing of it.
+#: errors which say that this machine cannot reach the address. Another attempt would hardly succeed. The launcher,
+#: whose report this rank awaits after other errors, does not know of them.
 _UNREACHABLE: Final = frozenset(
     {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL}
 )
@@ -42,13 +42,13 @@ class Greeting:
     """A connection on which a `Greeter` says hello whenever the driver finds it readable.
 
     Args:
-        settings: name the certificate of encrypted connections.
-        timeout: maximum of seconds between bytes from the other side, until this side has answered a hello; None for no
-            limit. A peer whose hello was answered may be computing.
+        settings: have the certificate for encrypted connections.
+        timeout: most seconds between bytes from the other side, until this side has answered a hello; None for no
+            limit. After the answer there is no limit, because the peer may be computing.
         done: called with this object and None, or a description of the failure; never inside this constructor.
 
     Attributes:
-        since: time at which it began, by the driver.
+        since: start of the greeting, by the clock of the driver.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Greeting:
         return self._greeter.silent
 
     def read(self) -> None:
-        """Begin or go on, with what the other side has sent, if anything."""
+        """Begin or continue with the bytes that the other side has sent, if any."""
         try:
             done = self._greeter.advance()
         except OSError as error:
@@ -100,8 +100,8 @@ class Greeting:
     def _expire(self) -> None:
         """End the hello if the time is over.
 
-        Bytes that have arrived by now are in time, because this process may have been busy. The timer may also be too
-        early: an event loop that was held up starts its timers at the time at which its turn began.
+        Bytes that have arrived by now are in time, because this process may have been busy. The timer may also fire too
+        early: an event loop counts the time of a timer from the start of its turn, however long the turn takes.
         """
         self.read()
         if self._ended or self._timeout is None or self.handshake.answered:
@@ -134,19 +134,19 @@ class Dialling:
 
     Args:
         addresses: addresses to try, in this order.
-        new_handshake: returns the handshake for an attempt, over a connection that is protected in this way.
+        new_handshake: returns the handshake for an attempt, given how its connection is protected (`Channel`).
         settings: say whether and how connections are encrypted.
         timeout: seconds for all connects, and again for the hello. An address that does not answer soon is tried again
             after the others.
         done: called with this object and None, or a description of the failure; never inside this constructor.
-        retries: True to make another attempt if the other side closes the connection before it has sent anything, as it
-            does when too many connections are in their hello.
-        wait_for_hello: True to wait for the hello without a limit, because the other side may be computing. Its end is
-            reported in another way.
+        retries: True to try again if the other side closes the connection without having sent a byte, as it does when
+            too many connections are in their hello.
+        wait_for_hello: True to wait for the hello without a limit, because the other side may be computing. Another
+            event then reports the end of the other side.
 
     Attributes:
-        failed_here: True if the connection failed because of this process, or for an unknown reason: no other process
-            can report that.
+        failed_here: True if the connection failed because of this process, or for an unknown reason. No other process
+            can report such a failure.
 
     Raises:
         OSError: there are no descriptors left.
@@ -176,7 +176,7 @@ class Dialling:
         self._retries = retries
         self._wait_for_hello = wait_for_hello
         self._deadline = driver.now() + timeout
-        self._hello_deadline = 0.0  # of the last attempt at an address; set when the first one has connected
+        self._hello_deadline = 0.0  # for all hellos together; set when the first attempt has connected
         self._pause = _RETRY_PAUSES[0]
         self._causes: dict[str, None] = {}
         self._greeting: Greeting | None = None
@@ -184,7 +184,7 @@ class Dialling:
         self._next()
 
     def _next(self) -> None:
-        """Begin with the next address. One that is the only one left has all the remaining time."""
+        """Begin with the next address. The last one left gets all the remaining time."""
         timeout = max(0.0, self._deadline - self._driver.now())
         self._family, self._target = self._addresses.popleft()
         if self._addresses or self._unanswered:
@@ -312,7 +312,7 @@ def describe(error: OSError) -> str:
     """Return a description of the failure of a connection.
 
     Raises:
-        OSError: the error itself, if no system call has raised it, such as a TimeoutError of a signal handler.
+        OSError: the error itself, if it comes from no system call, like a TimeoutError of a signal handler.
     """
     if error.errno is None:
         raise error

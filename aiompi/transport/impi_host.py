@@ -1,7 +1,7 @@
 """The IMPI host of a rank: packets for ranks of other clients, over one Unix socket to the launcher's agent.
 
 After the hello (role ROLE_HOST) the rank hands over memory for long packets, if it has some (`aiompi.impi.slots`). Then
-both directions carry packets as between hosts (IMPI 0.0, section 3.5), which the host passes on unchanged. A rank sends
+both directions carry packets as between hosts (IMPI 0.0, section 3.5). The host forwards them unchanged. A rank sends
 FINI to its host when it has finished.
 """
 
@@ -53,7 +53,8 @@ class HostLink(Connection):
 
     def write(self, data: Payload) -> Written | None:
         shared = self._shared
-        # Half of the slots is kept for packets that leave at once, because these may wait for their receive for long.
+        # Half of the slots is kept for packets that leave at once: packets written ahead may wait long for their
+        # receive.
         if shared is None or 2 * self._written >= len(shared.outbound) or sum(map(len, data)) < slots.LONG:
             return None
         # A process that a socket wakes may have to wait for the core of the process that woke it, even if other cores
@@ -153,7 +154,7 @@ class ImpiHost:
         self.connected.complete()
 
     def _share(self, sock: socket.socket) -> None:
-        """Hand over memory for long packets, if there can be any. A broken connection is noticed later."""
+        """Hand over memory for long packets, if such packets are possible. A broken connection is noticed later."""
         datalen = self._gateway.limits.datalen
         nbytes = slots.nbytes(datalen)
         if not nbytes:
@@ -185,7 +186,7 @@ class ImpiHost:
         return self.link.idle and self._gateway.idle
 
     def finish(self) -> None:
-        """Tell the host that this rank sends nothing more but answers (section 3.8). The link must be idle."""
+        """Tell the host that this rank sends only answers from now on (section 3.8). The link must be idle."""
         self._gateway.close(self.link)
 
     def connection_lost(self, cause: str) -> None:
@@ -193,7 +194,7 @@ class ImpiHost:
         self._on_lost(f"rank {self.engine.rank} has lost its IMPI host: {cause}")
 
     def buffer_unsent(self, owner: BufferOwner) -> None:
-        """Fail an operation whose memory the link had not sent when it broke."""
+        """Fail an operation whose memory was unsent when the link broke."""
         owner.fail(self.engine.error or JobAbortedError(f"the IMPI host of rank {self.engine.rank} is gone"))
 
     def close(self) -> None:

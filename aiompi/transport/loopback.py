@@ -1,4 +1,4 @@
-"""Messages within one process: of a rank to itself, and between the ranks of a `local_world`."""
+"""Messages within one process: from a rank to itself, and between the ranks of a `local_world`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Hub:
     """Delivers frames between engines of one process, in the order in which they are sent.
 
     A frame is delivered inside its `send`, unless that send is itself made inside a delivery. Then the frame is queued,
-    so that chains of messages do not become deep chains of calls. The hub also takes the place of an agent in the
-    recovery from failures.
+    so that chains of messages do not become deep chains of calls. The hub also replaces the agent in the recovery from
+    failures.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Hub:
         self._agreements = Agreements(_MOST_RANKS)
 
     def recovery(self, engine: Engine) -> AgentRecovery:
-        """Return what takes the place of an agent for one of the ranks."""
+        """Return the substitute of an agent for one of the ranks."""
         ask = functools.partial(self._ask, engine.rank)
         return AgentRecovery(engine, ask, lambda rank: engine.peer(rank).mark_failed("it has failed"))
 

@@ -1,8 +1,9 @@
-"""Published names: files by which processes of one user find the ports of each other (MPI-2, section 5.4.4).
+"""Published names: files by which processes of one user find each other's ports (MPI-2, section 5.4.4).
 
-The file of a service has the name of its port, and the process that has published it. It is removed with that process:
-what a killed process leaves behind is ignored, and overwritten by the next one that publishes the name. A file appears
-as a whole. What a process that is killed in between leaves of one is removed by the next process that publishes a name.
+The file of a service contains the name of its port, and the process that published it. This process removes the file
+when it ends. The file of a killed process is ignored, and overwritten when the name is published again. Files appear
+atomically: a process writes a temporary file and renames it. Temporary files of killed processes are removed when any
+name is published.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from aiompi.settings import Settings
 
 #: bytes of a service name
 _LONGEST: Final = 100
-#: seconds after which an unfinished file is left over; writing one takes a millisecond
+#: seconds after which an unfinished file counts as left over; writing one takes a millisecond
 _UNFINISHED: Final = 60.0
-#: names of such files; the user may have named a directory in which there are others
+#: names of these files; the directory, which the user may choose, may have other files
 _TEMPORARY: Final = re.compile(r"[0-9a-f]+\.aiompi-[0-9]+")
 
 
@@ -59,7 +60,7 @@ def publish(settings: Settings, service: str, port: str) -> str:
 
 
 def _clear(newest: str) -> None:
-    """Remove what killed processes have left of files that they had not finished long before this one."""
+    """Remove unfinished files of killed processes that are much older than the newest file."""
     limit = os.stat(newest).st_mtime - _UNFINISHED
     for entry in os.scandir(os.path.dirname(newest)):
         with contextlib.suppress(OSError):  # another process removes it, too
@@ -133,6 +134,6 @@ def _holder(path: str) -> dict[str, Any] | None:
 
 
 def _start(pid: int) -> str:
-    """Return when a process started, which tells it from later ones with its id."""
+    """Return when a process started, which distinguishes it from later processes with the same id."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         return file.read().rpartition(") ")[2].split()[19]

@@ -1,7 +1,6 @@
-"""`AgentRecovery`: what a rank asks of the agent of its job about communicators with failed members.
+"""`AgentRecovery`: revocations and agreements about communicators with failed members, through the agent of the job.
 
-The agent ends with the job, so that it never fails during an agreement. The ranks of a `local_world` have their `Hub`
-in its place.
+The agent lives as long as the job, so it never fails during an agreement. In a `local_world` the `Hub` replaces it.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class AgentRecovery:
         return request
 
     def agreed(self, result: control.Agreed) -> None:
-        """Take the result of an agreement. The failed members are known to be failed from now on."""
+        """Take the result of an agreement. From now on this rank knows its failed members to be failed."""
         failed = [rank for rank in map(self._engine.processes.of_job, result.failed) if rank is not None]
         for rank in failed:
             self._gone(rank)

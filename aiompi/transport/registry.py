@@ -18,7 +18,7 @@ TRANSPORTS: Final[dict[str, type[Transport]]] = {cls.name: cls for cls in (Loopb
 
 
 def select(names: Iterable[str]) -> list[type[Transport]]:
-    """Return the transports with these names and `Loopback`, or all if there is no name, preferred ones first."""
+    """Return the transports with these names (all transports without names) and `Loopback`, preferred ones first."""
     wanted = set(names) | {Loopback.name} if names else set(TRANSPORTS)
     return sorted((TRANSPORTS[name] for name in wanted), key=lambda cls: -cls.preference)
 

@@ -16,7 +16,7 @@ Address: TypeAlias = tuple[socket.AddressFamily, Any]
 
 
 def numeric(host: str, port: int) -> Address:
-    """Return the address of a host that is given by a numeric address. This never asks a name server.
+    """Return the address of a host from its numeric address. This never asks a name server.
 
     Raises:
         OSError: the host is a name, or the port is impossible.
@@ -37,14 +37,14 @@ def _look_up(host: str, port: int, flags: int = 0) -> list[Address]:
 def resolve(
     driver: Driver, host: str, timeout: float, done: Callable[[list[Address], str | None], object], port: int = 0
 ) -> Resolving | None:
-    """Call `done(addresses, None)`, or `done([], cause)` if the host has none. A numeric address is done at once.
+    """Call `done(addresses, None)`, or `done([], cause)` if the host has none; at once for a numeric address.
 
     Args:
         host: name or numeric address.
         timeout: seconds to wait for an answer.
 
     Returns:
-        An object with which the caller can give up; None if `done` has been called already.
+        An object whose `close` gives up; None if `done` has already been called.
     """
     try:
         address = numeric(host, port)
@@ -57,7 +57,7 @@ def resolve(
 class Resolving:
     """A host name that is being resolved.
 
-    A daemon thread makes the call that may block. In the executor of an event loop it would delay the end of
+    A daemon thread makes the blocking call. In the executor of an event loop the call would delay the end of
     `asyncio.run` until the name servers answer. A socket pair wakes any driver.
     """
 

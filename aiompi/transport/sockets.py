@@ -16,7 +16,7 @@ from aiompi.transport.resolve import Address, numeric
 from aiompi.transport.stream import StreamTransport
 from aiompi.wire import liveness
 
-#: bytes of the send buffer; with a larger one a sender waits less often for its receiver
+#: bytes of the send buffer; the larger it is, the less often a sender waits for its receiver
 SEND_BUFFER: Final = 2**20
 #: bytes of the name of a Unix socket at most
 _LONGEST_NAME: Final = 107
@@ -25,9 +25,9 @@ _LONGEST_NAME: Final = 107
 class Unix(StreamTransport):
     """One listening socket per rank, in the directory of the job or, if there is none, in the abstract namespace.
 
-    An abstract name leaves nothing behind, however the process ends. The hello keeps strangers out, as everywhere, and
-    it is said to processes of the same user only. The address includes the identity of the directory or namespace,
-    because the same name may exist on another machine or in another container, and of the user.
+    An abstract name leaves nothing behind, however the process ends. The hello keeps strangers out, as in every
+    transport, and only processes of the same user get a hello. The address includes the identity of the directory or
+    the namespace, because another machine or container may have the same name, and the user.
     """
 
     name: ClassVar[str] = "unix"
@@ -47,12 +47,12 @@ class Unix(StreamTransport):
                     os.unlink(path)  # left by a process that was this rank before
         listener = network.listen_unix(name)
         self._path = path
-        self._user = os.geteuid()  # not later: a program may give up privileges
+        self._user = os.geteuid()  # asked now, because a program may give up privileges later
         return listener, [name, _identity(name, self._user)]
 
     def targets(self, address: Any) -> list[Address]:
         name: str = address[0]
-        if len(os.fsencode(name)) > _LONGEST_NAME:  # later, it would be an error of a turn and not of this call
+        if len(os.fsencode(name)) > _LONGEST_NAME:  # checked here, so that this call reports the error
             raise OSError(errno.EINVAL, f"no Unix socket has a name of {len(name)} characters")
         return [(socket.AF_UNIX, name)]
 
@@ -76,7 +76,7 @@ class Unix(StreamTransport):
 
 
 def _identity(name: str, user: int) -> str:
-    """Return what two processes have in common that reach each other by such a name, and believe each other there."""
+    """Return a value that is equal for two processes if they reach and trust each other by this name."""
     if name.startswith("\0"):
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
@@ -86,7 +86,7 @@ def _identity(name: str, user: int) -> str:
 
 
 class TCP(StreamTransport):
-    """One listener per rank. Its address is a port with all hosts under which peers try to reach it, in order."""
+    """One listener per rank. Its address is a port and all hosts under which peers try to reach it, in order."""
 
     name: ClassVar[str] = "tcp"
     preference: ClassVar[int] = 10

@@ -22,13 +22,13 @@ from aiompi.transport.template import Site, Transport
 from aiompi.wire.frame import EAGER, FrameReader, Payload
 from aiompi.wire.hello import ROLE_PEER, Acceptor, Channel, Connector
 
-#: maximum of connections that have not proven the key yet, beyond one of each rank; a new one then replaces another
+#: most connections that have not proven the key yet, beyond one for each rank; a further one replaces another
 MAX_GREETINGS: Final = 128
-#: maximum of connections of one other rank: of two ranks each may make one, and others may still be ending
+#: most connections with one other rank: each of the two may make one, and earlier ones may still be ending
 MAX_LINKS: Final = 4
 _MAX_ACCEPTS: Final = 64  # connections that are accepted per turn at most
 ACCEPT_PAUSE: Final = 1.0  # seconds without accepting when descriptors run out
-_FOR_HELLO: Final = 1.0  # seconds that a connection has for its hello when they run out
+_FOR_HELLO: Final = 1.0  # seconds that a connection has for its hello when descriptors run out
 
 
 class SocketLink(Link, Protocol):
@@ -41,7 +41,7 @@ class SocketLink(Link, Protocol):
         """Use a socket whose peer has proven the key."""
 
     def cannot_connect(self, cause: str) -> None:
-        """Report that no connection can be made because of this process, which no other process can know."""
+        """Report that this process cannot connect, for a cause of its own, which no agent can report."""
 
     def close_gracefully(self) -> None:
         """Close so that everything that was sent arrives, even if the peer is still sending."""
@@ -55,7 +55,7 @@ class StreamLink(Connection):
         self.far = transport.far
         self._transport = transport
         self._frames = FrameReader(peer)
-        self._completed_early = False  # messages whose sends are complete have been queued
+        self._completed_early = False  # the queue has messages whose sends are complete
         super().__init__(transport, peer, self._frames)
 
     def _enqueue(self, header: bytes, payload: Payload, owner: BufferOwner | None, done: int = 0) -> bool:
@@ -71,7 +71,7 @@ class StreamLink(Connection):
             self.close()
             if not self._transport.linked(self.peer):
                 self.peer.mark_closed()
-            self._transport.drained()  # what was still queued is not needed any more
+            self._transport.drained()  # queued frames are not needed any more
         else:
             super()._eof()
 
@@ -89,7 +89,7 @@ class StreamTransport(Transport):
         self._exhausted_since: float | None = None  # when accepting began to fail for want of descriptors
         self._greetings: dict[Greeting, None] = {}
         self._diallings: set[Dialling] = set()
-        self._warned = False  # of a peer with another version
+        self._warned = False  # a refused peer has been reported
 
     @abstractmethod
     def listen(self) -> tuple[socket.socket, Any]:
@@ -97,7 +97,7 @@ class StreamTransport(Transport):
 
     @abstractmethod
     def targets(self, address: Any) -> list[Address]:
-        """Return what to connect to, to be tried in this order, for the published address of a peer."""
+        """Return the socket addresses to try, in order, for the published address of a peer."""
 
     def admits(self, sock: socket.socket) -> bool:
         """Return True if an accepted connection came to an address on which this rank listens."""
@@ -122,7 +122,7 @@ class StreamTransport(Transport):
 
     def connect(self, peer: Peer, address: Any) -> Link:
         targets = self.targets(address)
-        # Looked up before the first attempt, since the peer may be forgotten before a later one.
+        # Looked up before the first attempt, because the peer may be forgotten before a later one.
         namespace, target = self.engine.processes.way(peer.rank)
         key = namespace.key_for(target)
 
@@ -141,7 +141,7 @@ class StreamTransport(Transport):
 
         driver, settings = self.engine.driver, self.engine.settings
         timeout = settings.connect_timeout
-        # Before the link, because it may fail for want of descriptors; it calls nothing back yet.
+        # Made before the link, because it may fail for lack of descriptors; it calls nothing back yet.
         dialling = Dialling(driver, targets, handshake, settings, timeout, dialled, retries=True, wait_for_hello=True)
         self._diallings.add(dialling)
         link = self.link(peer, dialled=True)
@@ -150,11 +150,11 @@ class StreamTransport(Transport):
         return link
 
     def cannot_connect(self, link: SocketLink, cause: str, frames_lost: bool, completed_early: bool) -> None:
-        """Fail a peer at once if no connection can be made because of this process, which no other process can know.
+        """Fail a peer at once if this process cannot connect for a cause of its own, which no agent can report.
 
         Args:
             frames_lost: True if messages are lost.
-            completed_early: True if the sends of some of them are complete already.
+            completed_early: True if the sends of some lost messages are already complete.
         """
         peer = link.peer
         link.lost(cause)
@@ -167,7 +167,7 @@ class StreamTransport(Transport):
             self.engine.fatal(peer.error)  # complete sends can report no error
 
     def exhausted(self, link: SocketLink, cause: str) -> None:
-        """Fail for want of resources for a new link, which only this rank knows; a peer of another job is just lost."""
+        """Fail this rank for lack of resources for a new link; if the peer is of another job, lose only the peer."""
         peer, processes = link.peer, self.engine.processes
         if peer.finalize_error is not None or processes.is_stranger(peer.rank):
             link.cannot_connect(cause)
@@ -209,7 +209,7 @@ class StreamTransport(Transport):
         self.engine.driver.add_reader(self._listener.fileno(), self.accept)
 
     def _pause_accepting(self, error: OSError) -> None:
-        """Accept nothing for a while, because a listener that stays readable would keep the driver busy."""
+        """Accept no connection for a while, because a listener that stays readable would keep the driver busy."""
         assert self._listener is not None
         cause = f"rank {self.engine.rank} cannot take the connection of another rank: {describe(error)}"
         now, patience = self.engine.driver.now(), self.engine.settings.connect_timeout
@@ -224,7 +224,7 @@ class StreamTransport(Transport):
             self._accept_timer = self.engine.driver.call_later(ACCEPT_PAUSE, self._listen)
 
     def _drop_late(self) -> bool:
-        """Close a connection that has had time for its hello, and has sent none; return False if there is none."""
+        """Close one connection whose time for the hello is over; return False if there is no such connection."""
         limit = self.engine.driver.now() - _FOR_HELLO
         for greeting in [each for each in self._greetings if each.since < limit and not each.handshake.answered]:
             greeting.read()  # this rank may have been busy
@@ -235,7 +235,7 @@ class StreamTransport(Transport):
         return False
 
     def _make_room(self) -> None:
-        """Close one greeting to make room: the oldest that has not sent anything, or else the oldest."""
+        """Close one greeting to make room: the oldest that has sent no byte, or else the oldest."""
         for greeting in list(self._greetings):
             if greeting.silent:
                 greeting.read()
@@ -268,7 +268,7 @@ class StreamTransport(Transport):
             self._warn_of(handshake.refusal)
 
     def _warn_of(self, refusal: str) -> None:
-        """Say once that a process was refused that has the key, or another version of aiompi and the name of a port."""
+        """Warn once of a refused process that has the key, or has another version of aiompi and names a port."""
         if refusal and not self._warned:
             self._warned = True
             warn_unraisable(f"rank {self.engine.rank} has refused a connection: {refusal}")
@@ -277,13 +277,13 @@ class StreamTransport(Transport):
         return any(self._claims(greeting, peer.rank) for greeting in self._greetings)
 
     def _claims(self, greeting: Greeting, rank: int) -> bool:
-        """Return True if a connection says that it is of a process. A peer sends no frames before it has an answer."""
+        """Return True if a connection claims to be of this process. A peer sends no frames before it has an answer."""
         handshake, processes = greeting.handshake, self.engine.processes
         if not handshake.answered:
             return False
         assert isinstance(handshake, Acceptor)
         namespace, index = handshake.namespace, handshake.peer_rank
-        # Not by `caller`, which meets an unknown process: the key is not proven yet.
+        # Not by `caller`, which would meet an unknown process although the key is not proven yet.
         return rank == (processes.of_job(index) if namespace.id == processes.job else namespace.members.get(index))
 
     def linked(self, peer: Endpoint) -> bool:

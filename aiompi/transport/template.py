@@ -20,9 +20,9 @@ class Site:
     Attributes:
         directory: directory for sockets, mode 0700; empty if the job has none.
         bind: numeric address on which TCP listens; empty for `hosts`.
-        hosts: numeric addresses under which others reach this host; empty for `bind`, or loopback.
+        hosts: numeric addresses under which other hosts reach this one; empty for `bind`, or loopback.
         heartbeat: seconds after which a machine that does not answer counts as cut off; 0 for never.
-        may_return: True if a rank that is expelled while it is stopped may go on later.
+        may_return: True if a rank that was expelled while it was stopped may continue later.
         agent: id of the process of the agent; 0 if there is none, on another machine, or in another pid namespace.
     """
 
@@ -37,13 +37,13 @@ class Site:
 class Transport(ABC):
     """Makes links from this rank to others, and accepts theirs.
 
-    A link carries frames in order. Each rank sends only on the first link that it had to a peer. The two directions may
-    therefore use different links, and connections that both ranks make at once need no arbitration. A link that breaks
+    A link carries frames in order. Each rank sends only on its first link to a peer. So the two directions may use
+    different links, and two connections that both ranks make at the same time need no arbitration. A link that breaks
     calls `peer.connection_lost(cause)` once.
 
     Attributes:
         name: name in business cards and in the setting `transports`.
-        preference: the transport with the highest preference of those that reach a peer is used.
+        preference: of the transports that reach a peer, the one with the highest preference is used.
         drained: called whenever a link has become idle.
     """
 
@@ -68,7 +68,7 @@ class Transport(ABC):
         """Return a link that takes frames at once, even while the connection is still being made."""
 
     def pending(self, peer: Endpoint) -> bool:
-        """Return True if a connection of the peer is still being accepted, whose frames have not been read."""
+        """Return True if a connection of the peer, with unread frames, is still being accepted."""
         return False
 
     def idle(self) -> bool:
@@ -76,7 +76,7 @@ class Transport(ABC):
         return True
 
     def linked(self, peer: Endpoint) -> bool:
-        """Return True if there is a link from which frames of the peer may still come."""
+        """Return True if frames of the peer may still come from a link."""
         return False
 
     def abandon(self, peer: Endpoint, cause: str) -> None:
@@ -84,11 +84,11 @@ class Transport(ABC):
         return
 
     def dismiss(self, peer: Endpoint) -> bool:
-        """Close all links to a peer that is forgotten; return False if data for it has not left yet."""
+        """Close the idle links to a forgotten peer; return False if a link still has unsent data."""
         return True
 
     def disown(self) -> None:
-        """Forget, in the copy of a fork, the memory that the parent shares with its peers."""
+        """In the child of a fork: forget the memory that the parent shares with its peers."""
         return
 
     @abstractmethod

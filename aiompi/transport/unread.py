@@ -1,14 +1,14 @@
-"""`Unread`: the bound of what waits for a peer that does not read.
+"""`Unread`: the bound of the frames that wait for a peer which does not read.
 
-A peer that sends what has to be answered, and does not read, could make this rank keep any number of answers.
+Without it, a peer that sends questions and reads no answers could make this rank keep any number of answers.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: frames without payload of which so many do not wait for a peer. A correct one is owed some 2**20 questions, 2**17
-#: announcements and their answers at most
+#: the number of waiting frames without payload at which a peer counts as faulty. For a correct peer at most some 2**20
+#: questions, 2**17 announcements and their answers wait
 MAX_UNREAD: Final = 2**21
 
 
@@ -16,7 +16,7 @@ class Unread:
     """The frames without payload in the queue of a connection, as the owner of their memory.
 
     Attributes:
-        frames: how many there are; those that were dropped count.
+        frames: number of frames, including dropped ones.
     """
 
     __slots__ = ("frames",)
@@ -25,7 +25,7 @@ class Unread:
         self.frames = 0
 
     def add(self) -> bool:
-        """Count one more frame; return False if it is one too many."""
+        """Count one more frame; return False if the bound is exceeded."""
         self.frames += 1
         return self.frames < MAX_UNREAD
 

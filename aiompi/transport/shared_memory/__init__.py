@@ -1,18 +1,18 @@
-"""Messages between ranks of one host, through shared memory. Only the native form of the core has it.
+"""Messages between ranks of one host, through shared memory. This needs the native form of the core.
 
 Two ranks that talk share a segment (`sharing`): a ring of frames for each direction, and two doorbells. `link` carries
-the frames of one peer, and `transport` makes links. The rings themselves are in the core. A message goes the first of
-these ways that is open to it. Limits are the defaults.
+the frames of one peer, and `transport` makes links. The rings themselves are in the core. A message takes the first
+path of this table that is open to it. The limits are the defaults.
 
-| way           | messages                     | copied by    | frame in the ring     | files                    |
+| path          | messages                     | copied by    | frame in the ring     | files                    |
 |---------------|------------------------------|--------------|-----------------------|--------------------------|
 | whole         | up to 128 KiB                | both         | the message           | `core/native/ring.h`     |
 | by the kernel | longer than 128 KiB          | both at once | EXPOSED, addresses    | `core/native/copy.h`     |
 | streamed      | all others                   | both at once | the message, in parts | `core/native/ring.h`     |
 | slots         | of collectives, to 256 KiB   | each         | none                  | `core/native/slots.h`    |
 
-Slots are memory of one rank that its peers read (`slots`), handed over as descriptors. `sharing` has what two ranks
-have of each other beside the rings.
+Slots are memory of one rank that its peers read (`slots`), handed over as descriptors. `sharing` holds the memory,
+beside the rings, that two ranks have of each other.
 """
 
 from aiompi.transport.shared_memory.transport import SharedMemory

@@ -1,8 +1,8 @@
-"""Leave for the other ranks of this host to copy from and to the memory of this one, where Yama asks for that.
+"""Permission for the other ranks of this host to copy from and to the memory of this one, where Yama requires it.
 
-With `ptrace_scope` 1 this security module of Linux lets a process reach the memory of its descendants, and of those
-processes which have named it, or an ancestor of it. So a rank names the agent that has started it: the other ranks
-that the agent has started descend from it, too. No wider leave is given.
+With `ptrace_scope` 1 this security module of Linux lets a process access the memory of its descendants, and of
+processes that have named it or one of its ancestors. So a rank names the agent that has started it: the agent is an
+ancestor of all its ranks. No wider permission is given.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _DEEPEST: Final = 64
 
 
 def admit(agent: int) -> bool:
-    """Let an agent and its descendants reach the memory of this process, if that is needed, and it is an ancestor.
+    """Let an agent and its descendants access the memory of this process, where Yama requires it.
 
-    It gives the number of no other process away: nothing is an ancestor of this one that has not started it.
+    The agent must be an ancestor of this process, so that a wrong process id admits no other process.
 
     Args:
         agent: id of its process; 0 if there is none.
 
     Returns:
-        True if it may now; `withdraw` ends that.
+        True if the agent may access the memory now; `withdraw` ends this.
     """
     if not agent or _scope() != _RESTRICTED or agent not in _ancestors():
         return False
@@ -41,7 +41,7 @@ def admit(agent: int) -> bool:
 
 
 def withdraw() -> None:
-    """Let only ancestors of this process reach its memory again."""
+    """Let only ancestors of this process access its memory again."""
     with contextlib.suppress(OSError):
         name_tracer(0)
 
@@ -53,7 +53,7 @@ def _scope() -> str:
 
 
 def _ancestors() -> Iterator[int]:
-    """Find the processes from which this one descends, the nearest first."""
+    """Find the ancestors of this process, the nearest first."""
     process = "self"
     with contextlib.suppress(OSError):  # they are hidden
         for _ in range(_DEEPEST):

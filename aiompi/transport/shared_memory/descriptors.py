@@ -43,7 +43,7 @@ def closing(fds: list[int]) -> contextlib.ExitStack:
 
 
 def affords_descriptors(number: int) -> bool:
-    """Return True if this process can have so many more descriptors."""
+    """Return True if this process can open `number` more descriptors."""
     with closing([]) as stack:
         try:
             for _ in range(number):

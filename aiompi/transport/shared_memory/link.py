@@ -21,15 +21,15 @@ from aiompi.wire.frame import EAGER, Payload
 if TYPE_CHECKING:
     from aiompi.transport.shared_memory.transport import SharedMemory
 
-#: bytes read by a poll at most, so that one busy peer does not starve the others; and per turn
+#: most bytes that a poll reads, so that one busy peer does not starve the others; and most bytes per turn
 _POLLED: Final = 256 * 2**10
 BUDGET: Final = 2 * 2**20
 #: budget that reads a ring full of the shortest frames, per byte of the ring
 _FULL: Final = 65
-#: bytes written per turn at most, and by the call that sends a frame: a turn may have many such calls
+#: most bytes written per turn, and most bytes written by one call, of which a turn may have many
 WRITTEN: Final = 2 * 2**20
 BEGUN: Final = 2**20
-#: bytes that can be written in the time that a frame takes beside its payload
+#: cost of a frame without its payload, as the number of bytes that can be written in the same time
 _WRITE_COST: Final = 16 * 2**10
 
 
@@ -55,7 +55,7 @@ class RingLink(RingPoller):
         self._queue: deque[Outgoing] = deque()
         self._unread = Unread()
         self._lingering = False
-        self._seen = 0  # the position up to which had been read when `stale` was last called
+        self._seen = 0  # read position at the last call of `stale`
         self._closed = False
 
     @property
@@ -101,7 +101,7 @@ class RingLink(RingPoller):
             self.lost(describe(error))
 
     def cannot_connect(self, cause: str) -> None:
-        frames_lost = bool(self._queue) or not self._dialled  # those in the queue, or those of the peer
+        frames_lost = bool(self._queue) or not self._dialled  # frames in the queue, or frames of the peer
         completed_early = any(frame.owner is None and frame.header[0] == EAGER for frame in self._queue)
         self._transport.cannot_connect(self, cause, frames_lost, completed_early)
 
@@ -115,9 +115,8 @@ class RingLink(RingPoller):
             ring.exposed_from = settings.shm_eager_limit
         if self.peer.link is self:
             self.peer.ring = ring
-        # A process that is stopped in the midst of a copy would write after the memory was given back. So none is
-        # invited where receives are cancelled and have time limits, as in an event loop: memory is given back there at
-        # once.
+        # A peer that is stopped in the midst of a copy would write into the memory after the program has it back. So no
+        # peer is invited in an event loop, where a cancelled receive or a time limit gives the memory back at once.
         invites = not (self._transport.site.may_return or self._driver.background)
         process, _ = network.credentials(self._socket)
         ring.process = PeerProcess(process, invites)
@@ -178,7 +177,7 @@ class RingLink(RingPoller):
             return 0
 
     def _kept(self, frame: Outgoing) -> bool:
-        """Copy the rest of a small frame, if its send is complete then; return True if so."""
+        """Copy the rest of a small frame, if this completes its send; return True if it was copied."""
         if not self._copying or frame.nbytes > COPY_LIMIT:
             return False
         frame.copy()
@@ -186,7 +185,7 @@ class RingLink(RingPoller):
         return True
 
     def shown(self, area: SlotArea) -> Ring | None:
-        """Let the peer read the slots of this rank; return the rings that wake it, None if that cannot be done."""
+        """Let the peer read the slots of this rank; return the rings that wake it; None if this fails."""
         return self._ring if self.sharing is not None and self.sharing.show(area) else None
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
@@ -226,10 +225,11 @@ class RingLink(RingPoller):
         self._transport.drained()
 
     # Receiving. When the peer has rung, the driver calls `_hand_out` at once, so that waiting code continues, and
-    # `_turn` then or in the next turn, for all else. While the link lingers it calls `poll` instead, until `rest`.
+    # `_turn` at once or in the next turn for all other work. While the link is polled, the driver calls `poll` instead,
+    # until `rest`.
 
     def _hand_out(self) -> bool:
-        """Hand out what the peer has rung for; return True if everything else can be done in the next turn."""
+        """Deliver the messages for which the peer has rung; return True if other work can wait for the next turn."""
         ring = self._ring
         assert ring is not None
         try:
@@ -303,8 +303,8 @@ class RingLink(RingPoller):
             return
         except OSError as error:
             if error.errno in EXHAUSTED:
-                return  # the peer does without
-            # Otherwise it is a reset, which is an end, too.
+                return  # the peer works without these slots
+            # Any other error is a reset, which ends the connection, too.
         except Exception as error:
             self.lost(cause_of(error))
             return
@@ -318,7 +318,7 @@ class RingLink(RingPoller):
             self.lost(cause_of(error))
 
     def _end(self) -> None:
-        """End the link of a peer that has closed its socket, in good order if it has said farewell."""
+        """End the link of a peer that has closed its socket; in good order if the peer has announced its end."""
         self._poll_rounds()
         whole = self._ring is None or self._ring.between_frames
         if whole and self.peer.finalize_error is not None:
@@ -338,12 +338,12 @@ class RingLink(RingPoller):
         self._transport.drained()
 
     def _poll_rounds(self) -> None:
-        """Take what the peer posted before it left."""
+        """Take the frames that the peer wrote before it left."""
         if not self._closed:
             self._rounds.poll()
 
     def disown(self) -> None:
-        """Forget the memory: this process is a copy of the one that shares it with the peer."""
+        """Forget the memory: this process is a fork of the process that shares it with the peer."""
         if self._ring is not None:
             self._ring.stop()  # a call that is reading reads no further
         if self.peer.ring is self._ring:

@@ -1,4 +1,4 @@
-"""What two ranks have of each other: the segment with both rings, other memory, and messages that are copied once."""
+"""The memory that two ranks share: the segment with both rings, slots, and messages that are copied once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DESCRIPTORS: Final = 3
 
 
 def _is_doorbell(fd: int) -> bool:
-    """Return True if a descriptor may be an eventfd, which is of no kind of file that has a name."""
+    """Return True if a descriptor may be an eventfd: its file type is none of the types of named files."""
     return not stat.S_IFMT(os.fstat(fd).st_mode)
 
 
@@ -54,7 +54,7 @@ class Segment:
 
     @classmethod
     def create(cls, size: int, sock: socket.socket) -> Segment:
-        """Make a segment with rings of `size` bytes, a power of two, and hand it over; raise OSError if that fails."""
+        """Make a segment with rings of `size` bytes, a power of two, and hand it over; raise OSError on failure."""
         memory_fd, mapped = memory.create(cls.nbytes(size))
         with closing([memory_fd]), closing([]) as undo:
             doorbells = []
@@ -71,7 +71,7 @@ class Segment:
         """Receive the segment that the peer hands over; return None if it has closed the connection instead.
 
         Raises:
-            RemoteProtocolError: what came is no segment.
+            RemoteProtocolError: the received data is not a segment.
             OSError: the connection failed, or the memory cannot be mapped.
         """
         data, fds = receive_descriptors(sock, _SIZE.size, _DESCRIPTORS)
@@ -108,7 +108,7 @@ class Sharing:
         link: sends the frames that tell of messages.
         transport: has the slots of the peers.
         sock: connects the two ranks.
-        ring: the rings that they share.
+        ring: the shared rings.
     """
 
     def __init__(self, link: RingLink, transport: SharedMemory, sock: socket.socket, ring: Ring) -> None:
@@ -120,7 +120,7 @@ class Sharing:
         self._received = False
 
     def show(self, area: SlotArea) -> bool:
-        """Let the peer read the slots of this rank; return False if that cannot be done."""
+        """Let the peer read the slots of this rank; return False if this fails."""
         self._given = self._given or area.hand_to(self._socket)
         return self._given
 
@@ -148,14 +148,14 @@ class Sharing:
             return False
 
     def take_back(self) -> None:
-        """Retract all exposed messages: their memory is about to change."""
+        """Retract all exposed messages, because their memory is about to change."""
         self._ring.retract()
 
     def close(self) -> None:
         """Let go of the memory of the peer; call this before the socket is closed.
 
-        A collective of this rank may still read the slots of a peer that has died: until it is known that the peer has
-        failed, they stay (see `SharedMemory.abandon`).
+        The slots of a dead peer stay until this rank knows of its death, because a collective may still read them (see
+        `SharedMemory.abandon`).
         """
         if self._ring.process is not None:
             self._ring.process.close()

@@ -1,9 +1,10 @@
-"""The memory of slots, and how it is handed to the ranks that read it. `aiompi/core/native/slots.h` says what is in it.
+"""The memory of slots, and how ranks hand it to the ranks that read it. `aiompi/core/native/slots.h` has its layout.
 
-A rank has one piece of memory for the slots of all its communicators. It alone writes there, and each of its peers gets
-the descriptor once. A communicator has its part by its context id, for ever: a member may look late, when the others
-have long freed the communicator. So the first `PARTS` communicators of a job have one, of which the
-`FIRST_COMMUNICATORS` have large ones: every member reserves addresses for the slots of all.
+A rank has one piece of memory for the slots of all its communicators. Only this rank writes there, and each of its
+peers gets the descriptor once. The context id of a communicator gives its part, which is never used again: a slow
+member may still read it when the others have freed the communicator. So only the first `PARTS` communicators of a job
+have a part. The parts of the `FIRST_COMMUNICATORS` are large. The others are small, because every member reserves
+addresses for the slots of all.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LARGE: Final = SLOTS_PREFIX + LONG_PLACES * ROOM
 _LITTLE: Final = SLOTS_PREFIX + LONG_PLACES * LITTLE_ROOM
 #: bytes of the slots of a rank; pages are taken when they are first written
 SIZE: Final = FIRST_COMMUNICATORS * _LARGE + (PARTS - FIRST_COMMUNICATORS) * _LITTLE
-#: what comes with the descriptor
+#: message that comes with the descriptor
 _LABEL: Final = struct.Struct("!Q")
 
 
@@ -42,7 +43,7 @@ class SlotArea:
     """The slots of this rank. Raises OSError if there is no memory.
 
     Attributes:
-        memory: all of them.
+        memory: the memory of all slots.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class SlotArea:
         self.memory = memoryview(mapped)
 
     def hand_to(self, sock: socket.socket) -> bool:
-        """Let one more rank read them; return False if that cannot be done."""
+        """Let one more rank read the slots; return False if this fails."""
         try:
             socket.send_fds(sock, [_LABEL.pack(SIZE)], [self._fd])
         except OSError:
@@ -58,7 +59,7 @@ class SlotArea:
         return True
 
     def close(self) -> None:
-        """Hand over nothing any more; the memory is freed when no rank uses it."""
+        """Hand the memory to no further rank; it is freed when no rank uses it."""
         os.close(self._fd)
 
 
@@ -66,8 +67,8 @@ def receive_slots(sock: socket.socket) -> memoryview | None:
     """Receive the slots of a peer; return None if it has closed the connection.
 
     Raises:
-        RemoteProtocolError: what came are no slots.
-        OSError: there is nothing, the connection failed, or this process lacks descriptors or addresses.
+        RemoteProtocolError: the received data does not describe slots.
+        OSError: no data has come, the connection failed, or this process lacks descriptors or addresses.
     """
     data, fds = receive_descriptors(sock, _LABEL.size, 1)
     if not data:

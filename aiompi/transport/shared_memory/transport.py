@@ -1,4 +1,4 @@
-"""The transport of shared memory: makes links, whose Unix sockets hand memory over, and groups of slots."""
+"""The transport of shared memory: makes groups of slots, and links whose Unix sockets hand memory over."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING or core.form == "native":
 
 #: descriptors for a peer: socket, two doorbells, process, and two pieces of memory, which Python before 3.13 keeps open
 _PER_PEER: Final = 6
-#: how many times as many descriptors and addresses there must be: the program needs some as well
+#: this process must have so many times the needed descriptors and addresses left, because the program needs some too
 _SPARE: Final = 2
 
 
 class SharedMemory(Unix):
-    """A listener per rank; a connection per pair that talks, and with it a segment of two rings.
+    """Messages through shared memory: a listener per rank; a connection and a segment per pair of ranks that talk.
 
     Attributes:
         ring_size: bytes of each new ring.
         peer_slots: the slots of other ranks, by rank.
-        exchanges: the calls in which this rank waits for others; only the native core has them.
+        exchanges: calls of slot collectives in which this rank waits for others; only the native core has them.
     """
 
     name: ClassVar[str] = "shared_memory"
@@ -46,7 +46,7 @@ class SharedMemory(Unix):
         self._admits = False
         self._available = core.form == "native" and memory.available(Segment.nbytes(self.ring_size))
         self._slots: SlotArea | None = None
-        self._groups: dict[int, SlotGroup] = {}  # by context id, of which few have a place
+        self._groups: dict[int, SlotGroup] = {}  # by context id; few communicators have slots
         self.peer_slots: dict[int, memoryview] = {}
         if core.form == "native":
             self.exchanges = SlotExchanges(engine.driver, engine.slot_exchanges)
@@ -55,8 +55,8 @@ class SharedMemory(Unix):
     def address(self) -> Any:
         if not self._available:
             return None
-        # Before any rank knows this one: two ranks ask the kernel once, when they connect, whether they may copy. Not
-        # where messages are only data: what may copy may also write.
+        # Before any rank knows this one, because two ranks ask the kernel only once, when they connect, whether they
+        # may copy. Not if the settings forbid copies: a process that may copy may also write.
         settings = self.engine.settings
         self._admits = settings.single_copy and settings.pickle and admit(self.site.agent)
         return [*super().address(), LAYOUT]
@@ -69,7 +69,7 @@ class SharedMemory(Unix):
 
     @staticmethod
     def home(address: Any) -> Hashable:
-        """Return what the addresses of all ranks that reach each other have in common; None for what is no address."""
+        """Return the common part of the addresses of ranks that reach each other; None if the value is no address."""
         match address:
             case [str(name), str(identity), int(layout)]:
                 return os.path.dirname(name), identity, layout
@@ -91,14 +91,14 @@ class SharedMemory(Unix):
     def assemble(self, context: int, rank: int, peers: Sequence[Endpoint]) -> SlotGroup | None:
         part = part_of(context)
         if part is None or self.engine.error is not None:
-            return None  # also in the child of a fork, which must not write to the sockets of its parent
+            return None  # also in the child of a fork, which must not write to its parent's sockets
         if self._slots is None:
             try:
                 self._slots = SlotArea()
             except OSError:
                 return None
         slots = self._slots
-        # Each of them, so that all may be present the next time. Of two members the lower one connects.
+        # Connect every member, so that all may be present the next time. Of two members the lower rank connects.
         shown = [self._shown(peer, slots, dials=member >= rank) for member, peer in enumerate(peers)]
         if not all(shown):
             return None
@@ -112,7 +112,7 @@ class SharedMemory(Unix):
         return group
 
     def _shown(self, peer: Endpoint, slots: SlotArea, dials: bool) -> Ring | None:
-        """Let a peer read the slots of this rank; return its rings, which wake it, if this rank reads its slots.
+        """Let a peer read the slots of this rank; return the rings that wake the peer, if this rank can read its slots.
 
         Args:
             dials: True if this rank connects to the peer where they are not connected.
@@ -137,7 +137,7 @@ class SharedMemory(Unix):
         return dismissed
 
     def let_go(self, peer: Endpoint) -> None:
-        """Read nothing any more in the memory of a peer that has ended, or was forgotten."""
+        """Stop reading the memory of a peer that has ended or was forgotten."""
         self.peer_slots.pop(peer.rank, None)
 
     def disown(self) -> None:
