@@ -1,95 +1,94 @@
-"""Neighbourhood collectives: every process exchanges blocks with its neighbours only (section 7.6 of MPI-3.1)."""
+"""The collectives on buffers between neighbours in a topology (section 7.6 of MPI-3.1).
+
+There is one block for each neighbour, in the order of `neighbors` of the topology. Blocks of PROC_NULL, beyond the
+border of a grid, are counted, but neither sent nor touched. A buffer for no neighbours is ignored. IN_PLACE is not
+allowed. Besides the errors of other collectives, calls raise
+
+    InvalidTopologyError     the communicator has no topology, or a graph with edges that lead in one direction only
+"""
 
 from __future__ import annotations
 
-import functools
-from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
 
-from aiompi.coll.block import Block
-from aiompi.comm import Channel, Communicator
-from aiompi.comm.topology import Cartesian, Graph, Topology
-from aiompi.constants import PROC_NULL
-from aiompi.errors import InvalidTopologyError
+from aiompi.coll.algorithms.neighborhood import Neighborhood, exchange
+from aiompi.coll.call import Call, Run, within_group
+from aiompi.comm import Channel
+from aiompi.datatype.buffer.buffer import Buffer
+from aiompi.datatype.buffer.vector import (
+    resolve_typed_recv,
+    resolve_typed_send,
+    resolve_vector_recv,
+    resolve_vector_send,
+)
 
-#: a block, by its number among those of all neighbours, and the rank of the neighbour
-Edge: TypeAlias = tuple[int, int]
-
-
-class Neighborhood(NamedTuple):
-    """The edges of a topology at one process.
-
-    Messages between two processes keep their order, which tells several edges between them apart: receives are started
-    in the order in which the neighbour starts the sends that belong to them.
-
-    Attributes:
-        indegree, outdegree: numbers of blocks to receive and to send, those of PROC_NULL included.
-        arrivals: edges that lead here, in the order in which receives are started; without those of PROC_NULL.
-        departures: edges that lead from here, in the order of neighbours; without those of PROC_NULL.
-    """
-
-    indegree: int
-    outdegree: int
-    arrivals: list[Edge]
-    departures: list[Edge]
-
-    @classmethod
-    def of(cls, comm: Communicator, operation: str) -> Neighborhood:
-        """Return the edges at this process.
-
-        Args:
-            operation: name of the call, for messages.
-
-        Raises:
-            InvalidTopologyError: there is no topology, or it is a graph with more edges from one process to another
-                than back.
-        """
-        topology: Topology | None = comm.topology
-        if topology is None:
-            raise InvalidTopologyError(
-                f"{comm.where(operation)}: there is no topology, and so no neighbours; call it on what Create_cart, "
-                "Create_graph or Create_dist_graph returns"
-            )
-        if isinstance(topology, Graph) and (edge := _one_way(topology)):
-            raise InvalidTopologyError(
-                f"{comm.where(operation)}: the graph has more edges from {edge[0]} to {edge[1]} than back; make one "
-                "with as many both ways, or use Create_dist_graph"
-            )
-        sources, destinations = topology.neighbors(comm.rank)
-        arrivals = list(enumerate(sources))
-        if isinstance(topology, Cartesian):
-            # What leaves in one direction arrives from the other: where a grid is at most two wide, both neighbours
-            # along a dimension are one process, whose first message belongs into the second block.
-            arrivals = [arrivals[block ^ 1] for block in range(len(arrivals))]
-        return cls(len(sources), len(destinations), _real(arrivals), _real(enumerate(destinations)))
+__all__ = ["neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw"]
 
 
-def _real(edges: enumerate[int] | list[Edge]) -> list[Edge]:
-    return [(block, rank) for block, rank in edges if rank != PROC_NULL]
+@within_group
+def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Send the same to all neighbours (MPI_Neighbor_allgather, section 7.6.1)."""
+    near = Neighborhood.of(call.comm, call.name)
+    places = call.receive_blocks(recvspec, near.indegree)
+    own = call.send(sendspec)
+    if places:
+        call.check_blocks(own.nbytes, places[0].nbytes)
+    return _exchange(call, near, [own], places, near.outdegree)
 
 
-@functools.lru_cache(maxsize=16)
-def _one_way(graph: Graph) -> Edge | None:
-    """Return two processes with more edges from the first to the second than back, None if there are none."""
-    edges = Counter((rank, other) for rank in range(graph.nnodes) for other in graph.neighbors_of(rank))
-    return next((edge for edge, count in edges.items() if count > edges[edge[::-1]]), None)
+@within_group
+def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Send the same to all neighbours; each rank sends its own length (MPI_Neighbor_allgatherv, section 7.6.1)."""
+    near = Neighborhood.of(call.comm, call.name)
+    places = call.vector(resolve_vector_recv, recvspec, "recvbuf", near.indegree)
+    return _exchange(call, near, [call.send(sendspec)], places, near.outdegree)
 
 
-async def exchange(
-    channel: Channel, neighborhood: Neighborhood, outgoing: Sequence[Block], incoming: dict[int, Block]
-) -> None:
-    """Start the receives from all neighbours, then the sends to all, and wait for them.
+@within_group
+def neighbor_alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Send each neighbour its block (MPI_Neighbor_alltoall, section 7.6.2)."""
+    near = Neighborhood.of(call.comm, call.name)
+    sources = call.send_blocks(sendspec, near.outdegree)
+    places = call.receive_blocks(recvspec, near.indegree)
+    if sources and places:
+        call.check_blocks(sources[0].nbytes, places[0].nbytes)
+    return _exchange(call, near, sources, places)
 
-    Steps: 1. Per rank: a message sent for each edge that leads from it, straight to the neighbour.
 
-    Args:
-        outgoing: what goes to each neighbour; those for PROC_NULL are not used.
-        incoming: for what comes from each neighbour but PROC_NULL, by the number of its block.
-    """
-    arrivals = [incoming[block].irecv(channel, source) for block, source in neighborhood.arrivals]
-    sends = [outgoing[block].isend(channel, target) for block, target in neighborhood.departures]
-    for arrival in arrivals:
-        await arrival
-    for send in sends:
-        await send
+@within_group
+def neighbor_alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Send each neighbour its block, of any length (MPI_Neighbor_alltoallv, section 7.6.2)."""
+    return _alltoall_any(call, sendspec, recvspec, resolve_vector_send, resolve_vector_recv)
+
+
+@within_group
+def neighbor_alltoallw(call: Call, sendspec: object, recvspec: object) -> Run:
+    """Do what `neighbor_alltoallv` does, with a datatype for each neighbour (MPI_Neighbor_alltoallw, section 7.6.2)."""
+    return _alltoall_any(call, sendspec, recvspec, resolve_typed_send, resolve_typed_recv)
+
+
+def _alltoall_any(
+    call: Call,
+    sendspec: object,
+    recvspec: object,
+    resolve_sources: Callable[[object, str, int], list[Buffer]],
+    resolve_places: Callable[[object, str, int], list[Buffer]],
+) -> Run:
+    near = Neighborhood.of(call.comm, call.name)
+    places = call.vector(resolve_places, recvspec, "recvbuf", near.indegree)
+    return _exchange(call, near, call.vector(resolve_sources, sendspec, "sendbuf", near.outdegree), places)
+
+
+def _exchange(
+    call: Call, near: Neighborhood, sources: Sequence[Buffer], places: Sequence[Buffer], times: int = 1
+) -> Run:
+    """Return the function that sends the sources, `times` times over, and fills the places."""
+    call.check_apart(sources, places)
+
+    async def run(channel: Channel) -> None:
+        stage = call.stage()
+        outgoing = [stage.outgoing(source) for source in sources] * times
+        await exchange(channel, near, outgoing, {block: stage.incoming(places[block]) for block, _ in near.arrivals})
+        stage.finish()
+
+    return run

@@ -26,9 +26,9 @@ from typing import Any, TypeAlias, TypeVar, cast
 from aiompi import errors
 from aiompi.coll import registry
 from aiompi.coll.accumulator import UNCHANGING, Accumulator, Codec, ObjectAccumulator
+from aiompi.coll.algorithms.neighborhood import Neighborhood, exchange
 from aiompi.coll.block import Block
-from aiompi.coll.intercomm import checked_root
-from aiompi.coll.neighborhood import Neighborhood, exchange
+from aiompi.coll.call import checked_root
 from aiompi.coll.select import select
 from aiompi.coll.shm_sync import hold_turn
 from aiompi.coll.signature import Signature

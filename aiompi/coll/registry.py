@@ -1,7 +1,7 @@
 """Registry: the collectives, and the algorithms of each by name.
 
-An algorithm is the coroutine that its file is named after. Its first argument is the channel; the `__init__` of its
-folder describes the others, which are the same for all algorithms of a collective.
+An algorithm is a coroutine in the module of its collective, and has the name of its function. Its first argument is the
+channel; the module describes the others, which are the same for all algorithms of a collective.
 """
 
 from __future__ import annotations
@@ -10,68 +10,23 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec
 
-from aiompi.coll import intercomm
 from aiompi.coll.accumulator import Accumulator
-from aiompi.coll.allgather.bruck import bruck as allgather_bruck
-from aiompi.coll.allgather.linear import linear as allgather_linear
-from aiompi.coll.allgather.recursive_doubling import recursive_doubling as allgather_recursive_doubling
-from aiompi.coll.allgather.ring import ring as allgather_ring
-from aiompi.coll.allgather.shm import shm as allgather_shm
-from aiompi.coll.allgather.two_level import two_level as allgather_two_level
-from aiompi.coll.allreduce.linear import linear as allreduce_linear
-from aiompi.coll.allreduce.rabenseifner import rabenseifner as allreduce_rabenseifner
-from aiompi.coll.allreduce.recursive_doubling import recursive_doubling as allreduce_recursive_doubling
-from aiompi.coll.allreduce.ring import ring as allreduce_ring
-from aiompi.coll.allreduce.shm import shm as allreduce_shm
-from aiompi.coll.allreduce.two_level import two_level as allreduce_two_level
-from aiompi.coll.alltoall.bruck import bruck as alltoall_bruck
-from aiompi.coll.alltoall.linear import linear as alltoall_linear
-from aiompi.coll.alltoall.pairwise import pairwise as alltoall_pairwise
-from aiompi.coll.alltoall.shm import shm as alltoall_shm
-from aiompi.coll.alltoall.two_level import two_level as alltoall_two_level
-from aiompi.coll.barrier.dissemination import dissemination as barrier_dissemination
-from aiompi.coll.barrier.shm import shm as barrier_shm
-from aiompi.coll.barrier.two_level import two_level as barrier_two_level
-from aiompi.coll.bcast.binomial import binomial as bcast_binomial
-from aiompi.coll.bcast.linear import linear as bcast_linear
-from aiompi.coll.bcast.pipelined_chain import pipelined_chain as bcast_pipelined_chain
-from aiompi.coll.bcast.scatter_recursive_doubling import scatter_recursive_doubling as bcast_scatter_recursive_doubling
-from aiompi.coll.bcast.scatter_ring import scatter_ring as bcast_scatter_ring
-from aiompi.coll.bcast.shm import shm as bcast_shm
-from aiompi.coll.bcast.two_level import two_level as bcast_two_level
+from aiompi.coll.algorithms import (
+    allgather,
+    allreduce,
+    alltoall,
+    barrier,
+    bcast,
+    exscan,
+    gather,
+    impi,
+    intercomm,
+    reduce,
+    reduce_scatter,
+    scan,
+    scatter,
+)
 from aiompi.coll.block import Block
-from aiompi.coll.exscan.recursive_doubling import recursive_doubling as exscan_recursive_doubling
-from aiompi.coll.exscan.shm import shm as exscan_shm
-from aiompi.coll.gather.binomial import binomial as gather_binomial
-from aiompi.coll.gather.linear import linear as gather_linear
-from aiompi.coll.gather.shm import shm as gather_shm
-from aiompi.coll.gather.two_level import two_level as gather_two_level
-from aiompi.coll.impi import reduce as impi_reduce
-from aiompi.coll.impi.alltoall import alltoall as impi_alltoall
-from aiompi.coll.impi.alltoall import alltoallv as impi_alltoallv
-from aiompi.coll.impi.barrier import barrier as impi_barrier
-from aiompi.coll.impi.bcast import bcast as impi_bcast
-from aiompi.coll.impi.gather import allgather as impi_allgather
-from aiompi.coll.impi.gather import allgatherv as impi_allgatherv
-from aiompi.coll.impi.gather import gather as impi_gather
-from aiompi.coll.impi.gather import gatherv as impi_gatherv
-from aiompi.coll.impi.scatter import scatter as impi_scatter
-from aiompi.coll.impi.scatter import scatterv as impi_scatterv
-from aiompi.coll.reduce.binomial import binomial as reduce_binomial
-from aiompi.coll.reduce.linear import linear as reduce_linear
-from aiompi.coll.reduce.rabenseifner import rabenseifner as reduce_rabenseifner
-from aiompi.coll.reduce.shm import shm as reduce_shm
-from aiompi.coll.reduce.two_level import two_level as reduce_two_level
-from aiompi.coll.reduce_scatter.pairwise import pairwise as reduce_scatter_pairwise
-from aiompi.coll.reduce_scatter.recursive_halving import recursive_halving as reduce_scatter_recursive_halving
-from aiompi.coll.reduce_scatter.shm import shm as reduce_scatter_shm
-from aiompi.coll.scan.linear import linear as scan_linear
-from aiompi.coll.scan.recursive_doubling import recursive_doubling as scan_recursive_doubling
-from aiompi.coll.scan.shm import shm as scan_shm
-from aiompi.coll.scatter.binomial import binomial as scatter_binomial
-from aiompi.coll.scatter.linear import linear as scatter_linear
-from aiompi.coll.scatter.shm import shm as scatter_shm
-from aiompi.coll.scatter.two_level import two_level as scatter_two_level
 from aiompi.comm import Channel
 from aiompi.errors import InvalidArgumentError
 
@@ -96,7 +51,7 @@ class Algorithm(NamedTuple, Generic[P]):
     any_lengths: bool = True
 
     @classmethod
-    def cutting(cls, run: Callable[..., Coroutine[Any, None, None]], order_safe: bool = True) -> Algorithm[P]:
+    def cutting(cls, run: Callable[..., Coroutine[Any, None, None]], *, order_safe: bool = True) -> Algorithm[P]:
         """Make the entry of an algorithm that cuts accumulators, and therefore takes a `Vector`."""
         return cls(run, order_safe, any_form=False)
 
@@ -133,129 +88,133 @@ class Collective(Generic[P]):
         return found
 
 
+def _by_name(*algorithms: Algorithm[P]) -> dict[str, Algorithm[P]]:
+    return {algorithm.run.__name__: algorithm for algorithm in algorithms}
+
+
 BARRIER: Final[Collective[[]]] = Collective(
     "barrier",
-    {
-        "shm": Algorithm(barrier_shm),
-        "dissemination": Algorithm(barrier_dissemination),
-        "two_level": Algorithm(barrier_two_level),
-    },
-    (Algorithm(impi_barrier),),
+    _by_name(
+        Algorithm(barrier.shm),
+        Algorithm(barrier.dissemination),
+        Algorithm(barrier.two_level),
+    ),
+    (Algorithm(impi.barrier),),
     intercomm.barrier,
 )
 BCAST: Final[Collective[[Block, int]]] = Collective(
     "bcast",
-    {
-        "shm": Algorithm(bcast_shm),
-        "binomial": Algorithm(bcast_binomial),
-        "linear": Algorithm(bcast_linear),
-        "scatter_recursive_doubling": Algorithm(bcast_scatter_recursive_doubling, any_form=False),
-        "scatter_ring": Algorithm(bcast_scatter_ring, any_form=False),
-        "pipelined_chain": Algorithm(bcast_pipelined_chain, any_form=False),
-        "two_level": Algorithm(bcast_two_level),
-    },
-    (Algorithm(impi_bcast),),
+    _by_name(
+        Algorithm(bcast.shm),
+        Algorithm(bcast.binomial),
+        Algorithm(bcast.linear),
+        Algorithm(bcast.scatter_recursive_doubling, any_form=False),
+        Algorithm(bcast.scatter_ring, any_form=False),
+        Algorithm(bcast.pipelined_chain, any_form=False),
+        Algorithm(bcast.two_level),
+    ),
+    (Algorithm(impi.bcast),),
     intercomm.bcast,
 )
 GATHER: Final[Collective[[Block, Sequence[Block] | None, int]]] = Collective(
     "gather",
-    {
-        "shm": Algorithm(gather_shm, any_form=False, any_lengths=False),
-        "binomial": Algorithm(gather_binomial, any_form=False, any_lengths=False),
-        "linear": Algorithm(gather_linear),
-        "two_level": Algorithm(gather_two_level, any_form=False, any_lengths=False),
-    },
-    (Algorithm(impi_gather, any_lengths=False), Algorithm(impi_gatherv)),
+    _by_name(
+        Algorithm(gather.shm, any_form=False, any_lengths=False),
+        Algorithm(gather.binomial, any_form=False, any_lengths=False),
+        Algorithm(gather.linear),
+        Algorithm(gather.two_level, any_form=False, any_lengths=False),
+    ),
+    (Algorithm(impi.gather, any_lengths=False), Algorithm(impi.gatherv)),
     intercomm.gather,
 )
 SCATTER: Final[Collective[[Sequence[Block] | None, Block, int]]] = Collective(
     "scatter",
-    {
-        "shm": Algorithm(scatter_shm, any_form=False, any_lengths=False),
-        "binomial": Algorithm(scatter_binomial, any_form=False, any_lengths=False),
-        "linear": Algorithm(scatter_linear),
-        "two_level": Algorithm(scatter_two_level, any_form=False, any_lengths=False),
-    },
-    (Algorithm(impi_scatter, any_lengths=False), Algorithm(impi_scatterv)),
+    _by_name(
+        Algorithm(scatter.shm, any_form=False, any_lengths=False),
+        Algorithm(scatter.binomial, any_form=False, any_lengths=False),
+        Algorithm(scatter.linear),
+        Algorithm(scatter.two_level, any_form=False, any_lengths=False),
+    ),
+    (Algorithm(impi.scatter, any_lengths=False), Algorithm(impi.scatterv)),
     intercomm.scatter,
 )
 ALLGATHER: Final[Collective[[Sequence[Block]]]] = Collective(
     "allgather",
-    {
-        "shm": Algorithm(allgather_shm, any_lengths=False),
-        "bruck": Algorithm(allgather_bruck, any_form=False),
-        "linear": Algorithm(allgather_linear),
-        "recursive_doubling": Algorithm(allgather_recursive_doubling, any_form=False),
-        "ring": Algorithm(allgather_ring),
-        "two_level": Algorithm(allgather_two_level, any_form=False),
-    },
-    (Algorithm(impi_allgather, any_lengths=False), Algorithm(impi_allgatherv)),
+    _by_name(
+        Algorithm(allgather.shm, any_lengths=False),
+        Algorithm(allgather.bruck, any_form=False),
+        Algorithm(allgather.linear),
+        Algorithm(allgather.recursive_doubling, any_form=False),
+        Algorithm(allgather.ring),
+        Algorithm(allgather.two_level, any_form=False),
+    ),
+    (Algorithm(impi.allgather, any_lengths=False), Algorithm(impi.allgatherv)),
 )
 ALLTOALL: Final[Collective[[Sequence[Block], Sequence[Block]]]] = Collective(
     "alltoall",
-    {
-        "shm": Algorithm(alltoall_shm, any_lengths=False),
-        "bruck": Algorithm(alltoall_bruck, any_form=False, any_lengths=False),
-        "linear": Algorithm(alltoall_linear),
-        "pairwise": Algorithm(alltoall_pairwise),
-        "two_level": Algorithm(alltoall_two_level, any_form=False, any_lengths=False),
-    },
-    (Algorithm(impi_alltoall, any_lengths=False), Algorithm(impi_alltoallv)),
+    _by_name(
+        Algorithm(alltoall.shm, any_lengths=False),
+        Algorithm(alltoall.bruck, any_form=False, any_lengths=False),
+        Algorithm(alltoall.linear),
+        Algorithm(alltoall.pairwise),
+        Algorithm(alltoall.two_level, any_form=False, any_lengths=False),
+    ),
+    (Algorithm(impi.alltoall, any_lengths=False), Algorithm(impi.alltoallv)),
     intercomm.exchange,
 )
 REDUCE: Final[Collective[[Accumulator, int]]] = Collective(
     "reduce",
-    {
-        "binomial": Algorithm(reduce_binomial),
-        "shm": Algorithm(reduce_shm, any_form=False),
-        "linear": Algorithm.cutting(reduce_linear),
-        "rabenseifner": Algorithm.cutting(reduce_rabenseifner),
-        "two_level": Algorithm(reduce_two_level, order_safe=False),
-    },
-    (Algorithm(impi_reduce.reduce_commutative, order_safe=False), Algorithm(impi_reduce.reduce_ordered)),
+    _by_name(
+        Algorithm(reduce.binomial),
+        Algorithm(reduce.shm, any_form=False),
+        Algorithm.cutting(reduce.linear),
+        Algorithm.cutting(reduce.rabenseifner),
+        Algorithm(reduce.two_level, order_safe=False),
+    ),
+    (Algorithm(impi.reduce_commutative, order_safe=False), Algorithm(impi.reduce_ordered)),
     intercomm.reduce,
 )
 ALLREDUCE: Final[Collective[[Accumulator]]] = Collective(
     "allreduce",
-    {
-        "shm": Algorithm(allreduce_shm),
-        "linear": Algorithm.cutting(allreduce_linear),
-        "recursive_doubling": Algorithm(allreduce_recursive_doubling),
-        "rabenseifner": Algorithm.cutting(allreduce_rabenseifner),
-        "ring": Algorithm.cutting(allreduce_ring, order_safe=False),
-        "two_level": Algorithm.cutting(allreduce_two_level, order_safe=False),
-    },
-    (Algorithm(impi_reduce.allreduce_commutative, order_safe=False), Algorithm(impi_reduce.allreduce_ordered)),
+    _by_name(
+        Algorithm(allreduce.shm),
+        Algorithm.cutting(allreduce.linear),
+        Algorithm(allreduce.recursive_doubling),
+        Algorithm.cutting(allreduce.rabenseifner),
+        Algorithm.cutting(allreduce.ring, order_safe=False),
+        Algorithm.cutting(allreduce.two_level, order_safe=False),
+    ),
+    (Algorithm(impi.allreduce_commutative, order_safe=False), Algorithm(impi.allreduce_ordered)),
     intercomm.allreduce,
 )
 REDUCE_SCATTER: Final[Collective[[Accumulator, Sequence[int]]]] = Collective(
     "reduce_scatter",
-    {
-        "recursive_halving": Algorithm.cutting(reduce_scatter_recursive_halving, order_safe=False),
-        "pairwise": Algorithm.cutting(reduce_scatter_pairwise),
-        "shm": Algorithm.cutting(reduce_scatter_shm),
-    },
+    _by_name(
+        Algorithm.cutting(reduce_scatter.recursive_halving, order_safe=False),
+        Algorithm.cutting(reduce_scatter.pairwise),
+        Algorithm.cutting(reduce_scatter.shm),
+    ),
     (
-        Algorithm(impi_reduce.reduce_scatter_commutative, order_safe=False),
-        Algorithm(impi_reduce.reduce_scatter_ordered),
+        Algorithm(impi.reduce_scatter_commutative, order_safe=False),
+        Algorithm(impi.reduce_scatter_ordered),
     ),
     intercomm.reduce_scatter,
 )
 SCAN: Final[Collective[[Accumulator]]] = Collective(
     "scan",
-    {
-        "shm": Algorithm(scan_shm, any_form=False),
-        "linear": Algorithm(scan_linear),
-        "recursive_doubling": Algorithm(scan_recursive_doubling),
-    },
-    (Algorithm(impi_reduce.scan),),
+    _by_name(
+        Algorithm(scan.shm, any_form=False),
+        Algorithm(scan.linear),
+        Algorithm(scan.recursive_doubling),
+    ),
+    (Algorithm(impi.scan),),
 )
 EXSCAN: Final[Collective[[Accumulator]]] = Collective(
     "exscan",
-    {
-        "shm": Algorithm(exscan_shm, any_form=False),
-        "recursive_doubling": Algorithm(exscan_recursive_doubling),
-    },
+    _by_name(
+        Algorithm(exscan.shm, any_form=False),
+        Algorithm(exscan.recursive_doubling),
+    ),
 )
 
 _ALL: Final[tuple[Collective[...], ...]] = (

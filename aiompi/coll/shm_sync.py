@@ -11,20 +11,29 @@ beginning, before it waits for anything else. A call that waits for something el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from aiompi.coll.block import Block
-from aiompi.coll.shm_slots import Look, blame, listen
+from aiompi.coll.block import Block, compare, mismatch
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import ChainedRequest, Endpoint, MessageListener, Request
+from aiompi.engine import ChainedRequest, Endpoint, Message, MessageListener, Request
 from aiompi.engine.schedule import settled
-from aiompi.errors import Exception
+from aiompi.errors import Exception, InvalidCountError, OtherError
 
 if TYPE_CHECKING:
     from aiompi.core._native import SlotExchange, SlotGroup
 
 T = TypeVar("T")
+#: function that is called with what some ranks have shown
+Look: TypeAlias = Callable[[Sequence[bytes]], None]
+#: algorithm of the same collective that sends messages, for calls in which the members share no slots, or not yet
+Substitute: TypeAlias = Callable[..., Coroutine[Any, None, None]]
+
+#: bits of a claim for the number of bytes; the bits above hold the number of the call modulo `_NUMBERS`
+_NBYTES: Final = 48
+_AMOUNT: Final = 2**_NBYTES - 1
+_NUMBERS: Final = 2**15
 #: calls in which the members try to share slots, before they use messages for good
 _ATTEMPTS: Final = 8
 #: what a member says before they try: it lacks descriptors or addresses; it has them; it also shares memory with all
@@ -33,6 +42,52 @@ _ABLE: Final = 1
 _CONNECTED: Final = 2
 #: largest number of calls in a row that use messages because objects were too long for slots
 _LONGEST_BACKOFF: Final = 255
+
+
+def channel_of(exchange: SlotExchange) -> Channel:
+    """Return the channel of a call that waits for others."""
+    return Channel(exchange.comm, exchange.tag, exchange.name, exchange.note)
+
+
+def listen(exchange: SlotExchange, alarm: MessageListener) -> None:
+    """Listen for a rank that sends a message instead of posting."""
+    channel = channel_of(exchange)
+    channel.alert(alarm, functools.partial(_disturb, channel, exchange))
+
+
+def _disturb(channel: Channel, exchange: SlotExchange, message: Message) -> None:
+    """Fail a call: a rank that sends a message before it has posted has made another call."""
+    if exchange.done() or exchange.posted(message.source):
+        return  # it is already in the part of the call that sends
+    error: Exception = InvalidCountError(mismatch(channel, message.source, message.length, exchange.nbytes))
+    try:
+        compare(channel, message.source, message.note)
+    except Exception as disagreement:
+        error = disagreement
+    exchange.fail(error)
+
+
+def blame(exchange: SlotExchange, rank: int, note: int, claim: int) -> Exception | None:
+    """Return the error if a rank does not take part in the same call; None if it does.
+
+    Args:
+        note, claim: what that rank has posted.
+    """
+    channel = channel_of(exchange)
+    try:
+        compare(channel, rank, note)
+    except Exception as disagreement:
+        return disagreement
+    their_nth, nbytes = divmod(claim, 2**_NBYTES)
+    nth = exchange.tag % _NUMBERS
+    if their_nth != nth:
+        return OtherError(
+            f"{channel.where}: for rank {rank} this is collective {their_nth} on the communicator, for this rank "
+            f"{nth}; call the same collectives in the same order on all ranks"
+        )
+    if nbytes != exchange.nbytes:
+        return InvalidCountError(mismatch(channel, rank, nbytes, exchange.nbytes))
+    return None
 
 
 class ShmSync:
@@ -299,3 +354,24 @@ async def _agreed(channel: Channel, able: int) -> int:
         able = min(able, answer.data[0])
         distance *= 2
     return able
+
+
+def share(channel: Channel, block: Block, look: Look, wanted: range | None = None) -> Coroutine[Any, None, bool]:
+    """Show a block to others, and look at the blocks of the wanted ranks, by default of all; see `show`.
+
+    All blocks have the same length, but those of objects; see `show_objects`.
+    """
+    value = block.memory
+    if value is None:
+        return show_objects(channel, lambda: content(block, channel.room), look, wanted)
+    return show(channel, block.nbytes, lambda: bytes(value), look, wanted)
+
+
+def content(block: Block, room: int) -> bytes:
+    """Return the content of a block, empty if it is longer than `room`."""
+    return b"".join(block.payload) if block.nbytes <= room else b""
+
+
+def joined(blocks: Iterable[Block]) -> bytes:
+    """Return the contents of blocks, one behind the other."""
+    return b"".join([piece for block in blocks for piece in block.payload])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aiompi.coll import buffers
-from aiompi.coll.impi.barrier import barrier
-from aiompi.coll.impi.span import COMM_FREE_TAG
+from aiompi.coll.algorithms.clients import COMM_FREE_TAG
+from aiompi.coll.algorithms.impi import barrier
 from aiompi.comm import Channel, Communicator
 from aiompi.create.impi import fence
 from aiompi.engine import Request

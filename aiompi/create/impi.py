@@ -9,13 +9,11 @@ import struct
 from typing import Final, NamedTuple
 
 from aiompi.coll.accumulator import ObjectAccumulator
-from aiompi.coll.bcast.binomial import binomial as native_bcast
+from aiompi.coll.algorithms.bcast import binomial as native_bcast
+from aiompi.coll.algorithms.clients import DUP_TAG, MERGE_TAG
+from aiompi.coll.algorithms.impi import allgather, allreduce_commutative, bcast, reduce_commutative
+from aiompi.coll.algorithms.reduce import binomial as native_reduce
 from aiompi.coll.block import Block
-from aiompi.coll.impi.bcast import bcast
-from aiompi.coll.impi.gather import allgather
-from aiompi.coll.impi.reduce import allreduce_commutative, reduce_commutative
-from aiompi.coll.impi.span import DUP_TAG, MERGE_TAG
-from aiompi.coll.reduce.binomial import binomial as native_reduce
 from aiompi.comm import Channel
 from aiompi.create.participants import NUMBER, NUMBERS, Numbers, OneGroup, Participants, TwoGroups, larger, pack, unpack
 from aiompi.errors import RemoteProtocolError

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from aiompi.coll.allgather.ring import ring
-from aiompi.coll.bcast.binomial import binomial
+from aiompi.coll.algorithms.allgather import ring
+from aiompi.coll.algorithms.bcast import binomial
 from aiompi.coll.block import Block
 from aiompi.comm import Channel
 from aiompi.errors import Exception as MPIError

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import ParamSpec, TypeAlias, TypeVar
 
 from aiompi import errors
-from aiompi.coll.alltoall.linear import linear
+from aiompi.coll.algorithms.alltoall import linear
 from aiompi.coll.block import Block
 from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.comm.topology import Cartesian, DistributedGraph, Edges, Graph, split_edges

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic, ParamSpec, TypeVar
 
-from aiompi.coll import buffers
-from aiompi.coll.buffers import neighborhood
-from aiompi.coll.buffers.prepared import Prepared
+from aiompi.coll import buffers, neighborhood
+from aiompi.coll.call import Prepared
 from aiompi.engine import Mode, PersistentRequest
 from aiompi.face.common import Membership
 from aiompi.info import INFO_NULL, Info

@@ -168,11 +168,11 @@ def _chain(schedule: Schedule[Any]) -> Iterator[Any]:
 
 
 def _algorithm(operation: Request[Any]) -> str:
-    """Return the name of the algorithm that a collective runs, which is the name of its module."""
+    """Return the name of the algorithm that a collective runs, which is the name of its function."""
     if isinstance(operation, Schedule):
         for link in _chain(operation):
             frame = getattr(link, "cr_frame", None)
             module = "" if frame is None else frame.f_globals["__name__"]
-            if module.startswith("aiompi.coll.") and module.rpartition(".")[2] == link.__name__:
+            if module.startswith("aiompi.coll.algorithms."):
                 return str(link.__name__)
     return ""

@@ -11,7 +11,7 @@ from aiompi.bench.algorithms import table
 from aiompi.bench.simulate.calls import ARGUMENTS, predict
 from aiompi.bench.simulate.command import predictions
 from aiompi.bench.simulate.network import Event, Model, Network
-from aiompi.coll.bcast.pipelined_chain import SEGMENT
+from aiompi.coll.algorithms.bcast import SEGMENT
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.errors import InternalError
 

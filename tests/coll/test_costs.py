@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 
 from aiompi.coll import buffers
 from aiompi.coll.accumulator import VectorAccumulator
+from aiompi.coll.algorithms import bcast
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.coll.select import select
 from aiompi.datatype import resolve_send
@@ -220,7 +219,7 @@ SENT |= {
 )
 @pytest.mark.parametrize("nbytes", [0, 2520])  # what all sizes can cut into equal pieces
 def test_messages_and_bytes_of_each_rank(name, algorithm, size, nbytes, world, monkeypatch):
-    monkeypatch.setattr(import_module("aiompi.coll.bcast.pipelined_chain"), "SEGMENT", SEGMENT)
+    monkeypatch.setattr(bcast, "SEGMENT", SEGMENT)
     ranks = world(size, coll={name: algorithm})
     ranks.results(lambda comm: CALLS[name](comm, nbytes))
     assert [(counter["messages"], counter["bytes"]) for counter in ranks.sent] == SENT[name, algorithm](size, nbytes)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiompi.coll import buffers, objects
+from aiompi.coll import buffers, neighborhood, objects
 from aiompi.coll.signature import NAMES
 from aiompi.comm.topology import Cartesian
 from aiompi.constants import ANY_SOURCE, ANY_TAG
@@ -91,7 +91,7 @@ def started(comm, codec, names=NAMES):
             right = lambda request=request, expected=expected: request.result() == expected  # noqa: E731
         else:
             arguments, found, expected = of_buffers[name]
-            module = buffers.neighborhood if name.startswith("Neighbor") else buffers
+            module = neighborhood if name.startswith("Neighbor") else buffers
             request = getattr(module, name.lower())(comm, *arguments)
             right = lambda found=found, expected=expected: found is None or found.tolist() == list(expected)  # noqa: E731
         calls.append((request, right))

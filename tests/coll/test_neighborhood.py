@@ -13,8 +13,7 @@ from coll.forms import FORMS, Memory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiompi.coll import objects
-from aiompi.coll.buffers import neighborhood
+from aiompi.coll import neighborhood, objects
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.constants import PROC_NULL
 from aiompi.datatype import DOUBLE, IN_PLACE, INT

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiompi.coll.pof2 import Pof2
-from aiompi.coll.tree import Tree
+from aiompi.coll.algorithms.shapes import Pof2, Tree
 
 
 @pytest.mark.parametrize("total", range(1, 18))

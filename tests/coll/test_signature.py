@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aiompi import create
-from aiompi.coll import buffers, objects, registry, signature
+from aiompi.coll import buffers, neighborhood, objects, registry, signature
 from aiompi.coll.signature import CONSTRUCTORS, NAMES, OPERATIONS, Signature
 from aiompi.errors import InvalidCountError, InvalidOpError, InvalidRootError, OtherError
 from aiompi.op import MAX, SUM, Op
@@ -37,7 +37,7 @@ def test_numbers_do_not_change():
 
 
 def test_every_collective_has_a_signature():
-    of_buffers = [*buffers.__all__, *buffers.neighborhood.__all__]
+    of_buffers = [*buffers.__all__, *neighborhood.__all__]
     of_objects = [name for name in vars(objects) if name.capitalize() in NAMES]
     assert set(NAMES) == {name.capitalize() for name in of_buffers} | set(of_objects)
 

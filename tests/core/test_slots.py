@@ -14,7 +14,7 @@ import pytest
 from rings import RingPair
 
 from aiompi import MPI, core
-from aiompi.coll.buffers import prepared
+from aiompi.coll.call import PREDEFINED
 from aiompi.coll.select import _DIRECT
 from aiompi.coll.signature import note_of
 from aiompi.core._native import LONG_PLACES, SLOTS_PREFIX, Request, SlotExchange, SlotExchanges, SlotGroup
@@ -150,7 +150,7 @@ def members() -> Iterator[Callable[[int], Members]]:
 
 def test_numbers_in_the_core_are_those_of_signatures(members: Callable[[int], Members]) -> None:
     """Those that post by the usual way and those that call the core directly see the same call."""
-    assert set(prepared.PREDEFINED) >= {op.name for op in (predefined.MAX, predefined.BXOR)}
+    assert set(PREDEFINED) >= {op.name for op in (predefined.MAX, predefined.BXOR)}
     w = members(1)
     one, two = np.ones(1), np.zeros(1)
     arguments = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, bare, external, pairs
 
-from aiompi.coll import buffers, objects
+from aiompi.coll import buffers, neighborhood, objects
 from aiompi.coll.block import Block
 from aiompi.comm import Communicator, Group, derive
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS
@@ -593,7 +593,7 @@ def test_neighbours_in_a_ring_over_clients(shape):
     )
     made, places = [np.array([rank], "l") for rank in range(size)], [np.zeros(1, "l") for _ in range(size)]
     world.messages.clear()
-    calls = [buffers.neighborhood.neighbor_allgather(comm, made[comm.rank], places[comm.rank]) for comm in ring]
+    calls = [neighborhood.neighbor_allgather(comm, made[comm.rank], places[comm.rank]) for comm in ring]
     messages = recorded(world, calls)
     assert [place[0] for place in places] == [(rank - 1) % size for rank in range(size)]
     assert {message.nbytes for message in messages} == {4}, "a LONG in external32"

@@ -10,7 +10,7 @@ import pytest
 
 import aiompi
 from aiompi import MPI
-from aiompi.coll import buffers
+from aiompi.coll import buffers, neighborhood
 from aiompi.face.common import Membership
 from aiompi.face.native.collective.objects import ObjectCollectives
 from aiompi.face.native.job import World
@@ -104,7 +104,7 @@ def test_communicators_with_a_topology(kind: str) -> None:
     native, blocking = (public(face).keys() for face in faces)
     nonblocking = {"ineighbor_allgather", "ineighbor_alltoall"}
     assert (native - blocking, blocking - native) == (ALWAYS_NONBLOCKING | ALWAYS_AT_HAND | nonblocking, BLOCKING_ONLY)
-    for name in map(str.capitalize, buffers.neighborhood.__all__):
+    for name in map(str.capitalize, neighborhood.__all__):
         forms = [getattr(face, form) for face in faces for form in (name, f"I{name.lower()}")]
         assert all(same_parameters(form, forms[0], ()) for form in forms)
         assert all(same_parameters(getattr(face, f"{name}_init"), forms[0], ("info",)) for face in faces)

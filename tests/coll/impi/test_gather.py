@@ -7,8 +7,8 @@ import pytest
 from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, accumulated, bare, external
 
 from aiompi.coll import buffers
+from aiompi.coll.algorithms.impi import are_short
 from aiompi.coll.block import Block
-from aiompi.coll.impi.bcast import are_short
 from aiompi.datatype import INT, LONG
 
 X = 64  # crossover in bytes, of 16 integers

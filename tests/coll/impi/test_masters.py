@@ -6,9 +6,17 @@ import pytest
 from coll.impi.clients import ClientWorld
 from universes import universe
 
-from aiompi.coll.impi import span as tags
-from aiompi.coll.impi.span import Masters, Span
-from aiompi.coll.impi.trees import cubedim, high_children, high_parent, highbit, low_children, low_parent
+from aiompi.coll.algorithms import clients as tags
+from aiompi.coll.algorithms.clients import (
+    Masters,
+    Span,
+    cubedim,
+    high_children,
+    high_parent,
+    highbit,
+    low_children,
+    low_parent,
+)
 from aiompi.comm import Channel
 from aiompi.comm.contexts import MAX_CID
 from aiompi.comm.placement import Placement

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aiompi.coll import objects
-from aiompi.coll.buffers import neighborhood
-from aiompi.coll.neighborhood import Neighborhood
+from aiompi.coll import neighborhood, objects
+from aiompi.coll.algorithms.neighborhood import Neighborhood
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.request_kinds import Prequest

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aiompi.coll import objects
-from aiompi.coll.buffers import neighborhood
+from aiompi.coll import neighborhood, objects
 from aiompi.engine import PersistentRequest, Request
 from aiompi.face.native.handle import Handle
 from aiompi.face.persistent import PersistentNeighborhoodCollectives

@@ -8,12 +8,12 @@ import os
 import struct
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
+from aiompi.coll.algorithms import impi as collectives
+from aiompi.coll.algorithms.clients import BCAST_TAG, Masters, Span, low_children, low_parent
 from aiompi.coll.external import ExternalAccumulator
-from aiompi.coll.impi import alltoall, barrier, gather, reduce, span
-from aiompi.coll.impi.span import BCAST_TAG, Masters
-from aiompi.coll.impi.trees import low_children, low_parent
 from aiompi.create import agreement, impi
 from aiompi.impi.channel.message import Outgoing
 from aiompi.impi.channel.pair import Limits, Pair
@@ -193,21 +193,23 @@ def cancel_keeps_the_message() -> None:
 # Collectives.
 
 
-def every_span(change: Callable[[span.Span, int], None]) -> None:
-    @wrap(span.Span, "__init__")
-    def init(original: Any, self: span.Span, channel: Any, tag: int) -> None:
+def every_span(change: Callable[[Span, int], None]) -> None:
+    @wrap(Span, "__init__")
+    def init(original: Any, self: Span, channel: Any, tag: int) -> None:
         original(self, channel, tag)
         change(self, tag)
 
 
 @mutant
 def barrier_tag() -> None:
-    barrier.BARRIER_TAG = 111  # type: ignore[misc]
+    collectives.BARRIER_TAG = 111  # type: ignore[misc]
 
 
 @mutant
 def barrier_tree_of_lowest_bits() -> None:
-    barrier.high_children, barrier.high_parent = low_children, low_parent
+    others = {"high_children": low_children, "high_parent": low_parent}
+    code = collectives._between_masters.__code__
+    collectives._between_masters = FunctionType(code, {**vars(collectives), **others})  # type: ignore[assignment]
 
 
 @mutant
@@ -232,7 +234,7 @@ def bound_is_told() -> None:
 
 @mutant
 def gather_backwards() -> None:
-    @wrap(gather, "_pass_on")
+    @wrap(collectives, "_pass_on")
     def pass_on(original: Any, span_: Any, parts: list[Any], root: int, relative: int) -> Any:
         return original(span_, parts[::-1], root, relative)
 
@@ -244,12 +246,12 @@ def highest_rank_is_master() -> None:
 
 @mutant
 def alltoallv_tag() -> None:
-    alltoall.ALLTOALLV_TAG = 170  # type: ignore[misc]
+    collectives.ALLTOALLV_TAG = 170  # type: ignore[misc]
 
 
 @mutant
 def scan_tag() -> None:
-    reduce.SCAN_TAG = 190  # type: ignore[misc]
+    collectives.SCAN_TAG = 190  # type: ignore[misc]
 
 
 @mutant

@@ -1,0 +1,209 @@
+"""Allgather (section 4.7).
+
+Algorithms take the channel and one block per rank, of which the one of this rank is filled; all get filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from aiompi.coll.algorithms.shapes import Levels, Pof2
+from aiompi.coll.block import Block, Bundle
+from aiompi.coll.shm_sync import Substitute, share
+from aiompi.comm import Channel
+
+
+async def linear(channel: Channel, blocks: Sequence[Block]) -> None:
+    """Start the receives from all ranks, then the sends of the own contribution to all, and wait for them.
+
+    A rank starts with its right neighbour, so that the ranks do not all send to the same one first. Steps: 1. Per rank,
+    for m bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received. Any number of ranks.
+    Blocks may differ in length.
+
+    Five ranks; the order in which the sends are started:
+
+        rank 0: 1 2 3 4   rank 1: 2 3 4 0   rank 2: 3 4 0 1   rank 3: 4 0 1 2   rank 4: 0 1 2 3
+    """
+    rank, size = channel.rank, channel.size
+    arrivals = [
+        blocks[(rank - distance) % size].irecv(channel, (rank - distance) % size) for distance in range(1, size)
+    ]
+    sends = blocks[rank].multicast(channel, [(rank + distance) % size for distance in range(1, size)])
+    for arrival in arrivals:
+        await arrival
+    for send in sends:
+        await send
+
+
+async def ring(channel: Channel, blocks: Sequence[Block]) -> None:
+    """Pass to the right neighbour what came last from the left one, its own contribution first.
+
+    Steps: n - 1. Per rank, for m bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received, which is
+    the least possible. Objects are passed on in serialised form. Any number of ranks. Blocks may differ in length.
+
+    Five ranks, with the contributions that each holds, and in brackets the one that it sends next:
+
+                 rank 0   rank 1   rank 2   rank 3   rank 4
+        start    [0]      [1]      [2]      [3]      [4]
+        step 1   0[4]     1[0]     2[1]     3[2]     4[3]
+        step 2   04[3]    10[4]    21[0]    32[1]    43[2]
+        step 3   043[2]   104[3]   210[4]   321[0]   432[1]
+        step 4   all      all      all      all      all
+    """
+    rank, size = channel.rank, channel.size
+    left, right = (rank - 1) % size, (rank + 1) % size
+    arrivals = [blocks[(left - step) % size].irecv(channel, left) for step in range(size - 1)]
+    sends = []
+    for step, arrival in enumerate(arrivals):
+        sends.append(blocks[(rank - step) % size].isend(channel, right))
+        await arrival
+    for send in sends:
+        await send
+
+
+async def bruck(channel: Channel, blocks: Sequence[Block]) -> None:
+    """Send all that is held to the rank 1, 2, 4, ... places below, and receive as much from above.
+
+    Steps: ceil(log2 n). Per rank, for m bytes each: as many messages and (n - 1) * m bytes sent, as many received; both
+    are the least possible. Blocks are sent from their places, and copied once into them. Any number of ranks: in the
+    last step only what is missing is sent. Blocks may differ in length.
+
+    Five ranks, with the contributions that each holds:
+
+                 rank 0   rank 1   rank 2   rank 3   rank 4
+        start    0        1        2        3        4
+        step 1   01       12       23       34       40
+        step 2   0123     1234     2340     3401     4012
+        step 3   01234    12340    23401    34012    40123
+    """
+    rank, size = channel.rank, channel.size
+
+    def run(first: int, length: int) -> Bundle:
+        return Bundle([blocks[i % size] for i in range(first, first + length)])
+
+    held = 1
+    while held < size:
+        more = min(held, size - held)
+        arrival = run(rank + held, more).irecv(channel, (rank + held) % size)
+        send = run(rank, more).isend(channel, (rank - held) % size)
+        await arrival
+        await send
+        held += more
+
+
+async def recursive_doubling(channel: Channel, blocks: Sequence[Block]) -> None:
+    """Exchange all that is held with the partner 1, 2, 4, ... places away, so that blocks double in size.
+
+    Steps: log2 p, p being the largest power of two that is not above n. Per rank, for m bytes each: log2 p messages and
+    (p - 1) * m bytes sent, as many received. Blocks are sent from their places, and copied once into them. Other
+    sizes than p: of the first 2 * (n - p) ranks the odd ones give their block to the even rank below and get all others
+    from it, which makes two steps more. Blocks may differ in length.
+
+    Five ranks, p = 4:
+
+        0     1   2   3   4
+        0<----1   2   3   4        01  2  3  4
+        0<------->2   3<->4        012 (in 0, 2)  34 (in 3, 4)
+        0<----------->3            01234 (in 0, 3)
+                  2<----->4        01234 (in 2, 4)
+        0---->1                    01234 (in 1)
+    """
+    rank, size = channel.rank, channel.size
+    pof2 = Pof2(rank, size)
+    if pof2.position is None:
+        await blocks[rank].isend(channel, rank - 1)
+        await _others(blocks, rank).irecv(channel, rank - 1)
+        return
+    if pof2.partner is not None:
+        await blocks[pof2.partner].irecv(channel, pof2.partner)
+    distance = 1
+    while distance < pof2.power:
+        own = pof2.position & -distance
+        partner = pof2.rank(pof2.position ^ distance)
+        arrival = _block(blocks, pof2, own ^ distance, distance).irecv(channel, partner)
+        send = _block(blocks, pof2, own, distance).isend(channel, partner)
+        await arrival
+        await send
+        distance *= 2
+    if pof2.partner is not None:
+        await _others(blocks, pof2.partner).isend(channel, pof2.partner)
+
+
+def _block(blocks: Sequence[Block], pof2: Pof2, position: int, length: int) -> Bundle:
+    """Return the blocks of `length` positions."""
+    return Bundle(blocks[pof2.first(position) : pof2.first(position + length)])
+
+
+def _others(blocks: Sequence[Block], rank: int) -> Bundle:
+    return Bundle([*blocks[:rank], *blocks[rank + 1 :]])
+
+
+#: bytes of a block, on average, from which the ranks form one ring
+_CUT: Final = 2**16
+
+
+async def two_level(channel: Channel, blocks: Sequence[Block]) -> None:
+    """Gather to the leader of each host, pass the blocks of hosts around a ring of leaders, and give them to all.
+
+    Long blocks are not gathered: they go around a ring of all ranks, in the order of hosts, as in `ring`.
+
+    Steps: 1 within a host, h - 1 between h hosts, 1 within a host. Per rank, for m bytes each: 1 message and m bytes
+    sent; the leader of k of n ranks sends h - 1 messages between hosts, with n * m bytes without those of one host, and
+    (k - 1) * (n - 1) * m bytes within its host. Any number of ranks. Blocks may differ in length.
+
+    Five ranks on two hosts, with what each holds:
+
+                 rank 0   rank 1   rank 2   rank 3   rank 4
+        start    0        1        2        3        4
+        step 1   012      1        2        34       4
+        step 2   01234    1        2        34012    4       between hosts
+        step 3   all      all      all      all      all
+    """
+    levels, rank = Levels(channel), channel.rank
+    if sum(block.nbytes for block in blocks) > _CUT * channel.size:
+        order = [member for ranks in levels.hosts for member in ranks]
+        await ring(channel.part(order), [blocks[member] for member in order])
+        return
+    local = levels.hosts[levels.own]
+    missing = [[block for other, block in enumerate(blocks) if other != member] for member in local]
+    if levels.between is None:
+        await blocks[rank].isend(levels.local, levels.leader)
+        await Bundle(missing[local.index(rank)]).irecv(levels.local, levels.leader)
+        return
+    for arrival in [blocks[local[other]].irecv(levels.local, other) for other in levels.others]:
+        await arrival
+    between, count = levels.between, len(levels.hosts)
+    left, right = (levels.own - 1) % count, (levels.own + 1) % count
+    for step in range(count - 1):
+        bundle = levels.bundle(blocks, (left - step) % count).irecv(between, left)
+        send = levels.bundle(blocks, (levels.own - step) % count).isend(between, right)
+        await bundle
+        await send
+    for send in [Bundle(missing[other]).isend(levels.local, other) for other in levels.others]:
+        await send
+
+
+async def shm(channel: Channel, blocks: Sequence[Block], otherwise: Substitute | None = None) -> None:
+    """Show the own block in shared memory, and copy those of the others from there.
+
+    Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
+    Where ranks share no memory, until they have handed it to each other, and for blocks that are too long,
+    Bruck's algorithm is used. Objects then pass around a ring, also when one is long.
+
+    Five ranks:
+
+        in the slots      a   b   c   d   e
+        rank 0 copies         b   c   d   e
+        ...
+        rank 4 copies     a   b   c   d
+    """
+    rank, size = channel.rank, channel.size
+
+    def look(shown: Sequence[bytes]) -> None:
+        # Each begins with another rank, so that not all read the same memory.
+        for other in (*range(rank + 1, size), *range(rank)):
+            blocks[other].store(shown[other])
+
+    if not await share(channel, blocks[rank], look):
+        await (otherwise or (ring if blocks[rank].memory is None else bruck))(channel, blocks)

@@ -1,0 +1,207 @@
+"""Alltoall (section 4.8).
+
+Algorithms take the channel, one filled block per rank with what is for it, and one block per rank to be filled with
+what comes from it. The two never share memory.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Coroutine, Sequence
+from struct import Struct
+from typing import Any
+
+from aiompi.coll.algorithms.shapes import Levels
+from aiompi.coll.block import Block, Bundle
+from aiompi.coll.shm_sync import Substitute, joined, show, show_objects
+from aiompi.comm import Channel
+from aiompi.core.allocation import allocate
+from aiompi.errors import RemoteProtocolError
+
+
+async def linear(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
+    """Start the receives from all ranks, then the sends to all, and wait for them.
+
+    A rank starts with its right neighbour, so that the ranks do not all send to the same one first. Steps: 1. Per
+    rank, for m bytes per pair: n - 1 messages and (n - 1) * m bytes sent, as many received; nothing is stored on
+    the way. Any number of ranks.
+
+    Five ranks; the order in which the sends are started:
+
+        rank 0: 1 2 3 4   rank 1: 2 3 4 0   rank 2: 3 4 0 1   rank 3: 4 0 1 2   rank 4: 0 1 2 3
+    """
+    rank, size = channel.rank, channel.size
+    sources = [(rank - distance) % size for distance in range(1, size)]
+    targets = [(rank + distance) % size for distance in range(1, size)]
+    arrivals = [incoming[source].irecv(channel, source) for source in sources]
+    sends = [outgoing[target].isend(channel, target) for target in targets]
+    incoming[rank].copy(outgoing[rank])
+    for arrival in arrivals:
+        await arrival
+    for send in sends:
+        await send
+
+
+async def pairwise(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
+    """Send to the rank 1, 2, 3, ... places above, and receive from the one as far below.
+
+    Each rank sends to one other and receives from one at a time, so that large blocks do not crowd a link. Steps:
+    n - 1. Per rank, for m bytes per pair: n - 1 messages and (n - 1) * m bytes sent, as many received; nothing is
+    stored on the way. Any number of ranks. Blocks may differ in length.
+
+    Five ranks, with sender and receiver of each message:
+
+        step 1   0>1  1>2  2>3  3>4  4>0
+        step 2   0>2  1>3  2>4  3>0  4>1
+        step 3   0>3  1>4  2>0  3>1  4>2
+        step 4   0>4  1>0  2>1  3>2  4>3
+    """
+    rank, size = channel.rank, channel.size
+    incoming[rank].copy(outgoing[rank])
+    for distance in range(1, size):
+        source, target = (rank - distance) % size, (rank + distance) % size
+        arrival = incoming[source].irecv(channel, source)
+        send = outgoing[target].isend(channel, target)
+        await arrival
+        await send
+
+
+async def bruck(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
+    """Let blocks travel the binary digits of their distance: 1, 2, 4, ... places up, together with all that go there.
+
+    Steps: ceil(log2 n). Per rank, for m bytes per pair: as many messages, in step k with the blocks whose distance has
+    the bit 2^k, at most n / 2 of them; about n / 2 * m * log2 n bytes in all, which is more than in direct exchange,
+    in fewer messages: for small blocks. They are stored on the way, and copied once into their places. Any number of
+    ranks: distances are below n. Blocks must be equally long.
+
+    Five ranks, the blocks of rank 0 for the others, and where they are after each step:
+
+        for rank     1   2   3   4
+        start        0   0   0   0
+        step 1       1   0   1   0      distances 1 and 3 have the bit 1
+        step 2       1   2   3   0      2 and 3 the bit 2
+        step 3       1   2   3   4      4 the bit 4
+    """
+    rank, size = channel.rank, channel.size
+    length = outgoing[rank].nbytes
+    # By distance from the rank that sent them, which is also the one still to go when they are below the next bit.
+    blocks = [outgoing[(rank + distance) % size] for distance in range(size)]
+    bit = 1
+    while bit < size:
+        moving = [distance for distance in range(size) if distance & bit]
+        stage = Block(allocate(len(moving) * length))
+        arrival = stage.irecv(channel, (rank - bit) % size)
+        send = Bundle([blocks[distance] for distance in moving]).isend(channel, (rank + bit) % size)
+        await arrival
+        await send
+        for number, distance in enumerate(moving):
+            blocks[distance] = stage.part(number * length, (number + 1) * length)
+        bit *= 2
+    for distance, block in enumerate(blocks):
+        incoming[(rank - distance) % size].copy(block)
+
+
+async def two_level(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
+    """Exchange within each host; everything else goes through one rank of each host, in one message for each two hosts.
+
+    Steps: 3, and the exchange within the hosts. Per rank, for m bytes per pair: on a host of k of n ranks 1 message of
+    (n - k) * m bytes to the leader, which sends 1 message to each other leader, k * (n - k) * m bytes in all, and
+    stores as many. Any number of ranks.
+
+    Five ranks on two hosts; the blocks, as source and destination, that cross:
+
+        step 1   1>0: 13 14   2>0: 23 24     4>3: 40 41 42
+        step 2   0>3: 03 04 13 14 23 24      3>0: 30 31 32 40 41 42     between hosts
+        step 3   0>1: 31 41   0>2: 32 42     3>4: 04 14 24
+    """
+    levels, m = Levels(channel), outgoing[0].nbytes
+    local = levels.hosts[levels.own]
+    hosts = [host for host in range(len(levels.hosts)) if host != levels.own]
+    away = [rank for host in hosts for rank in levels.hosts[host]]
+    await linear(levels.local, [outgoing[rank] for rank in local], [incoming[rank] for rank in local])
+    if not hosts:
+        return
+    if levels.between is None:
+        await Bundle([outgoing[rank] for rank in away]).isend(levels.local, levels.leader)
+        await Bundle([incoming[rank] for rank in away]).irecv(levels.local, levels.leader)
+        return
+    # By source and destination: what leaves this host, and what comes.
+    leaving = {(rank, target): Block.of(m) for rank in local if rank != channel.rank for target in away}
+    leaving |= {(channel.rank, target): outgoing[target] for target in away}
+    coming = {(source, rank): Block.of(m) for source in away for rank in local if rank != channel.rank}
+    coming |= {(source, channel.rank): incoming[source] for source in away}
+    for arrival in [
+        Bundle([leaving[local[other], target] for target in away]).irecv(levels.local, other) for other in levels.others
+    ]:
+        await arrival
+    there = levels.hosts
+    arrivals = [
+        Bundle([coming[source, rank] for source in there[host] for rank in local]).irecv(levels.between, host)
+        for host in hosts
+    ]
+    sends = [
+        Bundle([leaving[rank, target] for rank in local for target in there[host]]).isend(levels.between, host)
+        for host in hosts
+    ]
+    for arrival in arrivals:
+        await arrival
+    sends += [
+        Bundle([coming[source, local[other]] for source in away]).isend(levels.local, other) for other in levels.others
+    ]
+    for send in sends:
+        await send
+
+
+async def shm(
+    channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block], otherwise: Substitute = linear
+) -> None:
+    """Show the blocks for all others in shared memory, and copy the own ones from where the others have shown them.
+
+    Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied; n - 1 wake-ups in all. Any
+    number of ranks. Where ranks share no memory, until they have handed it to each other, and for blocks that are too
+    long together, the algorithm `linear` is used.
+
+    Five ranks; what each shows to which others:
+
+        rank 0: 1 2 3 4   rank 1: 0 2 3 4   rank 2: 0 1 3 4   rank 3: 0 1 2 4   rank 4: 0 1 2 3
+    """
+    show = _show_objects if outgoing[channel.rank].memory is None else _show_blocks
+    if not await show(channel, outgoing, incoming):
+        await otherwise(channel, outgoing, incoming)
+
+
+def _show_blocks(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> Coroutine[Any, None, bool]:
+    rank, size, nbytes = channel.rank, channel.size, outgoing[channel.rank].nbytes
+    own = slice(rank * nbytes, (rank + 1) * nbytes)
+
+    def look(shown: Sequence[bytes]) -> None:
+        incoming[rank].copy(outgoing[rank])
+        # Each begins with another rank, so that not all read the same memory.
+        for other in (*range(rank + 1, size), *range(rank)):
+            incoming[other].store(shown[other][own])
+
+    return show(channel, size * nbytes, lambda: joined(outgoing), look)
+
+
+def _show_objects(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> Coroutine[Any, None, bool]:
+    """Show objects, behind the length of each of them."""
+    rank, lengths = channel.rank, _lengths(channel.size)
+
+    def make() -> bytes:
+        own = [block.nbytes for block in outgoing]
+        return b"" if lengths.size + sum(own) > channel.room else lengths.pack(*own) + joined(outgoing)
+
+    def look(shown: Sequence[bytes]) -> None:
+        for other, (block, view) in enumerate(zip(incoming, shown, strict=True)):
+            if len(view) < lengths.size:
+                raise RemoteProtocolError(f"{channel.where}: rank {other} shows objects without their lengths")
+            theirs = lengths.unpack_from(view)
+            start = lengths.size + sum(theirs[:rank])
+            block.store(view[start : start + theirs[rank]])
+
+    return show_objects(channel, make, look)
+
+
+@functools.cache
+def _lengths(size: int) -> Struct:
+    return Struct(f"<{size}I")

@@ -1,0 +1,66 @@
+"""Exclusive scan (section 4.11, and MPI-2): each rank gets the combination of all lower ranks' contributions.
+
+Algorithms take the channel and the accumulator of this rank, which becomes the result; that of rank 0 stays as it is,
+and is no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.algorithms.scan import scan
+from aiompi.coll.shm_sync import Substitute, share
+from aiompi.comm import Channel
+
+
+async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
+    """Pass the contributions on to the next rank, and scan what the ranks from 1 on hold then.
+
+    Order-safe: what comes from below is of the ranks just below those combined already. Steps: 1 + ceil(log2 (n - 1)).
+    Per rank, for m bytes: at most as many messages, of m bytes each; one to the next rank, and, except by rank 0, one
+    in each step of the scan in which there is a rank to send to. Any number of ranks.
+
+    Five ranks; contributions that are combined:
+
+                 rank 0   rank 1   rank 2   rank 3   rank 4
+        start    0        1        2        3        4
+        step 1   0        0        1        2        3
+        step 2   0        0        01       12       23
+        step 3   0        0        01       012      0123
+    """
+    rank, size = channel.rank, channel.size
+    arrival = accumulator.incoming().irecv(channel, rank - 1) if rank else None
+    if rank + 1 < size:
+        await accumulator.block().isend(channel, rank + 1)
+    if arrival is None:
+        return
+    await arrival
+    accumulator.adopt()
+    await scan(channel, accumulator, first=1)
+
+
+async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
+    """Show the contribution in shared memory, and combine those of the ranks below the own one.
+
+    Order-safe: a rank combines the contribution of the rank below it with that of the one below that, and so on.
+    Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and at most (n - 2) * m combined, by the last rank;
+    n - 1 wake-ups in all. Any number of ranks. Where ranks share no memory, until they have handed it to each other,
+    and for vectors that are too long, recursive doubling is used.
+
+    Five ranks:
+
+        in the slots      a   b   c   d   e
+        rank 1            a
+        rank 2            (a + b)
+        ...
+        rank 4            (a + (b + (c + d)))
+    """
+    rank = channel.rank
+
+    def look(shown: Sequence[bytes]) -> None:
+        if rank:
+            accumulator.combine(shown)
+
+    if not await share(channel, accumulator.block(), look, range(rank)):
+        await otherwise(channel, accumulator)

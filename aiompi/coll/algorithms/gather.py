@@ -1,0 +1,131 @@
+"""Gather (section 4.5).
+
+Algorithms take the channel, a filled block with the contribution of this rank, at the root one block per rank to be
+filled (None elsewhere), and the root. The root's own contribution may be in its place already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll.algorithms.shapes import Levels, Tree
+from aiompi.coll.block import Block, Bundle
+from aiompi.coll.shm_sync import Substitute, share
+from aiompi.comm import Channel
+from aiompi.core.allocation import allocate
+
+
+async def linear(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
+    """Every rank sends to the root, which is ready for all at once.
+
+    Steps: 1, in which the root receives n - 1 messages, for m bytes per rank (n - 1) * m bytes; each other rank
+    sends m bytes. Nothing is stored on the way. Any number of ranks.
+
+    Five ranks, root 1:
+
+        0 --.   .-- 2
+             > 1 <---- 3
+                `----- 4
+    """
+    if blocks is None:
+        await own.isend(channel, root)
+        return
+    arrivals = [blocks[rank].irecv(channel, rank) for rank in range(channel.size) if rank != root]
+    blocks[root].copy(own)
+    for arrival in arrivals:
+        await arrival
+
+
+async def binomial(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
+    """Receive the blocks of the subtrees below, and send them to the parent, the own block first.
+
+    Ranks are counted from the root; a rank has the blocks of those that follow it in its subtree. Steps: ceil(log2 n).
+    Per rank, for m bytes each: 1 message sent, except by the root, with the k blocks of its subtree; the root receives
+    ceil(log2 n) messages and (n - 1) * m bytes. Blocks of subtrees are stored on the way, up to n / 2 of them. Any
+    number of ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
+
+    Seven ranks, root 0, with the blocks that are sent:
+
+                  0
+            456 / | 23 \\ 1
+               4  2     1
+          56? /|  | 3
+             6 5  3
+    """
+    rank, size = channel.rank, channel.size
+    tree = Tree(rank, size, root)
+    length = own.nbytes
+    if blocks is not None:
+        blocks[root].copy(own)
+        bundles = [
+            Bundle([blocks[(child + i) % size] for i in range(span)]).irecv(channel, child)
+            for child, _, span in tree.children()
+        ]
+        for bundle in bundles:
+            await bundle
+        return
+    below = Block(allocate((tree.span - 1) * length))
+    arrivals = [
+        below.part((distance - 1) * length, (distance - 1 + span) * length).irecv(channel, child)
+        for child, distance, span in tree.children()
+    ]
+    for arrival in arrivals:
+        await arrival
+    await Bundle([own, below]).isend(channel, tree.parent)
+
+
+async def two_level(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
+    """Gather to one rank of each host, which sends the blocks of its host to the root in one message.
+
+    The root leads its host. Steps: 2. The root receives h - 1 messages from h hosts, and k - 1 from its own host of k
+    ranks. Per rank, for m bytes each: 1 message and m bytes sent; the leader of k ranks sends k * m bytes, which it has
+    stored. Any number of ranks.
+
+    Five ranks on two hosts, root 1:
+
+        0 --.          .-- 4     step 1
+             > 1 <--- 3          step 2
+        2 --'
+    """
+    levels = Levels(channel, root)
+    local = levels.hosts[levels.own]
+    if blocks is None:
+        stored = None if levels.between is None else [Block.of(own.nbytes) for _ in local]
+        await linear(levels.local, own, stored, levels.leader)
+        if levels.between is not None and stored is not None:
+            whole = Block.holding([piece for block in stored for piece in block.payload], own.nbytes * len(local))
+            await whole.isend(levels.between, levels.host_of(root))
+        return
+    assert levels.between is not None
+    others = [host for host in range(len(levels.hosts)) if host != levels.own]
+    arrivals = [levels.bundle(blocks, host).irecv(levels.between, host) for host in others]
+    await linear(levels.local, own, [blocks[rank] for rank in local], levels.leader)
+    for arrival in arrivals:
+        await arrival
+
+
+async def shm(
+    channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int, otherwise: Substitute = linear
+) -> None:
+    """Every rank shows its block in shared memory, and the root copies them from there. Only the root waits.
+
+    Steps: 1. Per rank, for m bytes: no messages; m bytes copied, and by the root n * m; at most 1 wake-up in all, by
+    the last rank. Any number of ranks. The algorithm `linear` is used where ranks share no memory, as long as they have
+    not handed their memory to each other, and for blocks that are too long.
+
+    Five ranks, root 1:
+
+        in the slots    a   b   c   d   e
+        rank 1 copies   a       c   d   e
+    """
+
+    def look(shown: Sequence[bytes]) -> None:
+        if blocks is not None:
+            blocks[root].copy(own)
+            for rank, content in enumerate(shown):
+                if rank != root:
+                    blocks[rank].store(content)
+
+    wanted = range(0) if blocks is None else None
+    if not await share(channel, own, look, wanted):
+        await otherwise(channel, own, blocks, root)

@@ -1,0 +1,551 @@
+"""Collectives over several IMPI clients, exactly as chapter 4 has them (IMPI 0.0, sections 4.10 to 4.23).
+
+The standard prescribes every message between clients: its sender and receiver, its tag, context and content. Each
+client has a master, the lowest of its ranks. Short messages pass through the masters; messages of `xsize`
+bytes or more go straight from rank to rank. Up to `maxlinear` masters send straight to the root, more of them along
+trees (see `clients`). Within a client anything is allowed; the native algorithms run there.
+
+The algorithms move blocks and accumulators, as the native ones do; the content is in external32. They take a channel of
+the communicator, from which `Span` derives the clients of the members. Messages of 0 bytes are sent, too.
+
+Chapter 4 has the collectives of MPI-1. Later collectives have no counterpart in other implementations of IMPI. Over
+clients they work only in jobs in which all clients are aiompi, and run native algorithms on `EXTENSION_TAG`.
+Reduce_scatter_block is a Reduce_scatter of equal counts, Alltoallw an Alltoallv. Nonblocking collectives send the same
+messages as blocking ones. Those of one communicator run one after the other, in the order in which they are started,
+because tags do not distinguish them. A persistent collective adds a number of its own to all tags.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from aiompi.coll.accumulator import Accumulator, scatter_segments
+from aiompi.coll.algorithms.alltoall import linear as alltoall_linear
+from aiompi.coll.algorithms.barrier import dissemination
+from aiompi.coll.algorithms.bcast import binomial as bcast_binomial
+from aiompi.coll.algorithms.clients import (
+    ALLTOALL_TAG,
+    ALLTOALLV_TAG,
+    BARRIER_TAG,
+    BCAST_TAG,
+    GATHER_TAG,
+    GATHERV_TAG,
+    REDUCE_TAG,
+    SCAN_TAG,
+    SCATTER_TAG,
+    SCATTERV_TAG,
+    Span,
+    high_children,
+    high_parent,
+    low_children,
+    low_parent,
+)
+from aiompi.coll.algorithms.gather import linear as gather_linear
+from aiompi.coll.algorithms.reduce import binomial as reduce_binomial
+from aiompi.coll.algorithms.scan import linear as scan_linear
+from aiompi.coll.algorithms.scatter import linear as scatter_linear
+from aiompi.coll.block import Block, BlockReceive, Bundle
+from aiompi.comm import Channel
+from aiompi.engine import Engine, Request
+
+
+async def barrier(channel: Channel) -> None:
+    """Wait within the client, then between the masters, then tell the client.
+
+    Between clients, for M masters: 2 * (M - 1) messages without bytes. Up to `maxlinear` masters all report to rank 0,
+    which then answers them in their order; more of them report along the tree of highest bits over master numbers, the
+    children with the largest bit first, and are answered along it, those with the smallest bit first.
+
+    Six clients of two ranks, up and down:
+
+        8 -> 0, 10 -> 2, 6 -> 2, 4 -> 0, 2 -> 0        0 -> 2, 0 -> 4, 0 -> 8, 2 -> 6, 2 -> 10
+    """
+    span, nothing = Span(channel, BARRIER_TAG), Block(memoryview(bytearray()))
+    await dissemination(span.local)
+    if span.is_master:
+        await _between_masters(span, nothing)
+    await bcast_binomial(span.local, nothing, 0)
+
+
+async def _between_masters(span: Span, nothing: Block) -> None:
+    channel, masters, own = span.channel, span.masters, span.number
+    children, parent = list(range(1, masters.num_masters)) if own == 0 else [], 0
+    if not span.linear:
+        children, parent = high_children(own, masters.num_masters), high_parent(own) if own else 0
+    for child in children if span.linear else reversed(children):
+        await nothing.irecv(channel, masters.master_rank(child))
+    if own:
+        await nothing.isend(channel, masters.master_rank(parent))
+        await nothing.irecv(channel, masters.master_rank(parent))
+    for send in [nothing.isend(channel, masters.master_rank(child)) for child in children]:
+        await send
+
+
+async def bcast(channel: Channel, block: Block, root: int) -> None:
+    """From the root to the masters of the other clients, then within each client.
+
+    Between clients, for M masters and m bytes: M - 1 messages of m bytes, whatever m is. Up to `maxlinear` masters get
+    it from the root in the order of their numbers. More of them get it along the tree of highest bits over relative
+    numbers, the children with the smallest bit first. The master of the root's client takes no part, unless it is the
+    root.
+
+    Six clients of two ranks, root 5, whose relative numbers are 0: 5, 1: 6, 2: 8, 3: 10, 4: 0, 5: 2:
+
+        5 -> 6, 5 -> 8, 5 -> 0, 6 -> 10, 6 -> 2
+
+    Args:
+        block: filled at the root.
+        root: rank.
+    """
+    span = Span(channel, BCAST_TAG)
+    relative = span.relative(root)
+    if relative is not None:
+        await (_linear if span.linear else _tree)(span, block, root, relative)
+    await bcast_binomial(span.local, block, span.local_root(root))
+
+
+async def _linear(span: Span, block: Block, root: int, relative: int) -> None:
+    if relative:
+        await span.receive(block, root)
+        return
+    for send in [span.isend(block, span.masters.master_rank(number)) for number in span.others(root)]:
+        await send
+
+
+async def _tree(span: Span, block: Block, root: int, relative: int) -> None:
+    if relative:
+        await span.receive(block, span.endpoint(high_parent(relative), root))
+    children = high_children(relative, span.masters.num_masters)
+    for send in [span.isend(block, span.endpoint(child, root)) for child in children]:
+        await send
+
+
+_INT4: Final = struct.Struct(">i")
+
+
+async def are_short(channel: Channel, blocks: Sequence[Block] | None, root: int) -> bool:
+    """Return True if the blocks travel together; the root decides for all ranks.
+
+    The root broadcasts the length of the longest block as one IMPI_INT4, or 0 if it is more than `xsize`. A length of
+    exactly `xsize` is therefore short, unlike in Gather, and blocks that are all empty are long.
+
+    Args:
+        blocks: the blocks at the root, None elsewhere.
+        root: rank.
+    """
+    longest = max(block.nbytes for block in blocks) if blocks is not None else 0
+    if longest > Span(channel, BCAST_TAG).xsize:
+        longest = 0
+    bound = Block(memoryview(bytearray(_INT4.pack(longest))))
+    await bcast(channel, bound, root)
+    return int(_INT4.unpack(bound.data)[0]) > 0
+
+
+async def gather(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
+    """Long contributions go straight to the root; of short ones each client sends all of its own in one message.
+
+    Between clients, for m bytes per rank: if m >= `xsize`, a message of m bytes from every rank of another client to
+    the root. Otherwise what `collect` sends.
+
+    Args:
+        own: contribution of this rank.
+        blocks: at the root one with memory for each rank; None elsewhere.
+        root: rank.
+    """
+    span = Span(channel, GATHER_TAG)
+    if own.nbytes < span.xsize:
+        await collect(span, own, blocks, root)
+    else:
+        await gather_linear(span.channel, own, blocks, root)
+
+
+async def collect(span: Span, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
+    """The masters collect what their clients contribute, and bring it to the root.
+
+    A client's buffer has its blocks in rank order. Between clients, for M masters: M - 1 messages. Up to `maxlinear`
+    masters send straight to the root, except that of its client. More of them pass buffers along the tree of lowest
+    bits over relative numbers. Each master appends what comes from its children to its own buffer, the child with the
+    smallest bit first, so that a buffer has the clients in the order of relative numbers.
+
+    Six clients of two ranks, root 5, and the ranks whose blocks are sent:
+
+        6 -> 5: 6 7      10 -> 8: 10 11      8 -> 5: 8 9 10 11      2 -> 0: 2 3      0 -> 5: 0 1 2 3
+    """
+    relative = span.relative(root)
+    if blocks is not None:
+        sources = _sources(span, root)
+        arrivals = [Bundle([blocks[rank] for rank in ranks]).irecv(span.channel, source) for source, ranks in sources]
+        local = [blocks[rank] for rank in span.masters.locals_to_master(span.number)]
+        await gather_linear(span.local, own, local, span.local_root(root))
+        for arrival in arrivals:
+            await arrival
+        return
+    endpoint = relative is not None
+    parts = [Block() for _ in range(span.local.size)] if endpoint else None
+    await gather_linear(span.local, own, parts, span.local_root(root))
+    if parts is not None and relative is not None:
+        await _pass_on(span, parts, root, relative)
+
+
+def _sources(span: Span, root: int) -> list[tuple[int, list[int]]]:
+    """Return the ranks that send to the root, each with the ranks whose blocks its message contains."""
+    masters = span.masters
+    if span.linear:
+        return [(masters.master_rank(number), list(masters.locals_to_master(number))) for number in span.others(root)]
+    sources = []
+    for child in low_children(0, masters.num_masters):
+        below = range(child, min(2 * child, masters.num_masters))
+        ranks = [rank for number in below for rank in masters.locals_to_master(span.absolute(number, root))]
+        sources.append((span.endpoint(child, root), ranks))
+    return sources
+
+
+async def _pass_on(span: Span, parts: list[Block], root: int, relative: int) -> None:
+    """Send the blocks of the own client, and of those below in the tree."""
+    target = root
+    if not span.linear:
+        target = span.endpoint(low_parent(relative), root)
+        for child in low_children(relative, span.masters.num_masters):
+            part = Block()
+            await part.irecv(span.channel, span.endpoint(child, root))
+            parts.append(part)
+    await Bundle(parts).isend(span.channel, target)
+
+
+async def gatherv(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
+    """The root decides whether contributions are short; then as Gather.
+
+    Between clients: a Bcast of 4 bytes (see `are_short`), then the messages of `gather` with the lengths at hand; empty
+    buffers and contributions are sent, too. The root takes the lengths from the messages.
+
+    Args:
+        own: contribution of this rank, of any length.
+        blocks: at the root one with memory for each rank; None elsewhere.
+        root: rank.
+    """
+    short = await are_short(channel, blocks, root)
+    span = Span(channel, GATHERV_TAG)
+    if short:
+        await collect(span, own, blocks, root)
+    elif blocks is None:
+        await own.isend(span.channel, root)
+    else:
+        await _receive_straight(span, channel.tagged(GATHER_TAG), own, blocks)
+
+
+async def _receive_straight(span: Span, gather_channel: Channel, own: Block, blocks: Sequence[Block]) -> None:
+    """Receive long contributions at the root, also from ranks that send them with the tag of Gather.
+
+    The listing in section 4.13 does so. Nothing else from these ranks can be in progress in this context.
+    """
+    arrivals = []
+    for rank in (rank for rank in range(len(blocks)) if rank != span.rank):
+        channels = (span.channel,) if span.is_local(rank) else (span.channel, gather_channel)
+        arrivals.append([blocks[rank].irecv(channel, rank) for channel in channels])
+    blocks[span.rank].copy(own)
+    for candidates in arrivals:
+        await (await _first(span.channel.comm.engine, candidates))
+
+
+async def _first(engine: Engine, arrivals: Sequence[BlockReceive]) -> BlockReceive:
+    """Return the receive that completes first, and cancel the others."""
+    receives = [arrival.receive for arrival in arrivals]
+    if not any(receive.done() for receive in receives):
+        gate: Request[None] = Request(engine)
+        for receive in receives:
+            receive.when_done(lambda _: None if gate.done() else gate.complete())
+        await gate
+    first = next(arrival for arrival in arrivals if arrival.receive.done())
+    for receive in receives:
+        receive.cancel()
+    return first
+
+
+async def allgather(channel: Channel, blocks: Sequence[Block]) -> None:
+    """Gather to rank 0, then Bcast of all blocks in rank order.
+
+    Between clients, for n ranks of m bytes: the messages of Gather, whose crossover depends on m, and those of a Bcast
+    of n * m bytes.
+
+    Args:
+        blocks: one with memory for each rank, of which that of this rank is filled.
+    """
+    await gather(channel, blocks[channel.rank], None if channel.rank else blocks, 0)
+    await _spread_blocks(channel, blocks)
+
+
+async def allgatherv(channel: Channel, blocks: Sequence[Block]) -> None:
+    """Gatherv to rank 0, then Bcast of all blocks in rank order, whatever their places in memory.
+
+    Between clients: the messages of Gatherv, the Bcast of its 4 bytes included, and those of a Bcast of all bytes.
+    """
+    await gatherv(channel, blocks[channel.rank], None if channel.rank else blocks, 0)
+    await _spread_blocks(channel, blocks)
+
+
+async def _spread_blocks(channel: Channel, blocks: Sequence[Block]) -> None:
+    """Bring all blocks from rank 0 to all ranks, in one message."""
+    lengths = [block.nbytes for block in blocks]
+    whole = Block.of(sum(lengths)) if channel.rank else Bundle(blocks).joined()
+    await bcast(channel, whole, 0)
+    if channel.rank:
+        for block, part in zip(blocks, whole.cut(lengths), strict=True):
+            block.copy(part)
+
+
+async def scatter(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
+    """Long blocks go straight to their ranks; short ones in one message to each client.
+
+    Between clients, for m bytes per rank: if m >= `xsize`, a message of m bytes from the root to every rank of another
+    client. Otherwise what `distribute` sends.
+
+    Args:
+        blocks: at the root a filled one for each rank; None elsewhere.
+        own: with memory, for the block of this rank.
+        root: rank.
+    """
+    span = Span(channel, SCATTER_TAG)
+    if own.nbytes < span.xsize:
+        await distribute(span, blocks, own, root, [own.nbytes] * span.local.size)
+    else:
+        await scatter_linear(span.channel, blocks, own, root)
+
+
+async def distribute(
+    span: Span, blocks: Sequence[Block] | None, own: Block, root: int, lengths: Sequence[int] | None
+) -> None:
+    """The root sends each other client its blocks, and the masters pass them on.
+
+    Between clients: M - 1 messages, from the root to the masters in their order, with the blocks of the client in rank
+    order. There is no tree, however many masters there are.
+
+    Args:
+        lengths: of the blocks of the own client, where this rank is its master.
+    """
+    masters, sends, local = span.masters, [], None
+    if blocks is not None:
+        for number in span.others(root):
+            bundle = Bundle([blocks[rank] for rank in masters.locals_to_master(number)])
+            sends.append(bundle.isend(span.channel, masters.master_rank(number)))
+        local = [blocks[rank] for rank in masters.locals_to_master(span.number)]
+    elif span.relative(root) is not None and lengths is not None:
+        whole = Block.of(sum(lengths))
+        await whole.irecv(span.channel, root)
+        local = whole.cut(lengths)
+    await scatter_linear(span.local, local, own, span.local_root(root))
+    for send in sends:
+        await send
+
+
+_LENGTH: Final = struct.Struct(">Q")
+
+
+async def scatterv(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
+    """The root decides whether blocks are short; then as Scatter.
+
+    Between clients: a Bcast of 4 bytes (see `are_short`), then the messages of `scatter` with the lengths at hand;
+    empty messages are sent, too. The ranks of a client tell their master the lengths by which to cut its message.
+
+    Args:
+        blocks: at the root a filled one for each rank; None elsewhere.
+        own: with memory, for the block of this rank.
+        root: rank.
+    """
+    short = await are_short(channel, blocks, root)
+    span = Span(channel, SCATTERV_TAG)
+    if not short:
+        await scatter_linear(span.channel, blocks, own, root)
+        return
+    lengths = None if span.is_local(root) else await _lengths(span, own)
+    await distribute(span, blocks, own, root, lengths)
+
+
+async def _lengths(span: Span, own: Block) -> list[int] | None:
+    """Return the lengths of the blocks of the own client at its master, None elsewhere."""
+    blocks = [Block.of(_LENGTH.size) for _ in range(span.local.size)] if span.is_master else None
+    await gather_linear(span.local, Block(memoryview(bytearray(_LENGTH.pack(own.nbytes)))), blocks, 0)
+    return None if blocks is None else [_LENGTH.unpack(block.data)[0] for block in blocks]
+
+
+async def reduce_commutative(channel: Channel, accumulator: Accumulator, root: int) -> None:
+    """Each client combines what it has, then the masters bring it to the root.
+
+    Not order-safe. Between clients, for M masters and m bytes: M - 1 messages of m bytes. Up to `maxlinear` masters
+    send straight to the root, which combines them in the order of their numbers. More of them send along the tree of
+    lowest bits over relative numbers, where each master combines what comes from its children, the one with the
+    smallest bit first. What was received comes first in each combination, so that results are always the same.
+
+    Six clients of two ranks, root 5:
+
+        6 -> 5, 10 -> 8, 8 -> 5, 2 -> 0, 0 -> 5
+
+    Args:
+        accumulator: contribution of this rank; at the root it becomes the result.
+        root: rank.
+    """
+    span = Span(channel, REDUCE_TAG)
+    await reduce_binomial(span.local, accumulator, span.local_root(root))
+    relative = span.relative(root)
+    if relative is None:
+        return
+    if span.linear:
+        sources = [] if relative else [span.masters.master_rank(number) for number in span.others(root)]
+        target = root
+    else:
+        sources = [span.endpoint(child, root) for child in low_children(relative, span.masters.num_masters)]
+        target = span.endpoint(low_parent(relative), root) if relative else root
+    for source in sources:
+        await span.receive(accumulator.incoming(), source)
+        accumulator.absorb(lower=True)
+    if relative:
+        await span.isend(accumulator.block(), target)
+
+
+async def reduce_ordered(channel: Channel, accumulator: Accumulator, root: int) -> None:
+    """Every rank sends its contribution straight to the root, which combines them from the last rank to the first.
+
+    Order-safe: the result is a0 op (a1 op (... op a(n-1))). Between clients, for m bytes: a message of m bytes from
+    every rank of another client to the root.
+
+    Args:
+        accumulator: contribution of this rank; at the root it becomes the result.
+        root: rank.
+    """
+    span = Span(channel, REDUCE_TAG)
+    own = accumulator.block()
+    if span.rank != root:
+        await span.isend(own, root)
+        return
+    last = span.channel.size - 1
+    for rank in range(last, -1, -1):
+        if rank == root == last:
+            continue
+        room = accumulator.incoming()
+        if rank == root:
+            room.copy(own)
+        else:
+            await span.receive(room, rank)
+        if rank == last:
+            accumulator.adopt()
+        else:
+            accumulator.absorb(lower=True)
+
+
+async def allreduce_commutative(channel: Channel, accumulator: Accumulator) -> None:
+    """Reduce to rank 0, then Bcast of the result; not order-safe, see `reduce_commutative`. All get the same bits."""
+    await reduce_commutative(channel, accumulator, 0)
+    await _spread_result(channel, accumulator)
+
+
+async def allreduce_ordered(channel: Channel, accumulator: Accumulator) -> None:
+    """Reduce to rank 0, then Bcast of the result; order-safe, see `reduce_ordered`. All get the same bits."""
+    await reduce_ordered(channel, accumulator, 0)
+    await _spread_result(channel, accumulator)
+
+
+async def _spread_result(channel: Channel, accumulator: Accumulator) -> None:
+    """Bring the accumulator of rank 0 to all ranks."""
+    block = accumulator.incoming() if channel.rank else accumulator.block()
+    await bcast(channel, block, 0)
+    if channel.rank:
+        accumulator.adopt()
+
+
+async def reduce_scatter_commutative(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
+    """Reduce of everything to rank 0, then Scatterv of the segments; not order-safe, see `reduce_commutative`."""
+    await reduce_commutative(channel, accumulator, 0)
+    await scatter_segments(channel, accumulator, counts, scatterv)
+
+
+async def reduce_scatter_ordered(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
+    """Reduce of everything to rank 0, then Scatterv of the segments; order-safe, see `reduce_ordered`."""
+    await reduce_ordered(channel, accumulator, 0)
+    await scatter_segments(channel, accumulator, counts, scatterv)
+
+
+async def scan(channel: Channel, accumulator: Accumulator) -> None:
+    """From rank to rank: each combines what comes from the rank below with its own, and sends that to the rank above.
+
+    Order-safe. Between clients, for m bytes: a message of m bytes wherever neighbouring ranks belong to different ones.
+
+    Ranks 0 and 2 in client A, 1 and 3 in B: all three messages are between clients.
+
+        A0 ---> B1 ---> A2 ---> B3
+    """
+    await scan_linear(Span(channel, SCAN_TAG).channel, accumulator)
+
+
+async def alltoall(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
+    """Long blocks go straight to their ranks; short ones in one message from each master to each other.
+
+    Between clients, for blocks of m bytes: if m >= `xsize`, a message from every rank to every rank of another client,
+    all at once. Otherwise one from each master to each other, M * (M - 1) messages: between clients of n and k ranks
+    one of n * k * m bytes, with the blocks of the lowest sender first, in the rank order of the receivers.
+
+    The clients {0 1 4}, {2 3 5} and {6 7}; the message from master 0 to master 2:
+
+        0->2 0->3 0->5   1->2 1->3 1->5   4->2 4->3 4->5
+
+    Args:
+        outgoing: a filled block for each rank, all of one length.
+        incoming: a block with memory for each rank.
+    """
+    span = Span(channel, ALLTOALL_TAG)
+    if outgoing[0].nbytes >= span.xsize:
+        await alltoall_linear(span.channel, outgoing, incoming)
+        return
+    own = span.masters.locals_to_master(span.number)
+    foreign = [rank for number in span.others(span.rank) for rank in span.masters.locals_to_master(number)]
+    await alltoall_linear(span.local, [outgoing[rank] for rank in own], [incoming[rank] for rank in own])
+    columns = await _exchange(span, Bundle([outgoing[rank] for rank in foreign]).joined(), outgoing[0].nbytes)
+    received = Block()
+    await scatter_linear(span.local, columns, received, 0)
+    for rank, piece in zip(foreign, received.cut([incoming[rank].nbytes for rank in foreign]), strict=True):
+        incoming[rank].copy(piece)
+
+
+async def _exchange(span: Span, row: Block, nbytes: int) -> list[Block] | None:
+    """Bring the blocks for other clients to the masters, and from there to the other masters.
+
+    Args:
+        row: the blocks of this rank for other clients, in the order of their masters and then of ranks.
+        nbytes: length of a block.
+
+    Returns:
+        At a master, for each rank of its client the blocks from other clients, in the same order; None elsewhere.
+    """
+    channel, masters, width = span.channel, span.masters, span.local.size
+    rows = [Block() for _ in range(width)] if span.is_master else None
+    await gather_linear(span.local, row, rows, 0)
+    if rows is None:
+        return None
+    others = span.others(span.rank)
+    heights = [masters.num_local_to_master(number) for number in others]
+    arriving = [Block.of(height * width * nbytes) for height in heights]
+    sources = [masters.master_rank(number) for number in others]
+    arrivals = [block.irecv(channel, source) for source, block in zip(sources, arriving, strict=True)]
+    parts = [row.cut([height * nbytes for height in heights]) for row in rows]
+    messages = zip(others, zip(*parts, strict=True), strict=True)
+    sends = [Bundle(message).isend(channel, masters.master_rank(number)) for number, message in messages]
+    for arrival in arrivals:
+        await arrival
+    for send in sends:
+        await send
+    pieces = [
+        piece for block, height in zip(arriving, heights, strict=True) for piece in block.cut([nbytes] * height * width)
+    ]
+    return [Bundle(pieces[column::width]).joined() for column in range(width)]
+
+
+async def alltoallv(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
+    """Every rank sends to every other one at once.
+
+    Between clients: a message from every rank to every rank of another client, also if it is empty, of any length.
+
+    Args:
+        outgoing: a filled block for each rank.
+        incoming: a block with memory for each rank.
+    """
+    await alltoall_linear(Span(channel, ALLTOALLV_TAG).channel, outgoing, incoming)

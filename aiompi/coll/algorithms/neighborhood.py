@@ -1,0 +1,95 @@
+"""Neighbourhood collectives: every process exchanges blocks with its neighbours only (section 7.6 of MPI-3.1)."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from aiompi.coll.block import Block
+from aiompi.comm import Channel, Communicator
+from aiompi.comm.topology import Cartesian, Graph, Topology
+from aiompi.constants import PROC_NULL
+from aiompi.errors import InvalidTopologyError
+
+#: a block, by its number among those of all neighbours, and the rank of the neighbour
+Edge: TypeAlias = tuple[int, int]
+
+
+class Neighborhood(NamedTuple):
+    """The edges of a topology at one process.
+
+    Messages between two processes keep their order, which tells several edges between them apart: receives are started
+    in the order in which the neighbour starts the sends that belong to them.
+
+    Attributes:
+        indegree, outdegree: numbers of blocks to receive and to send, those of PROC_NULL included.
+        arrivals: edges that lead here, in the order in which receives are started; without those of PROC_NULL.
+        departures: edges that lead from here, in the order of neighbours; without those of PROC_NULL.
+    """
+
+    indegree: int
+    outdegree: int
+    arrivals: list[Edge]
+    departures: list[Edge]
+
+    @classmethod
+    def of(cls, comm: Communicator, operation: str) -> Neighborhood:
+        """Return the edges at this process.
+
+        Args:
+            operation: name of the call, for messages.
+
+        Raises:
+            InvalidTopologyError: there is no topology, or it is a graph with more edges from one process to another
+                than back.
+        """
+        topology: Topology | None = comm.topology
+        if topology is None:
+            raise InvalidTopologyError(
+                f"{comm.where(operation)}: there is no topology, and so no neighbours; call it on what Create_cart, "
+                "Create_graph or Create_dist_graph returns"
+            )
+        if isinstance(topology, Graph) and (edge := _one_way(topology)):
+            raise InvalidTopologyError(
+                f"{comm.where(operation)}: the graph has more edges from {edge[0]} to {edge[1]} than back; make one "
+                "with as many both ways, or use Create_dist_graph"
+            )
+        sources, destinations = topology.neighbors(comm.rank)
+        arrivals = list(enumerate(sources))
+        if isinstance(topology, Cartesian):
+            # What leaves in one direction arrives from the other: where a grid is at most two wide, both neighbours
+            # along a dimension are one process, whose first message belongs into the second block.
+            arrivals = [arrivals[block ^ 1] for block in range(len(arrivals))]
+        return cls(len(sources), len(destinations), _real(arrivals), _real(enumerate(destinations)))
+
+
+def _real(edges: enumerate[int] | list[Edge]) -> list[Edge]:
+    return [(block, rank) for block, rank in edges if rank != PROC_NULL]
+
+
+@functools.lru_cache(maxsize=16)
+def _one_way(graph: Graph) -> Edge | None:
+    """Return two processes with more edges from the first to the second than back, None if there are none."""
+    edges = Counter((rank, other) for rank in range(graph.nnodes) for other in graph.neighbors_of(rank))
+    return next((edge for edge, count in edges.items() if count > edges[edge[::-1]]), None)
+
+
+async def exchange(
+    channel: Channel, neighborhood: Neighborhood, outgoing: Sequence[Block], incoming: dict[int, Block]
+) -> None:
+    """Start the receives from all neighbours, then the sends to all, and wait for them.
+
+    Steps: 1. Per rank: a message sent for each edge that leads from it, straight to the neighbour.
+
+    Args:
+        outgoing: what goes to each neighbour; those for PROC_NULL are not used.
+        incoming: for what comes from each neighbour but PROC_NULL, by the number of its block.
+    """
+    arrivals = [incoming[block].irecv(channel, source) for block, source in neighborhood.arrivals]
+    sends = [outgoing[block].isend(channel, target) for block, target in neighborhood.departures]
+    for arrival in arrivals:
+        await arrival
+    for send in sends:
+        await send

@@ -1,0 +1,82 @@
+"""Scan (section 4.11): each rank gets the combination of its own and all lower ranks' contributions.
+
+Algorithms take the channel and the accumulator of this rank, which becomes the result.
+"""
+
+from __future__ import annotations
+
+from aiompi.coll.accumulator import Accumulator
+from aiompi.coll.shm_sync import Substitute, share
+from aiompi.comm import Channel
+
+
+async def linear(channel: Channel, accumulator: Accumulator) -> None:
+    """Receive the result of the rank below, combine it with the own contribution, and send that to the rank above.
+
+    Order-safe. Steps: n - 1. Per rank, for m bytes: 1 message and m bytes sent, except by the last rank, which is the
+    least possible, and 1 combination. Any number of ranks.
+
+    Five ranks:
+
+        0 ---> 1 ---> 2 ---> 3 ---> 4
+           0      01     012    0123
+    """
+    rank = channel.rank
+    if rank:
+        await accumulator.incoming().irecv(channel, rank - 1)
+        accumulator.absorb(lower=True)
+    if rank + 1 < channel.size:
+        await accumulator.block().isend(channel, rank + 1)
+
+
+async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
+    """Send the partial result to the rank 1, 2, 4, ... places above, so that what is combined doubles.
+
+    Order-safe: what comes from below is of the ranks just below those combined already. Steps: ceil(log2 n). Per
+    rank, for m bytes: at most ceil(log2 n) messages and m * ceil(log2 n) bytes sent, and one message in each step in
+    which there is a rank to send to. Any number of ranks: those at the ends send or receive less.
+
+    Five ranks; contributions that are combined:
+
+                 rank 0   rank 1   rank 2   rank 3   rank 4
+        start    0        1        2        3        4
+        step 1   0        01       12       23       34
+        step 2   0        01       012      0123     1234
+        step 3   0        01       012      0123     01234
+    """
+    await scan(channel, accumulator, first=0)
+
+
+async def scan(channel: Channel, accumulator: Accumulator, first: int) -> None:
+    """Scan what the ranks from `first` on hold; this one is among them."""
+    rank, size = channel.rank, channel.size
+    distance = 1
+    while distance < size - first:
+        above, below = rank + distance, rank - distance
+        arrival = accumulator.incoming().irecv(channel, below) if below >= first else None
+        if above < size:
+            await accumulator.block().isend(channel, above)
+        if arrival is not None:
+            await arrival
+            accumulator.absorb(lower=True)
+        distance *= 2
+
+
+async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
+    """Show the contribution in shared memory, and combine those of the ranks up to the own one.
+
+    Order-safe: a rank combines its own contribution with that of the rank below, and so on. Steps: 1. Per rank, for m
+    bytes: no messages; 2 * m bytes copied and at most (n - 1) * m combined, by the last rank; n - 1 wake-ups in all.
+    Any number of ranks. Where ranks share no memory, until they have handed it to each other, and for vectors that
+    are too long, recursive doubling is used.
+
+    Five ranks:
+
+        in the slots      a   b   c   d   e
+        rank 0            a
+        rank 1            (a + b)
+        ...
+        rank 4            (a + (b + (c + (d + e))))
+    """
+    if not await share(channel, accumulator.block(), accumulator.combine, range(channel.rank + 1)):
+        await otherwise(channel, accumulator)

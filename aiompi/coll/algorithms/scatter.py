@@ -1,0 +1,137 @@
+"""Scatter (section 4.6).
+
+Algorithms take the channel, at the root one filled block per rank (None elsewhere), a block to be filled with the
+part of this rank, and the root. The root's own part may be in its place already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll.algorithms.shapes import Levels, Tree
+from aiompi.coll.block import Block, Bundle
+from aiompi.coll.shm_sync import Substitute, joined, show
+from aiompi.comm import Channel
+from aiompi.core.allocation import allocate
+
+
+async def linear(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
+    """The root starts a send to every rank at once.
+
+    Steps: 1, in which the root sends n - 1 messages, for m bytes per rank (n - 1) * m bytes; each other rank
+    receives m bytes. Nothing is stored on the way. Any number of ranks.
+
+    Five ranks, root 1:
+
+        0 <-.   .-> 2
+             - 1 -----> 3
+                `-----> 4
+    """
+    if blocks is None:
+        await own.irecv(channel, root)
+        return
+    sends = [blocks[rank].isend(channel, rank) for rank in range(channel.size) if rank != root]
+    own.copy(blocks[root])
+    for send in sends:
+        await send
+
+
+async def binomial(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
+    """Receive the blocks of the own subtree from the parent, and send those of the subtrees below on.
+
+    Ranks are counted from the root; the blocks of a subtree follow that of its first rank. Steps: ceil(log2 n). Per
+    rank, for m bytes each: 1 message received, except by the root; the root sends ceil(log2 n) messages and
+    (n - 1) * m bytes, any other at most as many of half the bytes. Blocks of subtrees are stored on the way, up to
+    n / 2 of them. Any number of ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
+
+    Seven ranks, root 0, with the blocks that are sent:
+
+                     0
+             456 / 23 |  \\ 1
+                4     2   1
+             6 / \\ 5   \\ 3
+              6   5     3
+    """
+    rank, size = channel.rank, channel.size
+    tree = Tree(rank, size, root)
+    length = own.nbytes
+    if blocks is not None:
+        sends = [
+            Bundle([blocks[(child + i) % size] for i in range(span)]).isend(channel, child)
+            for child, _, span in tree.children()
+        ]
+        own.copy(blocks[root])
+    elif tree.span == 1:
+        await own.irecv(channel, tree.parent)
+        return
+    else:
+        subtree = Block(allocate(tree.span * length))
+        await subtree.irecv(channel, tree.parent)
+        sends = [
+            subtree.part(distance * length, (distance + span) * length).isend(channel, child)
+            for child, distance, span in tree.children()
+        ]
+        own.copy(subtree.part(0, length))
+    for send in sends:
+        await send
+
+
+async def two_level(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
+    """Send the blocks of each host to one of its ranks in one message, which gives them to the others.
+
+    The root leads its host. Steps: 2. The root sends h - 1 messages to h hosts, and k - 1 to its own host of k ranks.
+    Per rank, for m bytes each: 1 message and m bytes received; the leader of k ranks receives k * m bytes, and stores
+    them. Any number of ranks.
+
+    Five ranks on two hosts, root 1:
+
+        0 <-.          .-> 4     step 2
+             - 1 ---> 3          step 1
+        2 <-'
+    """
+    levels = Levels(channel, root)
+    local = levels.hosts[levels.own]
+    sends = []
+    mine: Sequence[Block] | None = None
+    if blocks is not None:
+        assert levels.between is not None
+        others = [host for host in range(len(levels.hosts)) if host != levels.own]
+        sends = [levels.bundle(blocks, host).isend(levels.between, host) for host in others]
+        mine = [blocks[rank] for rank in local]
+    elif levels.between is not None:
+        mine = [Block.of(own.nbytes) for _ in local]
+        await Bundle(mine).irecv(levels.between, levels.host_of(root))
+    await linear(levels.local, mine, own, levels.leader)
+    for send in sends:
+        await send
+
+
+async def shm(
+    channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int, otherwise: Substitute = linear
+) -> None:
+    """The root shows all blocks in shared memory, and each rank copies its own from there. The root waits for nobody.
+
+    Steps: 1. Per rank, for m bytes per rank: no messages; m bytes copied, and by the root n * m; at most n - 1 wake-ups
+    in all, by the root. Any number of ranks. The algorithm `linear` is used where ranks share no memory, as long as
+    they have not handed their memory to each other, and for blocks that are too long together.
+
+    Five ranks, root 1:
+
+        in the slots   abcde
+        rank 0 copies  a
+        ...
+        rank 4 copies      e
+    """
+    rank, nbytes = channel.rank, own.nbytes
+
+    def make() -> bytes:
+        return b"" if blocks is None else joined(blocks)
+
+    def look(shown: Sequence[bytes]) -> None:
+        if blocks is None:
+            own.store(shown[0][rank * nbytes : (rank + 1) * nbytes])
+        else:
+            own.copy(blocks[root])
+
+    if not await show(channel, channel.size * nbytes, make, look, range(root, root + 1)):
+        await otherwise(channel, blocks, own, root)

@@ -1,0 +1,452 @@
+"""The call of a collective on buffers: it checks the arguments, selects the algorithm, and starts it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, TypeVarTuple
+
+from aiompi import core, errors
+from aiompi.arguments import integer
+from aiompi.coll.accumulator import VectorAccumulator
+from aiompi.coll.block import Block
+from aiompi.coll.external import ExternalAccumulator, TypedBlock
+from aiompi.coll.registry import Collective
+from aiompi.coll.select import direct_limits, select, usual
+from aiompi.coll.signature import BY_USER, LENGTHS, digest, note_of
+from aiompi.comm import Channel, Communicator
+from aiompi.constants import PROC_NULL, ROOT
+from aiompi.core.allocation import allocate, joined
+from aiompi.datatype.buffer.buffer import Buffer, blocks
+from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
+from aiompi.datatype.buffer.disjoint import groups_share_memory, shares_memory
+from aiompi.datatype.datatype import Datatype
+from aiompi.datatype.external32 import is_native
+from aiompi.engine import PersistentRequest, Request
+from aiompi.errors import (
+    InvalidBufferError,
+    InvalidCommError,
+    InvalidCountError,
+    InvalidOpError,
+    InvalidRootError,
+    InvalidTypeError,
+)
+from aiompi.op import Op
+from aiompi.op.combine import combiner
+
+if TYPE_CHECKING or core.form == "native":
+    from aiompi.core._native import SlotGroup, know
+    from aiompi.op.operation import PREDEFINED
+
+    know(PREDEFINED.values(), IN_PLACE)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+#: runs a collective whose arguments have been checked, with the content that its buffers have at the start of the run
+Run: TypeAlias = Callable[[Channel], Coroutine[Any, None, None]]
+
+
+def checked_root(comm: Communicator, root: int, operation: str) -> tuple[int, int | None, bool]:
+    """Check the root of a collective.
+
+    Returns:
+        The root as an int, also if the program passes another integer; its rank in its group, None in the rest of its
+        group on an intercommunicator; True at the root.
+
+    Raises:
+        InvalidRootError: no rank of the communicator; or neither ROOT nor PROC_NULL nor a rank of the remote group.
+        TypeError: it is no integer.
+    """
+    if comm.remote is None:
+        root = comm.checked_root(root, operation)
+        return root, root, comm.rank == root
+    root = integer(root, f"{comm.where(operation)}: root")
+    if root in (ROOT, PROC_NULL):
+        return root, comm.rank if root == ROOT else None, root == ROOT
+    if not 0 <= root < len(comm.targets):
+        raise InvalidRootError(
+            f"{comm.where(operation)}: root {root} is not in 0..{len(comm.targets) - 1}, the ranks of the remote "
+            "group; pass ROOT at the root itself, and PROC_NULL in the rest of its group"
+        )
+    return root, root, False
+
+
+class Stage:
+    """The blocks of one run; `finish` unpacks the received blocks into buffers with gaps."""
+
+    __slots__ = ("_received",)
+
+    def __init__(self) -> None:
+        self._received: list[tuple[Buffer, Block]] = []
+
+    def outgoing(self, buffer: Buffer) -> Block:
+        """Return a block with the contents of a buffer."""
+        return Block(buffer.packed())
+
+    def copied(self, buffer: Buffer) -> Block:
+        """Return a block with a copy of the contents of a buffer."""
+        block = self.outgoing(buffer)
+        return Block(joined(block.payload, block.nbytes))
+
+    def incoming(self, buffer: Buffer) -> Block:
+        """Return a block to receive the contents of a buffer."""
+        if buffer.contiguous:
+            return Block(buffer.view)
+        block = Block(allocate(buffer.nbytes))
+        self._received.append((buffer, block))
+        return block
+
+    def own(self, block: Block, buffer: Buffer) -> Block:
+        """A block for what belongs into a buffer and is in a block of this rank already; they may be the same."""
+        if buffer.contiguous:
+            return self.incoming(buffer)
+        self._received.append((buffer, block))
+        return block
+
+    def contribution(self, own: Buffer | None, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
+        """Return the own block for `Call.contribution`, and the blocks of all ranks, one of which it may be.
+
+        The own block is empty without a contribution.
+        """
+        block = Block() if own is None else self.outgoing(own)
+        return block, [block if place is own else self.incoming(place) for place in places]
+
+    def finish(self) -> None:
+        """Unpack the received blocks."""
+        for buffer, block in self._received:
+            buffer.unpack(block.data)
+
+
+class ExternalStage(Stage):
+    """The blocks of one run over IMPI clients, which hold external32."""
+
+    __slots__ = ()
+
+    def outgoing(self, buffer: Buffer) -> Block:
+        return TypedBlock(buffer.to_external32(), buffer.datatype, buffer.count)
+
+    def incoming(self, buffer: Buffer) -> Block:
+        if buffer.contiguous and is_native(buffer.datatype):
+            return Block(buffer.view)
+        block = TypedBlock(allocate(buffer.external_nbytes), buffer.datatype, buffer.count)
+        self._received.append((buffer, block))
+        return block
+
+    def finish(self) -> None:
+        for buffer, block in self._received:
+            buffer.from_external32(block.data)
+
+
+class Call:
+    """The call whose arguments are being checked, which every error message names.
+
+    Args:
+        comm: communicator.
+        name: of the collective.
+        algorithm: that the caller wants, by name.
+    """
+
+    __slots__ = ("_algorithm", "_lengths", "_operation", "_root", "comm", "name")
+
+    def __init__(self, comm: Communicator, name: str, algorithm: str | None = None) -> None:
+        self.comm = comm
+        self.name = name
+        self._algorithm = algorithm
+        self._root: int | None = None
+        self._operation: str | None = None
+        self._lengths = 0
+
+    @property
+    def where(self) -> str:
+        """The call, the communicator and the rank, for messages."""
+        return self.comm.where(self.name)
+
+    @property
+    def note(self) -> int:
+        """The number that messages carry for other ranks to compare; valid once the arguments have been checked."""
+        return note_of(self.name, self._root, self._operation) | self._lengths << LENGTHS
+
+    def checked(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Call a function, and let its errors name the collective."""
+        try:
+            return function(*args)
+        except (errors.Exception, TypeError) as error:
+            raise self._located(error) from None
+
+    def _located(self, error: errors.Exception | TypeError) -> errors.Exception | TypeError:
+        return type(error)(f"{self.where}: {error}")
+
+    @property
+    def reach(self) -> int:
+        """Number of blocks, one for each rank: of the communicator, or of the remote group."""
+        return len(self.comm.targets)
+
+    def root(self, root: int) -> tuple[int, bool]:
+        """Check and return the root; True at the root. See `checked_root`."""
+        root, self._root, is_root = checked_root(self.comm, root, self.name)
+        return root, is_root
+
+    def is_in_place(self, spec: object) -> bool:
+        """Return True if the contribution is in the receive buffer; on an intercommunicator it never is."""
+        return (spec is IN_PLACE or spec is None) and self.comm.remote is None
+
+    def select(
+        self, collective: Collective[P], nbytes: int | None, commute: bool = True, *, equal: bool = True
+    ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
+        """Return the algorithm for this call; see `aiompi.coll.select`."""
+        comm = self.comm
+        if comm.native and comm.remote is None and self._algorithm is None and not comm.engine.settings.coll:
+            # What `select` would do, without the time of calling it.
+            return usual(collective, comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
+        return self.checked(select, comm, collective, nbytes, commute, self._algorithm, equal, True)
+
+    # Blocks and accumulators of one run: in external32 where the communicator spans IMPI clients.
+
+    def stage(self) -> Stage:
+        """Return the stage for the blocks of one run."""
+        return Stage() if self.comm.native else ExternalStage()
+
+    def accumulator(self, value: Buffer, result: Buffer | None, op: Op) -> VectorAccumulator:
+        """Return the accumulator for one run of a reduction; see `VectorAccumulator`."""
+        return VectorAccumulator(value, result, op) if self.comm.native else ExternalAccumulator(value, result, op)
+
+    def nbytes(self, count: int, datatype: Datatype) -> int:
+        """Return the bytes of a message of `count` items."""
+        return count * (datatype.size if self.comm.native else datatype.external.size)
+
+    # Buffers.
+
+    def send(self, spec: object, number: int = 1) -> Buffer:
+        """Return a send buffer of `number` blocks; a count that the caller gives is the items of one block."""
+        # Not with `checked`, which takes longer: each call has one or two buffers.
+        try:
+            return resolve_send(spec, "sendbuf", number)
+        except (errors.Exception, TypeError) as error:
+            self._refuse_in_place(spec, "sendbuf")
+            raise self._located(error) from None
+
+    def receive(self, spec: object, number: int = 1) -> Buffer:
+        """Return a receive buffer of `number` blocks; a count that the caller gives is the items of one block."""
+        try:
+            return resolve_recv(spec, "recvbuf", number)
+        except (errors.Exception, TypeError) as error:
+            self._refuse_in_place(spec, "recvbuf")
+            raise self._located(error) from None
+
+    def send_blocks(self, spec: object, number: int | None = None) -> list[Buffer]:
+        """Return the equal blocks of a send buffer for all ranks, or for `number` neighbours."""
+        return self._cut(resolve_send, spec, "sendbuf", number)
+
+    def receive_blocks(self, spec: object, number: int | None = None) -> list[Buffer]:
+        """Return the equal blocks of a receive buffer for all ranks, or for `number` neighbours."""
+        return self._cut(resolve_recv, spec, "recvbuf", number)
+
+    def _cut(
+        self, resolve: Callable[[object, str, int], Buffer], spec: object, name: str, number: int | None
+    ) -> list[Buffer]:
+        self._refuse_in_place(spec, name)
+        if number is None:
+            number = self.reach
+        return self.checked(blocks, self.checked(resolve, spec, name, number), number, name) if number else []
+
+    def vector(
+        self,
+        resolve: Callable[[object, str, int], list[Buffer]],
+        spec: object,
+        name: str,
+        number: int | None = None,
+    ) -> list[Buffer]:
+        """Return the blocks of all ranks, or of `number` neighbours, of any lengths."""
+        self._refuse_in_place(spec, name)
+        if number is None:
+            number = self.reach
+        return self.checked(resolve, spec, name, number) if number else []
+
+    def contribution(self, spec: object, places: Sequence[Buffer] | None) -> Buffer:
+        """Return what this rank contributes to blocks of all ranks; under IN_PLACE, or None, its block of `places`.
+
+        Args:
+            places: destinations of the blocks; None if they do not go to this rank.
+        """
+        if places is None:
+            return self.send(spec)
+        own = places[self.comm.rank]
+        if self.is_in_place(spec):
+            return own
+        sendbuf = self.send(spec)
+        self.check_blocks(sendbuf.nbytes, own.nbytes)
+        self.check_apart([sendbuf], places)
+        return sendbuf
+
+    def vectors(self, sendspec: object, recvspec: object) -> tuple[Buffer, Buffer]:
+        """Return contribution and result of a reduction; the same buffer twice if `sendspec` is IN_PLACE or None."""
+        recvbuf = self.receive(recvspec)
+        if self.is_in_place(sendspec):
+            return recvbuf, recvbuf
+        sendbuf = self.send(sendspec)
+        self.check_pair(sendbuf, recvbuf)
+        return sendbuf, recvbuf
+
+    # Checks of several arguments together.
+
+    def check_op(self, op: object, vector: Buffer) -> Op:
+        """Check that `op` is an operation which is defined for the items of a vector.
+
+        Returns:
+            The operation; if the program can free it, another handle of it.
+        """
+        if not isinstance(op, Op):
+            raise InvalidOpError(
+                f"{self.where}: {op!r} is no reduction operation; pass one such as SUM, or make one with Op.Create"
+            )
+        try:
+            op.check(vector.datatype)
+            if op.is_predefined:
+                self._operation = op.name
+                return op
+            combiner(op, vector.datatype, min(vector.count, 1))
+        except errors.Exception as error:
+            raise self._located(error) from None
+        self._operation = BY_USER
+        return Op(op)
+
+    def check_pair(self, sendbuf: Buffer, recvbuf: Buffer) -> None:
+        """Check that a contribution and its result have equal datatypes and counts, and share no memory.
+
+        The three checks are in one function to save time: each call of a reduction needs them.
+        """
+        if sendbuf.datatype is not recvbuf.datatype:
+            self.check_types(sendbuf, recvbuf)
+        if sendbuf.count != recvbuf.count:
+            self.check_counts(sendbuf, recvbuf.count, f"recvbuf {recvbuf.count}; pass as many in both")
+        if shares_memory(sendbuf, recvbuf):
+            raise self._shared()
+
+    def check_types(self, sendbuf: Buffer, recvbuf: Buffer) -> None:
+        if sendbuf.datatype != recvbuf.datatype:
+            raise InvalidTypeError(
+                f"{self.where}: sendbuf holds {sendbuf.datatype}, recvbuf {recvbuf.datatype}; a reduction has one "
+                "datatype"
+            )
+
+    def check_counts(self, sendbuf: Buffer, count: int, otherwise: str) -> None:
+        if sendbuf.count != count:
+            raise InvalidCountError(f"{self.where}: sendbuf holds {sendbuf.count} items, {otherwise}")
+
+    def check_blocks(self, sent: int, received: int) -> None:
+        if sent != received:
+            raise InvalidCountError(
+                f"{self.where}: sendbuf has {sent} bytes for a rank, recvbuf {received}; they must be equal (an "
+                "explicit count is the one of one rank's block)"
+            )
+
+    def agree_on(self, lengths: Sequence[int]) -> None:
+        """Let messages carry the lengths of all blocks, which must be the same on all ranks."""
+        self._lengths = digest(lengths)
+
+    def check_apart(self, sources: Sequence[Buffer], places: Sequence[Buffer]) -> None:
+        """Refuse memory that is read and written by the same call (section 2.2)."""
+        if groups_share_memory(sources, places):
+            raise self._shared()
+
+    def _shared(self) -> InvalidBufferError:
+        return InvalidBufferError(f"{self.where}: sendbuf and recvbuf share memory; pass IN_PLACE or separate buffers")
+
+    def _refuse_in_place(self, spec: object, name: str) -> None:
+        if spec is IN_PLACE:
+            raise InvalidBufferError(
+                f"{self.where}: {name} cannot be IN_PLACE here; see the arguments of the operation"
+            )
+
+
+def _direct(name: str) -> Callable[..., Request[Any] | None] | None:
+    """Return the function of the core for a collective; None if it has none."""
+    return getattr(SlotGroup, name, None) if core.form == "native" else None
+
+
+class Prepared(Generic[P]):
+    """A collective. Calling it with a communicator and the arguments starts it.
+
+    Args:
+        check: function that checks the arguments and returns a function which runs the collective with them, any number
+            of times. It has the name of the collective.
+        algorithm: name of the algorithm; None: the settings and the tuning data decide.
+        between_groups: True if the collective is defined on an intercommunicator.
+    """
+
+    def __init__(
+        self, check: Callable[Concatenate[Call, P], Run], algorithm: str | None = None, *, between_groups: bool = True
+    ) -> None:
+        functools.update_wrapper(self, check)
+        self.name = check.__name__.capitalize()
+        self._check = check
+        self._algorithm = algorithm
+        self._between_groups = between_groups
+        self._direct = _direct(check.__name__) if algorithm is None else None
+
+    def __call__(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> Request[None]:
+        """Start the collective on a communicator."""
+        if kwargs:
+            return self._usual(comm, *args, **kwargs)
+        request = self.begin(comm, *args)
+        request.attend()
+        return request
+
+    def begin(self, comm: Communicator, /, *args: Any) -> Request[None]:
+        """Start the collective; the caller waits for it at once, by `Request.spin` and then as its driver waits.
+
+        The core makes calls with common arguments among ranks that share memory.
+        """
+        slots = comm.slots
+        if slots is not None and self._direct is not None:
+            request = self._direct(slots, comm, *args)
+            if request is not None:
+                return request
+        return self._usual(comm, *args)
+
+    def _usual(self, comm: Communicator, /, *args: Any, **kwargs: Any) -> Request[None]:
+        run, note = self._prepare(comm, *args, **kwargs)
+        channel = comm.channel(self.name, note)
+        if comm.slots is None and comm.shm_sync is not None and comm.shm_sync.slots is not None:
+            slots = comm.slots = comm.shm_sync.slots
+            slots.limit(direct_limits(comm))
+        return comm.start_on(channel, run)
+
+    def init(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> PersistentRequest[None]:
+        """Check and bind the arguments; each start of the request runs the collective once more.
+
+        Collectives are bound in the same order on all ranks, and started in any order (MPI-4, section 6.13). Each has
+        a channel of its own, on which the messages of one run do not overtake those of the run before.
+        """
+        run, note = self._prepare(comm, *args, **kwargs)
+        channel = comm.bound_channel(self.name, note)
+        return PersistentRequest(comm.engine, lambda: comm.run(run(channel)), lambda: None)
+
+    def _prepare(self, comm: Communicator, *args: P.args, **kwargs: P.kwargs) -> tuple[Run, int]:
+        """Check the arguments. Return the function that runs the collective, and the note of its messages."""
+        engine = comm.engine
+        if engine.stepping:
+            engine.refuse_nested()
+        call = Call(comm, self.name, self._algorithm)
+        if comm.remote is not None and not self._between_groups:
+            raise InvalidCommError(
+                f"{call.where}: not defined on an intercommunicator; merge it, or use its local group"
+            )
+        run = self._check(call, *args, **kwargs)
+        return run, call.note
+
+    def using(self, algorithm: str | None) -> Prepared[P]:
+        """Return the collective with an algorithm of this name, the same on all ranks; None for the usual choice.
+
+        Calls raise InvalidArgumentError if there is no algorithm of that name, or if it cannot serve them.
+        """
+        if algorithm is None:
+            return self
+        return Prepared(self._check, algorithm, between_groups=self._between_groups)
+
+
+def within_group(check: Callable[Concatenate[Call, P], Run]) -> Prepared[P]:
+    """Make a collective that is not defined on an intercommunicator (a decorator)."""
+    return Prepared(check, between_groups=False)
