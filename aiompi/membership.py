@@ -555,9 +555,9 @@ async def serve(
         OSError: the port is taken or not permitted, or the address does not belong to this machine.
     """
     refuse_while_loading("serves a job")
-    from aiompi_launcher.jobspec import ServeSpec
-    from aiompi_launcher.listen import address_of, listen_for
-    from aiompi_launcher.openjob import OpenJob
+    from aiompi_launcher.job.open_job import OpenJob
+    from aiompi_launcher.net.listen import address_of, listen_for
+    from aiompi_launcher.spec import ServeSpec
 
     if not 1 <= at_least <= (at_least if at_most is None else at_most):
         raise InvalidArgumentError(f"serve(at_least={at_least}, at_most={at_most}): expected 1 <= at_least <= at_most")

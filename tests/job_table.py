@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aiompi.wire import control
-from aiompi_launcher.job import Job
-from aiompi_launcher.jobstate import Action, Closed, End, Fence, Publish, RankState, Report, Send, StartTimer, World
+from aiompi_launcher.job.states import Action, Closed, End, Fence, Publish, RankState, Report, Send, StartTimer, World
+from aiompi_launcher.job.table import Job
 
 
 class JobTable:

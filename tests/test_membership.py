@@ -27,7 +27,7 @@ from worlds import open_descriptors
 import aiompi
 from aiompi import InvalidArgumentError, JobAbortedError, Settings
 from aiompi.wire.control import MAX_DEPTH
-from aiompi_launcher.openjob import OpenJob
+from aiompi_launcher.job.open_job import OpenJob
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -202,7 +202,7 @@ def _spawn(job: bytes) -> None:
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, [*roots, environ.get("PYTHONPATH")]))
     pid = os.posix_spawn(
         "/bin/sh",
-        ["sh", "-c", f'"$@" <&{_SPEC} {_SPEC}<&- &', "sh", sys.executable, "-m", "aiompi_launcher.bootstrap"],
+        ["sh", "-c", f'"$@" <&{_SPEC} {_SPEC}<&- &', "sh", sys.executable, "-m", "aiompi_launcher.engine_agent"],
         environ,
         file_actions=[
             (os.POSIX_SPAWN_DUP2, reader, _SPEC),

@@ -1,13 +1,13 @@
 """The launcher: starts the ranks of a job, supervises them, and is the IMPI rendezvous server of the job.
 
-    cli          command line          -> jobspec: the job to run
-    supervisor   one job: processes, connections, signals and clocks around ...
-    job          ... the state table of the job
-    openjob      a job whose members come and go, around ...
-    members      ... the table of its members
-    control      connections from ranks        stdio    their output and input        spawn/    their processes
-    impi/        the job's IMPI client and hosts, and the rendezvous server
-    rundir       directory of a job            watchdog       cleans up if the launcher is killed
+    cli/            command lines -> spec: the job or server to run
+    launch          runs a job from its spec to its exit code
+    engine_agent    runs a job whose ranks an engine, such as srun, has started
+    job/            the state tables of jobs and members, and the event loop around them
+    hosts/          jobs on several hosts             impi/      the job's IMPI client and hosts; the IMPI server
+    net/            connections from ranks            output/    output and input of the ranks
+    start/          processes, directory and watchdog of a job
+    conformance/    the IMPI conformance tester, which shares nothing with the rest
 
 It imports from aiompi only the layers "words" and "protocols", and from `compat` the replacement of mpi4py; never the
 engine.

@@ -20,11 +20,11 @@ from aiompi.errors import InvalidArgumentError
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import control, hello, liveness
-from aiompi_launcher.jobspec import EXIT_SIGNAL, EXIT_TIMEOUT, RunSpec, ServeSpec
-from aiompi_launcher.listen import address_of, announce, host_of_all, listen_for
-from aiompi_launcher.rundir import RunDirectory
-from aiompi_launcher.spawn.ranks import RankProcess, Starting
-from aiompi_launcher.watchdog import CONTROL, Watchdog, contact, job_directory
+from aiompi_launcher.net.listen import address_of, announce, host_of_all, listen_for
+from aiompi_launcher.spec import EXIT_SIGNAL, EXIT_TIMEOUT, RunSpec, ServeSpec
+from aiompi_launcher.start.directory import RunDirectory
+from aiompi_launcher.start.ranks import RankProcess, Starting
+from aiompi_launcher.start.watchdog import CONTROL, Watchdog, contact, job_directory
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from aiompi.impi.auth import Credentials
     from aiompi_launcher.hosts.messages import Plan
     from aiompi_launcher.hosts.starters import Started
-    from aiompi_launcher.job import Job
-    from aiompi_launcher.openjob import OpenJob
-    from aiompi_launcher.rendezvous import Rendezvous
-    from aiompi_launcher.supervisor import Supervisor
+    from aiompi_launcher.job.open_job import OpenJob
+    from aiompi_launcher.job.rendezvous import Rendezvous
+    from aiompi_launcher.job.supervisor import Supervisor
+    from aiompi_launcher.job.table import Job
 
 _KEY: Final = "key"
 _HEARTBEAT_ON_HOSTS: Final = 20.0  # longer than the launcher needs to know that a host is lost
@@ -128,7 +128,7 @@ class _Launch:
 
     async def _supervise_hosts(self, plan: Plan, started: Sequence[Started], archive: str) -> int:
         from aiompi_launcher.hosts.remote import Hosts
-        from aiompi_launcher.rendezvous import ServerInMemory
+        from aiompi_launcher.job.rendezvous import ServerInMemory
 
         supervisor = self._supervisor("")
         await supervisor.meet(ServerInMemory(self._spec.size))
@@ -136,8 +136,8 @@ class _Launch:
         return await supervisor.finish()
 
     def _supervisor(self, directory: str) -> Supervisor:
-        from aiompi_launcher.job import Job
-        from aiompi_launcher.supervisor import Supervisor
+        from aiompi_launcher.job.supervisor import Supervisor
+        from aiompi_launcher.job.table import Job
 
         spec = self._spec
         self._job = Job(
@@ -166,7 +166,7 @@ class _Launch:
     def _rendezvous(self, supervisor: Supervisor) -> Rendezvous:
         endpoint, size = self._spec.server, self._spec.size
         if endpoint is None or self._credentials is None:
-            from aiompi_launcher.rendezvous import ServerInMemory
+            from aiompi_launcher.job.rendezvous import ServerInMemory
 
             return ServerInMemory(size)
         from aiompi_launcher.impi.client import RemoteServer
@@ -235,8 +235,8 @@ async def _serve_members(spec: ServeSpec, name: str, key: bytes, listener: socke
     """Serve a job that is open until a signal or a time limit ends it."""
     import asyncio
 
-    from aiompi_launcher.openjob import OpenJob
-    from aiompi_launcher.output import Outputs
+    from aiompi_launcher.job.open_job import OpenJob
+    from aiompi_launcher.output.outputs import Outputs
 
     outputs = Outputs(name, tag=False, on_broken=lambda reason: None)
     job = OpenJob(
@@ -262,7 +262,7 @@ async def _serve_members(spec: ServeSpec, name: str, key: bytes, listener: socke
 
 def _watch_end(end: asyncio.Future[tuple[int, str]], spec: ServeSpec, job: OpenJob) -> None:
     """Complete the future with an exit code and a reason, at a signal or when a time is over."""
-    from aiompi_launcher.supervisor import END_SIGNALS
+    from aiompi_launcher.job.supervisor import END_SIGNALS
 
     loop = end.get_loop()
 
@@ -285,9 +285,9 @@ def _watch_end(end: asyncio.Future[tuple[int, str]], spec: ServeSpec, job: OpenJ
 
 
 async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket, settings: Settings) -> int:
-    from aiompi_launcher.job import Job
-    from aiompi_launcher.rendezvous import ServerInMemory
-    from aiompi_launcher.supervisor import Supervisor
+    from aiompi_launcher.job.rendezvous import ServerInMemory
+    from aiompi_launcher.job.supervisor import Supervisor
+    from aiompi_launcher.job.table import Job
 
     assert spec.size is not None
     job = Job(
@@ -316,7 +316,7 @@ async def _host(
     heartbeat: float = 0.0,
     settings: Settings | None = None,
 ) -> int:
-    from aiompi_launcher.control import ControlServer
+    from aiompi_launcher.net.control import ControlServer
 
     server = ControlServer(supervisor, key, listener, hello_timeout=timeout, heartbeat=heartbeat, settings=settings)
     try:

@@ -27,7 +27,7 @@ from pages import DOCUMENTS, PAGES, ROOT, name_of, rows, text_of
 from aiompi import core, settings
 from aiompi.bench.__main__ import main as bench
 from aiompi.coll.registry import COLLECTIVES
-from aiompi_launcher import cli, jobspec
+from aiompi_launcher import cli, spec
 from aiompi_launcher.conformance import cli as conformance
 
 README = ROOT / "README.md"
@@ -259,7 +259,7 @@ def test_table_of_settings() -> None:
 
 def test_table_of_exit_statuses() -> None:
     statuses = " ".join(row[0] for row in rows(REFERENCE / "launcher.md", "Exit status"))
-    constants = {jobspec.EXIT_FAILURE, jobspec.EXIT_TIMEOUT, jobspec.EXIT_SIGNAL}
+    constants = {spec.EXIT_FAILURE, spec.EXIT_TIMEOUT, spec.EXIT_SIGNAL}
     assert {str(constant) for constant in constants} <= set(re.findall(r"\d+", statuses))
 
 

@@ -9,7 +9,7 @@ import pytest
 import aiompi
 from aiompi import core
 from aiompi_launcher.cli import parse
-from aiompi_launcher.jobspec import Endpoint, Program, RunSpec, ServerSpec, ServeSpec
+from aiompi_launcher.spec import Endpoint, Program, RunSpec, ServerSpec, ServeSpec
 
 
 def run(line: str) -> RunSpec:

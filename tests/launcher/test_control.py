@@ -20,10 +20,10 @@ from aiompi.bootstrap import meeting
 from aiompi.errors import JobAbortedError
 from aiompi.settings import Settings
 from aiompi.wire import control, hello, version
-from aiompi_launcher import control as control_server
-from aiompi_launcher import listen
-from aiompi_launcher.control import ControlServer, Link
-from aiompi_launcher.listen import listen_tcp
+from aiompi_launcher.net import control as control_server
+from aiompi_launcher.net import listen
+from aiompi_launcher.net.control import ControlServer, Link
+from aiompi_launcher.net.listen import listen_tcp
 
 KEY = bytes(range(32))
 

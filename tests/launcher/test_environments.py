@@ -108,7 +108,7 @@ def test_a_umask_that_denies_everything(site: Site) -> None:
     os.chown(place, 65534, 65534)
     Path(site.base).chmod(0o755)
     code = (
-        "import os, sys\nfrom aiompi_launcher.rundir import RunDirectory\nos.setuid(65534)\nos.umask(0o777)\n"
+        "import os, sys\nfrom aiompi_launcher.start.directory import RunDirectory\nos.setuid(65534)\nos.umask(0o777)\n"
         "try:\n    RunDirectory({'XDG_RUNTIME_DIR': sys.argv[1]})\nexcept OSError as error:\n    print(error)\n"
     )
     result = site.start(sys.executable, "-c", code, str(place)).finish()

@@ -19,9 +19,9 @@ import pytest
 from limits import LIMIT
 
 from aiompi import core
-from aiompi_launcher.job import Job
-from aiompi_launcher.rendezvous import ServerInMemory
-from aiompi_launcher.supervisor import Supervisor
+from aiompi_launcher.job.rendezvous import ServerInMemory
+from aiompi_launcher.job.supervisor import Supervisor
+from aiompi_launcher.job.table import Job
 
 UP = ["join", "card", "cards"]
 
@@ -346,7 +346,7 @@ def test_clients_in_directories_whose_names_are_not_utf8(launch, odd: str, nativ
         "aiompi.impi.host.Host.outgoing",
         "aiompi_launcher.impi.host.HostAgent._take_memory",
         "aiompi_launcher.impi.hosts.Hosts.connect",
-        "aiompi_launcher.control.Link._dispatch",
+        "aiompi_launcher.net.control.Link._dispatch",
     ],
 )
 def test_an_exception_inside_of_a_launcher_ends_the_job_with_that_cause(launch, place: str):

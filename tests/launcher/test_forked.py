@@ -17,8 +17,8 @@ import pytest
 from jobs import ROOTS, Site
 from limits import LIMIT
 
-from aiompi_launcher.spawn.forked import ForkServer, adopting
-from aiompi_launcher.spawn.python import PythonProgram
+from aiompi_launcher.start.forked import ForkServer, adopting
+from aiompi_launcher.start.python import PythonProgram
 
 WHAT = '''
 """A program."""
@@ -334,7 +334,7 @@ def test_descriptors_that_the_launcher_lacks_are_open_in_its_ranks(launch, tmp_p
 def test_what_is_imported_before_the_fork_has_no_state():
     script = (
         "import os, sys, threading\n"
-        "from aiompi_launcher.spawn import forkserver\n"
+        "from aiompi_launcher.start import forkserver\n"
         "before = os.listdir('/proc/self/fd')\n"
         "forkserver.import_what_ranks_need()\n"
         "assert os.listdir('/proc/self/fd') == before\n"

@@ -10,8 +10,8 @@ import pytest
 from limits import LIMIT
 
 from aiompi.wire import liveness
-from aiompi_launcher.heartbeat import Heartbeat
-from aiompi_launcher.jobstate import Rank
+from aiompi_launcher.job.heartbeat import Heartbeat
+from aiompi_launcher.job.states import Rank
 
 
 @pytest.mark.asyncio

@@ -21,8 +21,8 @@ from aiompi_launcher.hosts import agent as agents
 from aiompi_launcher.hosts import channel, hostlist, messages, starters
 from aiompi_launcher.hosts.hostlist import Host, parse_hosts, place, read_hostfile, slurm_allocation
 from aiompi_launcher.hosts.messages import Part
-from aiompi_launcher.jobspec import WIDTH, RunSpec
-from aiompi_launcher.spawn.binding import cpus_of
+from aiompi_launcher.spec import WIDTH, RunSpec
+from aiompi_launcher.start.binding import cpus_of
 
 FULL = ("join", "card", "cards", "finalize", "finalized")
 LOCAL = ("--starter", "local", "--hosts")

@@ -6,9 +6,9 @@ import pytest
 
 from aiompi.wire import control
 from aiompi.wire.wait_report import Wait, WaitReport
-from aiompi_launcher.inquiry import PATIENCE, Inquiry
-from aiompi_launcher.job import Job
-from aiompi_launcher.jobstate import Note, Send, StartTimer
+from aiompi_launcher.job.inquiry import PATIENCE, Inquiry
+from aiompi_launcher.job.states import Note, Send, StartTimer
+from aiompi_launcher.job.table import Job
 
 WAITS = WaitReport((Wait("Recv", "app.py:1", 1.0),)).pack()
 NOTHING = WaitReport().pack()

@@ -8,9 +8,8 @@ import pytest
 from job_table import JobTable
 
 from aiompi.wire import control, hello
-from aiompi_launcher import job as table
-from aiompi_launcher.job import Job
-from aiompi_launcher.jobstate import (
+from aiompi_launcher.job import table
+from aiompi_launcher.job.states import (
     Closed,
     End,
     Fence,
@@ -25,6 +24,7 @@ from aiompi_launcher.jobstate import (
     StartTimer,
     World,
 )
+from aiompi_launcher.job.table import Job
 
 
 def test_life_of_a_job():

@@ -16,8 +16,8 @@ from descriptors import no_more_descriptors
 from limits import LIMIT
 
 from aiompi import network
-from aiompi_launcher import listen
-from aiompi_launcher.listen import AcceptLoop
+from aiompi_launcher.net import listen
+from aiompi_launcher.net.listen import AcceptLoop
 
 
 @pytest.mark.spec("I2.2.1-3")
@@ -60,7 +60,7 @@ def test_an_address_of_somebody_else(host: str):
 
 
 def test_after_the_announcement_standard_output_is_at_its_end():
-    script = "from aiompi_launcher.listen import announce; announce('h:1'); input(); print('unheard', flush=True)"
+    script = "from aiompi_launcher.net.listen import announce; announce('h:1'); input(); print('unheard', flush=True)"
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", script], env=environ, text=True, **pipes) as process:

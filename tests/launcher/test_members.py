@@ -9,11 +9,11 @@ import pytest
 from aiompi.errors import RemoteProtocolError
 from aiompi.settings import Settings
 from aiompi.wire import control
-from aiompi_launcher import members
-from aiompi_launcher.jobstate import Hangup, Refused, Send, StartTimer
-from aiompi_launcher.listen import listen_tcp
-from aiompi_launcher.members import Form, Lose, MemberAction, Members
-from aiompi_launcher.openjob import OpenJob
+from aiompi_launcher.job import members
+from aiompi_launcher.job.members import Form, Lose, MemberAction, Members
+from aiompi_launcher.job.open_job import OpenJob
+from aiompi_launcher.job.states import Hangup, Refused, Send, StartTimer
+from aiompi_launcher.net.listen import listen_tcp
 
 
 class Table:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from limits import LIMIT
 
-from aiompi_launcher.mpiexec import UsageError, translate
+from aiompi_launcher.cli.mpiexec import UsageError, translate
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 PROGRAM = (

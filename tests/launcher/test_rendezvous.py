@@ -15,8 +15,8 @@ import pytest
 from limits import LIMIT, expires
 
 from aiompi.impi import auth
-from aiompi_launcher import listen
 from aiompi_launcher.impi.server import MAX_NEWCOMERS
+from aiompi_launcher.net import listen
 
 FULL = ["join", "card", "cards", "finalize", "finalized"]
 KEY = {"IMPI_AUTH_KEY": "18446744073709551615"}

@@ -195,7 +195,7 @@ HESITATES = """
 import time
 from aiompi_launcher.cli import main
 from aiompi_launcher.{module} import {kind}
-from aiompi_launcher.spawn import ranks
+from aiompi_launcher.start import ranks
 happened, start, event = [], ranks._start, {kind}.{name}
 
 def note(*args):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aiompi import network
-from aiompi_launcher.rundir import RunDirectory, remove_tree
+from aiompi_launcher.start.directory import RunDirectory, remove_tree
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from limits import LIMIT
 
-from aiompi_launcher import stdio
-from aiompi_launcher.stdio import Sink, Source, TerminalInput
+from aiompi_launcher.output import streams
+from aiompi_launcher.output.streams import Sink, Source, TerminalInput
 
 
 class Pipe:
@@ -73,8 +73,8 @@ def ranks() -> Iterator[list[Pipe]]:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What this process does not do for a while is no pause of a rank. Tests of pauses set shorter ones."""
-    monkeypatch.setattr(stdio, "IDLE", LIMIT)
-    monkeypatch.setattr(stdio, "HOLD", 2 * LIMIT)
+    monkeypatch.setattr(streams, "IDLE", LIMIT)
+    monkeypatch.setattr(streams, "HOLD", 2 * LIMIT)
 
 
 async def settle() -> None:
@@ -117,7 +117,7 @@ async def test_lines_are_whole_however_they_come(out: Pipe, ranks: list[Pipe]):
 
 @pytest.mark.asyncio
 async def test_a_prompt_is_passed_on(out: Pipe, ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stdio, "IDLE", 0.001)
+    monkeypatch.setattr(streams, "IDLE", 0.001)
     sink, _ = sink_to(out.write_end)
     for pipe in ranks:
         Source(detached(pipe), sink)
@@ -131,7 +131,7 @@ async def test_a_prompt_is_passed_on(out: Pipe, ranks: list[Pipe], monkeypatch: 
 async def test_no_byte_is_added_between_incomplete_lines_of_ranks_but_before_messages_of_the_launcher(
     out: Pipe, ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stdio, "IDLE", 0.001)
+    monkeypatch.setattr(streams, "IDLE", 0.001)
     sink, _ = sink_to(out.write_end)
     for pipe in ranks:
         Source(detached(pipe), sink)
@@ -168,7 +168,7 @@ async def test_a_last_line_without_end_stays_so_untagged(out: Pipe, ranks: list[
 
 @pytest.mark.asyncio
 async def test_an_endless_line_does_not_fill_the_memory(out: Pipe, ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stdio, "MAX_LINE", 100)
+    monkeypatch.setattr(streams, "MAX_LINE", 100)
     sink, _ = sink_to(out.write_end)
     Source(detached(ranks[0]), sink)
     ranks[0].put(b"x" * 150)
@@ -180,7 +180,7 @@ async def test_an_endless_line_does_not_fill_the_memory(out: Pipe, ranks: list[P
 async def test_others_wait_for_the_end_of_a_long_line(
     out: Pipe, ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch, tags: tuple[bytes, bytes]
 ):
-    monkeypatch.setattr(stdio, "MAX_LINE", 100)
+    monkeypatch.setattr(streams, "MAX_LINE", 100)
     sink, _ = sink_to(out.write_end)
     for pipe, tag in zip(ranks, tags, strict=True):
         Source(detached(pipe), sink, tag)
@@ -200,9 +200,9 @@ async def test_others_wait_for_the_end_of_a_long_line(
 async def test_others_wait_for_so_long_and_no_byte_but_a_tag_is_added(
     out: Pipe, ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch, tags: tuple[bytes, bytes]
 ):
-    monkeypatch.setattr(stdio, "MAX_LINE", 100)
-    monkeypatch.setattr(stdio, "IDLE", 0.001)
-    monkeypatch.setattr(stdio, "HOLD", 0.01)
+    monkeypatch.setattr(streams, "MAX_LINE", 100)
+    monkeypatch.setattr(streams, "IDLE", 0.001)
+    monkeypatch.setattr(streams, "HOLD", 0.01)
     sink, _ = sink_to(out.write_end)
     for pipe, tag in zip(ranks, tags, strict=True):
         Source(detached(pipe), sink, tag)
@@ -216,9 +216,9 @@ async def test_others_wait_for_so_long_and_no_byte_but_a_tag_is_added(
 
 @pytest.mark.asyncio
 async def test_a_slow_reader_stops_the_writer(out: Pipe, ranks: list[Pipe], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stdio, "HIGH_WATER", 10_000)
-    monkeypatch.setattr(stdio, "LOW_WATER", 5_000)
-    monkeypatch.setattr(stdio, "_READ", 4096)
+    monkeypatch.setattr(streams, "HIGH_WATER", 10_000)
+    monkeypatch.setattr(streams, "LOW_WATER", 5_000)
+    monkeypatch.setattr(streams, "_READ", 4096)
     sink, _ = sink_to(out.write_end)
     Source(detached(ranks[0]), sink)
     os.set_blocking(ranks[0].write_end, False)
@@ -332,7 +332,7 @@ async def test_last_lines_and_whether_the_reader_has_just_seen_them(out: Pipe, r
     assert first.is_on_display()
     ranks[0].put(b"".join(b"line %d\n" % number for number in range(50)))
     first.catch_up()
-    assert first.tail() == [f"line {number}" for number in range(50 - stdio.TAIL_LINES, 50)]
+    assert first.tail() == [f"line {number}" for number in range(50 - streams.TAIL_LINES, 50)]
     assert first.is_on_display()
     ranks[1].put(b"other\n")
     second.catch_up()

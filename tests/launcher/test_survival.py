@@ -13,10 +13,10 @@ from jobs import FACES, KEY, NEAREST, Site, in_face
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
 from aiompi.wire.agreement import Agreements
-from aiompi_launcher import job, jobstate
-from aiompi_launcher.control import MAX_UNREAD
-from aiompi_launcher.job import SETTLE
-from aiompi_launcher.jobstate import Closed, Hangup, Loss, Note, Send, Signal, StartTimer
+from aiompi_launcher.job import states, table
+from aiompi_launcher.job.states import Closed, Hangup, Loss, Note, Send, Signal, StartTimer
+from aiompi_launcher.job.table import SETTLE
+from aiompi_launcher.net.control import MAX_UNREAD
 
 
 def survivors(size: int = 3, *, spawned: bool = True) -> JobTable:
@@ -273,7 +273,7 @@ def test_the_last_words_of_a_failed_rank_do_not_change_the_cause() -> None:
 
 
 def test_a_rank_revokes_many_communicators_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "MAX_REVOCATIONS", 5)
+    monkeypatch.setattr(table, "MAX_REVOCATIONS", 5)
     fixture = survivors()
     for context in range(5):
         fixture.receive(1, control.Revoke(context, 1))
@@ -303,9 +303,9 @@ def test_a_rank_reports_many_failures_in_spawned_jobs_but_not_without_end(monkey
     """What a rank has not read must stay below the bound beyond which it fails itself."""
     longest = control.Obituary(b"j" * 16, False, 2**63, chr(2**16) * control.MAX_OBITUARY, 2**63)
     assert control.Decoder().receive_data(control.encode(longest)) == [longest]
-    assert 100 * jobstate.MAX_OBITUARIES < MAX_UNREAD
+    assert 100 * states.MAX_OBITUARIES < MAX_UNREAD
     said = control.Obituary(b"j" * 16, False, 3, "why", 1)
-    monkeypatch.setattr(job, "MAX_OBITUARIES", 5 * len(control.encode(said)))
+    monkeypatch.setattr(table, "MAX_OBITUARIES", 5 * len(control.encode(said)))
     fixture = survivors()
     for _ in range(9):
         fixture.receive(1, said)

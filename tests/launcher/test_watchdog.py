@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from limits import LIMIT
 
-from aiompi_launcher.watchdog import end_groups, signal_group
+from aiompi_launcher.start.watchdog import end_groups, signal_group
 
 MARKER = "AIOMPI_TEST_MARKER"
 
 # A launcher in small: makes the watchdog, starts what it is told, reports pids, and waits.
 LAUNCHER = """
 import os, signal, socket, subprocess, sys
-from aiompi_launcher.watchdog import Watchdog
+from aiompi_launcher.start.watchdog import Watchdog
 sockets = socket.socketpair()  # whose other ends must see when the launcher ends
 dog = Watchdog(sys.argv[1], sys.argv[2])
 print(dog.pid, flush=True)

@@ -20,19 +20,19 @@ from aiompi.wire import control, liveness, version
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
 from aiompi_launcher.hosts.starters import FORK, SRUN, SSH, Started, start_agents
-from aiompi_launcher.jobspec import EXIT_FAILURE, Program, RunSpec
-from aiompi_launcher.jobstate import NOT_OPEN
-from aiompi_launcher.rundir import RunDirectory
-from aiompi_launcher.spawn.forked import EarlyForkServer
-from aiompi_launcher.spawn.forkserver import fork_early
-from aiompi_launcher.spawn.ranks import RankProcess, StartError, Starting
-from aiompi_launcher.watchdog import CONTROL, KILL_GRACE, Watchdog, contact, job_directory, living, signal_group
+from aiompi_launcher.job.states import NOT_OPEN
+from aiompi_launcher.spec import EXIT_FAILURE, Program, RunSpec
+from aiompi_launcher.start.directory import RunDirectory
+from aiompi_launcher.start.forked import EarlyForkServer
+from aiompi_launcher.start.forkserver import fork_early
+from aiompi_launcher.start.ranks import RankProcess, StartError, Starting
+from aiompi_launcher.start.watchdog import CONTROL, KILL_GRACE, Watchdog, contact, job_directory, living, signal_group
 
 if TYPE_CHECKING:
     import asyncio
 
-    from aiompi_launcher.control import Connection
     from aiompi_launcher.hosts.channel import Channel
+    from aiompi_launcher.net.control import Connection
 
 _ARCHIVE: Final = "files.tar"
 _FILES: Final = "files"
@@ -214,9 +214,9 @@ class Agent:
         """Run until the launcher says that the job has ended, or is gone; return the exit code."""
         import asyncio
 
-        from aiompi_launcher.control import ControlServer
         from aiompi_launcher.hosts.branches import Branches
         from aiompi_launcher.hosts.channel import Channel
+        from aiompi_launcher.net.control import ControlServer
 
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
@@ -374,7 +374,7 @@ class _Output:
     def __init__(self, descriptor: int, rank: int, stream: int, channel: Channel) -> None:
         import asyncio
 
-        from aiompi_launcher.output import OUTPUT_WINDOW
+        from aiompi_launcher.output.outputs import OUTPUT_WINDOW
 
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor

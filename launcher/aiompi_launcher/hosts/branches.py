@@ -14,7 +14,7 @@ from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.channel import Channel
 from aiompi_launcher.hosts.messages import HOST_SHIFT, Message
 from aiompi_launcher.hosts.starters import Started
-from aiompi_launcher.watchdog import KILL_GRACE
+from aiompi_launcher.start.watchdog import KILL_GRACE
 
 _GRACE: Final = KILL_GRACE + 2.0  # seconds for agents to end processes and close their channels
 _LAST_WORDS: Final = 0.5  # seconds to wait for the error text of a starter whose agent has ended

@@ -8,8 +8,8 @@ from typing import Final
 
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import Plan
-from aiompi_launcher.jobspec import HostsSpec, RunSpec
-from aiompi_launcher.spawn.python import python_of
+from aiompi_launcher.spec import HostsSpec, RunSpec
+from aiompi_launcher.start.python import python_of
 
 #: variables that each host has of its own
 _OF_THE_HOST: Final = (

@@ -14,11 +14,11 @@ from aiompi_launcher.hosts import messages, starters
 from aiompi_launcher.hosts.branches import Branches
 from aiompi_launcher.hosts.messages import HOST_SHIFT, Message, Plan
 from aiompi_launcher.hosts.starters import Started
-from aiompi_launcher.jobspec import EXIT_FAILURE, RunSpec
-from aiompi_launcher.jobstate import Place
-from aiompi_launcher.spawn.local import Process
-from aiompi_launcher.spawn.ranks import RankProcess
-from aiompi_launcher.supervisor import Supervisor
+from aiompi_launcher.job.states import Place
+from aiompi_launcher.job.supervisor import Supervisor
+from aiompi_launcher.spec import EXIT_FAILURE, RunSpec
+from aiompi_launcher.start.process import Process
+from aiompi_launcher.start.ranks import RankProcess
 
 #: bytes of standard input that may be on their way to a rank
 INPUT_WINDOW: Final = 64 * 2**10

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from aiompi_launcher.hosts.hostlist import is_this_machine
 from aiompi_launcher.hosts.messages import Part, Plan
-from aiompi_launcher.jobspec import MODULE
-from aiompi_launcher.spawn.forked import AT_START
+from aiompi_launcher.spec import MODULE
+from aiompi_launcher.start.forked import AT_START
 
 SSH: Final = "ssh"
 SRUN: Final = "srun"

@@ -24,10 +24,10 @@ from aiompi.wire import liveness
 from aiompi.wire.control import MAX_DEPTH, BusinessCard, is_card, is_deep
 from aiompi.wire.hello import NAMESPACE_BYTES, new_key
 from aiompi_launcher.impi.hosts import Hosts
-from aiompi_launcher.jobspec import Endpoint
-from aiompi_launcher.jobstate import World
-from aiompi_launcher.listen import connect_tcp, rethrow
-from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
+from aiompi_launcher.job.rendezvous import Rendezvous, RendezvousError
+from aiompi_launcher.job.states import World
+from aiompi_launcher.net.listen import connect_tcp, rethrow
+from aiompi_launcher.spec import Endpoint
 
 _PRIVATE: Final = 10.0  # seconds after which a client is taken for one that submits no private labels
 _FOREIGN: Final = 2.0  # seconds after which a server that may not be aiompi is taken for one that keeps them to itself

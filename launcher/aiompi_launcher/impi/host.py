@@ -30,8 +30,8 @@ from aiompi.wire import hello, liveness, memory
 from aiompi_launcher.impi.buffers import Chunk, copied, discard
 from aiompi_launcher.impi.splitter import PacketSplitter
 from aiompi_launcher.impi.stream import PacketStream
-from aiompi_launcher.listen import AcceptLoop, StrangerReports, has_unread, rethrow, source_of
-from aiompi_launcher.rendezvous import RendezvousError
+from aiompi_launcher.job.rendezvous import RendezvousError
+from aiompi_launcher.net.listen import AcceptLoop, StrangerReports, has_unread, rethrow, source_of
 
 if TYPE_CHECKING:
     from aiompi.tls import SecureSocket
@@ -61,7 +61,7 @@ class HostObserver(Protocol):
 
 
 class _Newcomer:
-    """A connection that has not identified itself (protocol `aiompi_launcher.listen.Newcomer`).
+    """A connection that has not identified itself (protocol `aiompi_launcher.net.listen.Newcomer`).
 
     Args:
         address: of its peer, empty for a Unix socket.

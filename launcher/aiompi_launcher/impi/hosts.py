@@ -16,8 +16,8 @@ from aiompi.impi.label import NATIVE_VERSION, ClientPart
 from aiompi.impi.universe import Universe, host_identifier
 from aiompi.settings import Settings
 from aiompi_launcher.impi.host import HostAgent, HostObserver
-from aiompi_launcher.listen import address_of, listen_tcp, resolve
-from aiompi_launcher.rendezvous import describe
+from aiompi_launcher.job.rendezvous import describe
+from aiompi_launcher.net.listen import address_of, listen_tcp, resolve
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,7 @@ from aiompi.impi.server import ConnectionState, Server, ServerConnection
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import liveness
-from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT, ServerSpec
-from aiompi_launcher.listen import (
+from aiompi_launcher.net.listen import (
     AcceptLoop,
     StrangerReports,
     address_of,
@@ -29,6 +28,7 @@ from aiompi_launcher.listen import (
     rethrow,
     source_of,
 )
+from aiompi_launcher.spec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT, ServerSpec
 
 if TYPE_CHECKING:
     import ssl
@@ -88,7 +88,7 @@ async def _serve(core: Server, listener: socket.socket, name: str, spec: ServerS
 
 
 class ClientTransport(asyncio.Protocol):
-    """One connection of a client (protocol `aiompi_launcher.listen.Newcomer`).
+    """One connection of a client (protocol `aiompi_launcher.net.listen.Newcomer`).
 
     Attributes:
         securing: True while the TLS handshake lasts. `transport` is then not what the answers are written to.

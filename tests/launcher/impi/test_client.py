@@ -22,9 +22,9 @@ from aiompi_launcher.impi import client as impi_client
 from aiompi_launcher.impi.client import RemoteServer
 from aiompi_launcher.impi.hosts import HostContext, Hosts
 from aiompi_launcher.impi.server import ClientTransport, ServerDriver
-from aiompi_launcher.jobspec import Endpoint
-from aiompi_launcher.jobstate import World
-from aiompi_launcher.rendezvous import RendezvousError
+from aiompi_launcher.job.rendezvous import RendezvousError
+from aiompi_launcher.job.states import World
+from aiompi_launcher.spec import Endpoint
 
 NONE = Credentials(none=True)
 

@@ -27,12 +27,12 @@ from aiompi.impi.slots import SharedPackets
 from aiompi.impi.universe import Universe, host_identifier, place_clients, place_hosts, place_procs
 from aiompi.settings import Settings
 from aiompi.wire import hello, memory
-from aiompi_launcher import listen
 from aiompi_launcher.impi import host
 from aiompi_launcher.impi.buffers import BUFFER_BYTES
 from aiompi_launcher.impi.host import CONGESTION, HostAgent
-from aiompi_launcher.listen import listen_tcp
-from aiompi_launcher.rendezvous import RendezvousError
+from aiompi_launcher.job.rendezvous import RendezvousError
+from aiompi_launcher.net import listen
+from aiompi_launcher.net.listen import listen_tcp
 
 KEY = bytes(range(32))
 DATALEN = 64 * 2**10

@@ -8,7 +8,7 @@ ask for the next one. A world is formed
   If there are not, the call of that member fails. So no member can keep the others from a world for longer.
 
 A world is outdated when a member of it is gone, or when another member asks for a world; its members are told once.
-Each world is a job of its own for `aiompi_launcher.job`, which knows what its ranks do.
+Each world is a job of its own for `aiompi_launcher.job.table`, which knows what its ranks do.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Final, TypeAlias
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
-from aiompi_launcher.jobspec import EXIT_FAILURE
-from aiompi_launcher.jobstate import Hangup, Note, Rank, Refused, Send, StartTimer, quoted
+from aiompi_launcher.job.states import Hangup, Note, Rank, Refused, Send, StartTimer, quoted
+from aiompi_launcher.spec import EXIT_FAILURE
 
 #: most seconds until all members of a new world have connected to each other's addresses
 START_LIMIT: Final = 10.0

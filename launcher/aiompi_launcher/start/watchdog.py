@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from aiompi.wire.control import ENV_CONTROL
-from aiompi_launcher import rundir
-from aiompi_launcher.rundir import RunDirectory
+from aiompi_launcher.start import directory as directories
+from aiompi_launcher.start.directory import RunDirectory
 
 CONTROL: Final = "control"  # the socket of the agent in the directory of a job
 KILL_GRACE: Final = 2.0  # seconds between SIGTERM and SIGKILL
@@ -98,7 +98,7 @@ def _watch(pipe: int, directory: str, marker: bytes) -> None:
             groups.add(int(line))
     groups.update(_marked_groups(marker))
     end_groups(groups)
-    rundir.remove_tree(directory)
+    directories.remove_tree(directory)
 
 
 def _detach(pipe: int) -> None:

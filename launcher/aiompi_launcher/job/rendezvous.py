@@ -13,8 +13,8 @@ from aiompi.impi.local import SoloJob
 from aiompi.impi.universe import host_identifier
 from aiompi.settings import Settings
 from aiompi.wire.control import BusinessCard
-from aiompi_launcher.jobspec import LOOPBACK
-from aiompi_launcher.jobstate import World
+from aiompi_launcher.job.states import World
+from aiompi_launcher.spec import LOOPBACK
 
 _UNUSED_PORT: Final = 1  # of a host to which no other host connects
 _CLIENT_BITS: Final = 39

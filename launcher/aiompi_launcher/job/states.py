@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiompi.wire import control
 from aiompi.wire.hello import new_key, pair_keys
-from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL
+from aiompi_launcher.spec import EXIT_FAILURE, EXIT_SIGNAL
 
 
 def quoted(text: str) -> str:

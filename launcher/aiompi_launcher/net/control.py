@@ -18,7 +18,7 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.greeter import Greeter, channel_of
 from aiompi.settings import Settings
 from aiompi.wire import control, hello, liveness
-from aiompi_launcher.listen import AcceptLoop, has_unread, source_of
+from aiompi_launcher.net.listen import AcceptLoop, has_unread, source_of
 
 MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 #: most bytes that wait for a process to read them
@@ -88,7 +88,7 @@ class Link:
     Attributes:
         rank: rank that it belongs to, set by the observer in `on_join`; -1 before.
         since: time at which it was accepted, by `time.monotonic`.
-        source: where it is, by `aiompi_launcher.listen.source_of`.
+        source: where it is, by `aiompi_launcher.net.listen.source_of`.
     """
 
     def __init__(self, server: ControlServer, sock: socket.socket, address: str, source: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 import aiompi
-from aiompi_launcher.jobspec import EXIT_FAILURE
+from aiompi_launcher.spec import EXIT_FAILURE
 
 
 class ShowVersion(argparse.Action):

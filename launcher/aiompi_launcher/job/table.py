@@ -33,9 +33,8 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control, hello
 from aiompi.wire.agreement import Agreements, Results
 from aiompi.wire.hello import NAMESPACE_BYTES
-from aiompi_launcher.inquiry import PATIENCE, Inquiry
-from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
-from aiompi_launcher.jobstate import (
+from aiompi_launcher.job.inquiry import PATIENCE, Inquiry
+from aiompi_launcher.job.states import (
     ACTIVE,
     AFTER,
     INSIDE,
@@ -65,8 +64,9 @@ from aiompi_launcher.jobstate import (
     exit_code,
     quoted,
 )
-from aiompi_launcher.suspicions import Suspicions
-from aiompi_launcher.watchdog import KILL_GRACE
+from aiompi_launcher.job.suspicions import Suspicions
+from aiompi_launcher.spec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
+from aiompi_launcher.start.watchdog import KILL_GRACE
 
 SETTLE: Final = 1.0  # most seconds between the first sign of a failure and the end of the job
 VERDICT_DELAY: Final = 0.25  # seconds in which a rank to which a link has broken may turn out to have ended

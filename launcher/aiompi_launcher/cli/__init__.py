@@ -14,10 +14,12 @@ from typing import Any, Final
 
 from aiompi.errors import Exception as MPIError
 from aiompi.errors import InvalidArgumentError
-from aiompi_launcher.arguments import Arguments
+from aiompi_launcher.cli.arguments import Arguments
+from aiompi_launcher.cli.limits import check_limits
+from aiompi_launcher.cli.version import ShowVersion
 from aiompi_launcher.hosts import hostlist
 from aiompi_launcher.hosts.hostlist import Host
-from aiompi_launcher.jobspec import (
+from aiompi_launcher.spec import (
     EXIT_FAILURE,
     EXIT_NOT_FOUND,
     EXIT_SIGNAL,
@@ -32,9 +34,7 @@ from aiompi_launcher.jobspec import (
     ServeSpec,
     Spec,
 )
-from aiompi_launcher.limits import check_limits
-from aiompi_launcher.spawn import binding
-from aiompi_launcher.version import ShowVersion
+from aiompi_launcher.start import binding
 
 _MAX_PORT: Final = 65535
 _CONTINUE: Final = "continue"
@@ -134,7 +134,7 @@ def _run(spec: Spec, name: str) -> int:
 
 
 def _replace_process(spec: CommandSpec, name: str) -> int:
-    """Become the command, which finds `mpiexec` on PATH (see `aiompi_launcher.mpiexec`)."""
+    """Become the command, which finds `mpiexec` on PATH (see `aiompi_launcher.cli.mpiexec`)."""
     os.environ["AIOMPI_MPIEXEC_PYTHON"] = sys.executable  # what the shims run
     os.environ["PATH"] = os.pathsep.join([_SHIMS, os.environ.get("PATH", os.defpath)])
     if spec.mpi4py:

@@ -11,17 +11,17 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Final, Protocol
 
 from aiompi.wire import control
-from aiompi_launcher import jobstate as table
-from aiompi_launcher.control import Connection
-from aiompi_launcher.heartbeat import Heartbeat
-from aiompi_launcher.job import Job
-from aiompi_launcher.jobspec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
-from aiompi_launcher.listen import StrangerReports, rethrow
-from aiompi_launcher.output import Outputs
-from aiompi_launcher.rendezvous import Rendezvous, RendezvousError
-from aiompi_launcher.spawn.ranks import RankProcess, StartError
-from aiompi_launcher.stdio import TerminalInput
-from aiompi_launcher.watchdog import KILL_GRACE, living, signal_group
+from aiompi_launcher.job import states
+from aiompi_launcher.job.heartbeat import Heartbeat
+from aiompi_launcher.job.rendezvous import Rendezvous, RendezvousError
+from aiompi_launcher.job.table import Job
+from aiompi_launcher.net.control import Connection
+from aiompi_launcher.net.listen import StrangerReports, rethrow
+from aiompi_launcher.output.outputs import Outputs
+from aiompi_launcher.output.streams import TerminalInput
+from aiompi_launcher.spec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
+from aiompi_launcher.start.ranks import RankProcess, StartError
+from aiompi_launcher.start.watchdog import KILL_GRACE, living, signal_group
 
 EXIT_BROKEN_PIPE: Final = EXIT_SIGNAL + signal.SIGPIPE
 _POLL: Final = 0.02  # seconds
@@ -43,7 +43,7 @@ class Supervisor:
     """Runs a job to its end.
 
     Args:
-        job: its state table.
+        job: its state states.
         name: of the launcher, which begins each of its messages.
         tag_output: True to prefix each line of output with its rank.
         timeout: seconds that the job may take, None for no limit.
@@ -176,7 +176,7 @@ class Supervisor:
         self._remote = hosts
         self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
 
-    def adopt(self, rank: int, process: RankProcess, place: table.Place) -> None:
+    def adopt(self, rank: int, process: RankProcess, place: states.Place) -> None:
         """A rank runs on another host."""
         self._supervise(rank, process)
         self._running.add(rank)
@@ -286,9 +286,9 @@ class Supervisor:
     def on_join(self, link: Connection, wanted: int, join: control.Join | control.Enter) -> None:
         try:
             if isinstance(join, control.Enter):
-                raise table.Refused(table.NOT_OPEN)
+                raise states.Refused(states.NOT_OPEN)
             rank = self._job.place(wanted, join.pid)
-        except table.Refused as refusal:
+        except states.Refused as refusal:
             link.send(control.encode(control.Abort(EXIT_FAILURE, str(refusal))))
             link.close()
             self.chat(f"a connection was refused: {refusal}")
@@ -305,7 +305,7 @@ class Supervisor:
     def on_closed(self, link: Connection, error: str) -> None:
         if self._links.get(link.rank) is link:
             del self._links[link.rank]
-            self._inform(self._job.received, link.rank, table.Closed(error))
+            self._inform(self._job.received, link.rank, states.Closed(error))
 
     def on_stuck(self, rank: int, cause: str) -> None:
         """The process of a rank has not run, or its machine has not answered, for the heartbeat of the job."""
@@ -392,30 +392,30 @@ class Supervisor:
         for action in self._job.actions():
             self._act(action)
 
-    def _act(self, action: table.Action) -> None:
+    def _act(self, action: states.Action) -> None:
         match action:
-            case table.Send(rank, message) if rank in self._links:
+            case states.Send(rank, message) if rank in self._links:
                 if message is not self._sent[0]:
                     self._sent = message, control.encode(message)
                 self._links[rank].send(self._sent[1])
-            case table.Hangup(rank) if rank in self._links:
+            case states.Hangup(rank) if rank in self._links:
                 self._links.pop(rank).close()
-            case table.Signal(signum, number):
+            case states.Signal(signum, number):
                 self._signal(signum, self._processes if number is None else [number])
-            case table.StartTimer(key, seconds):
+            case states.StartTimer(key, seconds):
                 self._loop.call_later(seconds, self._inform, self._job.expired, key)
-            case table.Publish(cards):
+            case states.Publish(cards):
                 self._go(self._exchange(cards))
-            case table.Fence():
+            case states.Fence():
                 self._go(self._fence())
-            case table.Report(rank, text) if not self._output_code:  # otherwise the cause is known
+            case states.Report(rank, text) if not self._output_code:  # otherwise the cause is known
                 self._report(rank, text)
-            case table.Loss(rank, text):
+            case states.Loss(rank, text):
                 self.outputs.report(rank, f"{text}; the job goes on without it")
                 self._tell_spawner(text, rank)
-            case table.Note(text, rank):
+            case states.Note(text, rank):
                 self.outputs.report(rank, text)
-            case table.End(code):
+            case states.End(code):
                 self._end(code)
 
     def _report(self, rank: int | None, text: str) -> None:

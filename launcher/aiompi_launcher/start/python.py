@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Final, NamedTuple
 
-from aiompi_launcher.jobspec import Program
+from aiompi_launcher.spec import Program
 
 #: options without a value that have the same effect on ranks that are forked as on a process of their own
 _FLAGS: Final = frozenset("bBOqu")

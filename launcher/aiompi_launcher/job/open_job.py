@@ -1,7 +1,7 @@
 """A job that is open, around the table of its members: connections and timers, for a launcher or inside a program.
 
-`OpenJob` listens, and performs the actions of `aiompi_launcher.members`. Each world of the job is a `_World`, around
-the state table of `aiompi_launcher.job`.
+`OpenJob` listens, and performs the actions of `aiompi_launcher.job.members`. Each world of the job is a `_World` around
+the state table of `aiompi_launcher.job.table`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 from aiompi.errors import RemoteProtocolError
 from aiompi.settings import Settings
 from aiompi.wire import control, liveness
-from aiompi_launcher import jobstate
-from aiompi_launcher.control import Connection, ControlServer
-from aiompi_launcher.heartbeat import Heartbeat
-from aiompi_launcher.job import Job
-from aiompi_launcher.jobspec import EXIT_FAILURE
-from aiompi_launcher.listen import StrangerReports, host_of_all
-from aiompi_launcher.members import Form, Lose, Members
+from aiompi_launcher.job import states
+from aiompi_launcher.job.heartbeat import Heartbeat
+from aiompi_launcher.job.members import Form, Lose, Members
+from aiompi_launcher.job.table import Job
+from aiompi_launcher.net.control import Connection, ControlServer
+from aiompi_launcher.net.listen import StrangerReports, host_of_all
+from aiompi_launcher.spec import EXIT_FAILURE
 
 if TYPE_CHECKING:
     import socket
 
 #: states of a rank that is not in its world any more
-_GONE: Final = frozenset({jobstate.RankState.LEFT, jobstate.RankState.FINALIZED, jobstate.RankState.FAILED})
+_GONE: Final = frozenset({states.RankState.LEFT, states.RankState.FINALIZED, states.RankState.FAILED})
 
 #: bytes that a member has not read, from which on it is not told of changes, and of all members later
 _BEHIND: Final = 2**20
@@ -62,7 +62,7 @@ class _World:
         self._links: dict[int, Connection] = {}
         self._started = False
         self._job = Job(len(members), directory="", spawned=False, survives=True, heartbeat=heartbeat)
-        self._job.enrol(jobstate.World(size=len(members), address=address))
+        self._job.enrol(states.World(size=len(members), address=address))
 
     def join(self, link: Connection, wanted: int, join: control.Join) -> None:
         """Let a connection be a rank.
@@ -74,10 +74,10 @@ class _World:
         self._links[link.rank] = link
         self.inform(self._job.received, link.rank, join)
 
-    def received(self, link: Connection, event: control.Message | jobstate.Closed) -> None:
+    def received(self, link: Connection, event: control.Message | states.Closed) -> None:
         """A message of a rank, or the end of its connection."""
         if self._links.get(link.rank) is link:
-            if isinstance(event, jobstate.Closed):
+            if isinstance(event, states.Closed):
                 del self._links[link.rank]
             self.inform(self._job.received, link.rank, event)
 
@@ -105,25 +105,25 @@ class _World:
             state = self._job.ranks[rank].state
             if state in _GONE:
                 del self._members[rank]
-                finalized = state is jobstate.RankState.FINALIZED
+                finalized = state is states.RankState.FINALIZED
                 self._on_gone(member, self.generation, "" if finalized else self._left)
 
-    def _act(self, action: jobstate.Action) -> None:
+    def _act(self, action: states.Action) -> None:
         match action:
-            case jobstate.Send(rank, message) if rank in self._links:
+            case states.Send(rank, message) if rank in self._links:
                 self._links[rank].send(control.encode(message))
-            case jobstate.Hangup(rank) if rank in self._links:
+            case states.Hangup(rank) if rank in self._links:
                 self._links.pop(rank).close()
-            case jobstate.StartTimer(key, seconds):
+            case states.StartTimer(key, seconds):
                 asyncio.get_running_loop().call_later(seconds, self.inform, self._job.expired, key)
-            case jobstate.Publish(cards):
+            case states.Publish(cards):
                 self._started = True
                 self.inform(self._job.introduce, cards)
-            case jobstate.Fence():
+            case states.Fence():
                 self.inform(self._job.fenced)
-            case jobstate.Report(_, text) | jobstate.Loss(_, text) | jobstate.Note(text):
+            case states.Report(_, text) | states.Loss(_, text) | states.Note(text):
                 self._chat(f"world {self.generation}: {text}")
-            case jobstate.End():
+            case states.End():
                 self._started = True
                 self._on_end(self.generation)
                 for member in self._members.values():
@@ -195,16 +195,16 @@ class OpenJob:
             if isinstance(join, control.Enter):
                 link.rank = self.members.enter(join, time.time())
                 self._links[link.rank] = link
-                self._chat(f"member {link.rank} ({jobstate.quoted(join.host)}) has joined, process {join.pid}")
+                self._chat(f"member {link.rank} ({states.quoted(join.host)}) has joined, process {join.pid}")
                 self._perform()
             elif join.world in self._worlds:
                 world = self._of_link[link] = self._worlds[join.world]
                 world.join(link, wanted, join)
             elif join.world:
-                raise jobstate.Refused(f"world {join.world} has ended")
+                raise states.Refused(f"world {join.world} has ended")
             else:
-                raise jobstate.Refused("its members come and go: be one of them by aiompi.join(address, key)")
-        except jobstate.Refused as refusal:
+                raise states.Refused("its members come and go: be one of them by aiompi.join(address, key)")
+        except states.Refused as refusal:
             self._of_link.pop(link, None)
             link.send(control.encode(control.Abort(EXIT_FAILURE, str(refusal))))
             link.close()
@@ -223,7 +223,7 @@ class OpenJob:
     def on_closed(self, link: Connection, error: str) -> None:
         world = self._of_link.pop(link, None)
         if world is not None:
-            world.received(link, jobstate.Closed(error))
+            world.received(link, states.Closed(error))
         elif self._links.get(link.rank) is link:
             del self._links[link.rank]
             self._inform(self.members.lost, link.rank, error)
@@ -243,13 +243,13 @@ class OpenJob:
     def _perform(self) -> None:
         for action in self.members.actions():
             match action:
-                case jobstate.Send(number, message) if number in self._links:
+                case states.Send(number, message) if number in self._links:
                     self._send(number, message)
-                case jobstate.Hangup(number):
+                case states.Hangup(number):
                     self._hang_up(number)
-                case jobstate.StartTimer(key, seconds):
+                case states.StartTimer(key, seconds):
                     self._start_timer(key, seconds)
-                case jobstate.Note(text):
+                case states.Note(text):
                     self._say(text)
                 case Form(generation, members):
                     self._chat(f"world {generation} has {len(members)} members")

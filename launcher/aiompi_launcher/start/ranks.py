@@ -16,11 +16,11 @@ from typing import Final, Self, TypeAlias
 
 from aiompi.wire import control
 from aiompi.wire.hello import rank_key
-from aiompi_launcher.jobspec import EXIT_NOT_FOUND, Program, RunSpec
-from aiompi_launcher.spawn.binding import bind
-from aiompi_launcher.spawn.forked import EarlyForkServer, ForkServer, adopting
-from aiompi_launcher.spawn.local import Process, execute
-from aiompi_launcher.spawn.python import PythonProgram, python_of
+from aiompi_launcher.spec import EXIT_NOT_FOUND, Program, RunSpec
+from aiompi_launcher.start.binding import bind
+from aiompi_launcher.start.forked import EarlyForkServer, ForkServer, adopting
+from aiompi_launcher.start.process import Process, execute
+from aiompi_launcher.start.python import PythonProgram, python_of
 
 EXIT_CANNOT_EXECUTE: Final = 126
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from aiompi_launcher.watchdog import signal_group
+from aiompi_launcher.start.watchdog import signal_group
 
 
 class Process:

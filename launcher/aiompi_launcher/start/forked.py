@@ -18,8 +18,8 @@ from typing import Final
 
 import msgpack
 
-from aiompi_launcher.spawn.local import Process
-from aiompi_launcher.spawn.python import PythonProgram, find
+from aiompi_launcher.start.process import Process
+from aiompi_launcher.start.python import PythonProgram, find
 
 _SERVER: Final = os.path.join(os.path.dirname(__file__), "forkserver.py")
 _PR_SET_CHILD_SUBREAPER: Final = 36

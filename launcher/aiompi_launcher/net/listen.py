@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiompi import network
 from aiompi.settings import Settings
-from aiompi_launcher.jobspec import ServerSpec, ServeSpec
+from aiompi_launcher.spec import ServerSpec, ServeSpec
 
 if TYPE_CHECKING:
     import asyncio

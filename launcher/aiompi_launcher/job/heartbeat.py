@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from aiompi.wire import liveness
-from aiompi_launcher.control import Connection
-from aiompi_launcher.jobstate import Rank
+from aiompi_launcher.job.states import Rank
+from aiompi_launcher.net.control import Connection
 
 
 class Heartbeat:

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from aiompi_launcher.spawn.ranks import RankProcess
-from aiompi_launcher.stdio import TAIL_LINES, RemoteSource, Sink, Source
+from aiompi_launcher.output.streams import TAIL_LINES, RemoteSource, Sink, Source
+from aiompi_launcher.start.ranks import RankProcess
 
 #: bytes of output of a rank on another host that may be on their way
 OUTPUT_WINDOW: Final = 2**18

@@ -14,11 +14,11 @@ from typing import Final
 
 from aiompi.settings import load as load_settings
 from aiompi.wire import liveness
-from aiompi_launcher.control import ControlServer
-from aiompi_launcher.job import Job
-from aiompi_launcher.jobstate import RankState
-from aiompi_launcher.rendezvous import ServerInMemory
-from aiompi_launcher.supervisor import Supervisor
+from aiompi_launcher.job.rendezvous import ServerInMemory
+from aiompi_launcher.job.states import RankState
+from aiompi_launcher.job.supervisor import Supervisor
+from aiompi_launcher.job.table import Job
+from aiompi_launcher.net.control import ControlServer
 
 _NAME: Final = "aiompi"
 
