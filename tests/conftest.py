@@ -1,4 +1,4 @@
-"""Shared parts of all tests: the modules `worlds` and `jobs`, event loops of both kinds, a place for jobs."""
+"""Shared parts of all tests: event loops of both kinds, a place for jobs. Helpers to import are in `support`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["DASK_LOGGING__DISTRIBUTED"] = "error"
 sys.path.insert(0, str(Path(__file__).parent))
 
-import browser
-import stalls
-from jobs import Site
-from limits import LIMIT
+from support import browser, stalls
+from support.jobs import Site
+from support.limits import LIMIT
 
 # How long one example takes depends on what else the machine does; each test has a time limit as a whole. Each run
 # draws the same examples, so that a change is judged by what it changes; --hypothesis-profile=search draws others, and

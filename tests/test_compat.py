@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import LAUNCHER, Site
-from pages import PAGES, text_of
 
 import aiompi.compat
+from support.jobs import LAUNCHER, Site
+from support.pages import PAGES, text_of
 
 PROGRAM = """
 import pickle, subprocess, sys

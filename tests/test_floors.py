@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
 
 import aiompi
 import aiompi_launcher
+from support.limits import LIMIT
 
 PACKAGE = Path(aiompi.__file__).parent
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"

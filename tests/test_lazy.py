@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
-from jobs import FACES, NEAREST, Site, in_face
 
 from aiompi.lazy import is_array, np, numpy_is_loaded
+from support.jobs import FACES, NEAREST, Site, in_face
 
 OBJECTS = """
 rank, size = comm.rank, comm.size

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from matching_model import Fate, Mailbox, Message, Probe, Receive
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Mode
+from support.matching_model import Fate, Mailbox, Message, Probe, Receive
 
 SENDERS = (0, 1)
 

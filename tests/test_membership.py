@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from jobs import KEY, Running, Site
-from limits import LIMIT
-from worlds import open_descriptors
 
 import aiompi
 from aiompi import InvalidArgumentError, JobAbortedError, Settings
 from aiompi.wire.control import MAX_DEPTH
 from aiompi_launcher.job.open_job import OpenJob
+from support.jobs import KEY, Running, Site
+from support.limits import LIMIT
+from support.worlds import open_descriptors
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -7,7 +7,6 @@ import pickle
 from typing import Any
 
 import pytest
-from jobs import Site
 
 from aiompi.comm.errhandler import ERRHANDLER_NULL, ERRORS_RETURN, Errhandler
 from aiompi.comm.group import GROUP_EMPTY, GROUP_NULL, Group
@@ -16,6 +15,7 @@ from aiompi.errors import InvalidArgumentError
 from aiompi.info import INFO_ENV, INFO_NULL, Info
 from aiompi.op import OP_NULL, SUM, Op
 from aiompi.opaque import Opaque
+from support.jobs import Site
 
 NULL: list[tuple[type[Any], Any]] = [
     (Datatype, DATATYPE_NULL), (Op, OP_NULL), (Group, GROUP_NULL), (Info, INFO_NULL), (Errhandler, ERRHANDLER_NULL),

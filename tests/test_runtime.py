@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeAlias
 
 import pytest
-from jobs import FACES, KEY, Site, in_face
-from worlds import open_descriptors
 
 import aiompi
 from aiompi import JobAbortedError, ProcessFailedError, Settings
@@ -22,6 +20,8 @@ from aiompi.impi.local import SoloJob
 from aiompi.runtime import Runtime, local_runtimes
 from aiompi.transport.agent import Contact
 from aiompi.wire import control, hello
+from support.jobs import FACES, KEY, Site, in_face
+from support.worlds import open_descriptors
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -17,10 +17,6 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
-from frames import Header
-from limits import LIMIT
-from pages import PAGES, ROOT, text_of
-from worlds import PolledWorld, RawPeer, irecv, isend
 
 from aiompi import tls
 from aiompi.core import allocation
@@ -36,6 +32,10 @@ from aiompi_launcher.job import members, states
 from aiompi_launcher.net import control as agent
 from aiompi_launcher.net import listen
 from aiompi_launcher.net.control import ControlServer
+from support.frames import Header
+from support.limits import LIMIT
+from support.pages import PAGES, ROOT, text_of
+from support.worlds import PolledWorld, RawPeer, irecv, isend
 
 (PAGE,) = (page for page in PAGES if page.name == "security.md")
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from jobs import Site
 
 from aiompi import settings
 from aiompi.errors import InvalidArgumentError
 from aiompi.settings import RC, Settings, load, rc
+from support.jobs import Site
 
 
 @pytest.fixture(autouse=True)

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
+
+from support.limits import LIMIT
 
 TESTS = Path(__file__).parent
 CONFTEST = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
-import stalls
+from support import stalls
 stalls.LIMIT, stalls.GRACE, stalls.AGAIN = 1.5, GRACE, 0.2
 
 def pytest_configure(config):

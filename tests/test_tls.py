@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobs import Site
-from middle import HELLO, Middle, as_environ, certificates
-from worlds import PolledWorld, isend
 
 from aiompi import tls
 from aiompi.errors import InvalidArgumentError
 from aiompi.greeter import channel_of
 from aiompi.settings import Settings
 from aiompi.wire.hello import Channel
+from support.jobs import Site
+from support.middle import HELLO, Middle, as_environ, certificates
+from support.worlds import PolledWorld, isend
 
 #: everything that the two ranks of a job exchange: short and long, both ways at once, in memory and as objects
 PROGRAM = """

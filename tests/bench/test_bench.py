@@ -11,12 +11,12 @@ import sys
 from typing import Any
 
 import pytest
-from jobs import Site
-from limits import LIMIT
 
 from aiompi import core
 from aiompi.bench import targets
 from aiompi.bench.__main__ import main
+from support.jobs import Site
+from support.limits import LIMIT
 
 BENCH = (sys.executable, "-m", "aiompi.bench", "targets")
 FIGURES = {

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import NEAREST, Site
 
 import aiompi
 from aiompi.bench.__main__ import main
@@ -20,6 +19,7 @@ from aiompi.bench.faults.command import KINDS, TRANSPORTS, WAYS, plan_of
 from aiompi.bench.faults.storms import Members, Ranks
 from aiompi.bench.faults.trial import Injection, Plan
 from aiompi.bench.measure import storm
+from support.jobs import NEAREST, Site
 
 
 @pytest.mark.parametrize(("transport", "way"), [*zip(itertools.cycle(TRANSPORTS), WAYS[1:], strict=False)])

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import Site
-from limits import LIMIT
 
 from aiompi.bench import machine
 from aiompi.bench.contender import BenchError
 from aiompi.bench.machine import idle_cores
+from support.jobs import Site
+from support.limits import LIMIT
 
 DEVICE = Path("/dev/cpu_dma_latency")
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from jobs import Site
-from limits import LIMIT
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from aiompi.bench.__main__ import main
@@ -27,6 +25,8 @@ from aiompi.bench.osu.benchmarks import BENCHMARKS, WINDOW, WINDOW_NBYTES, windo
 from aiompi.bench.osu.command import SIZES
 from aiompi.bench.osu.peers import OURS, PEERS
 from aiompi.bench.osu.run import LONGEST, MOST_ROUNDS, TURN, Plan, Row
+from support.jobs import Site
+from support.limits import LIMIT
 
 BENCH = (sys.executable, "-m", "aiompi.bench")
 MODULES = {

@@ -11,11 +11,11 @@ import subprocess
 import sys
 
 import pytest
-from jobs import Site
-from limits import LIMIT
 
 from aiompi.bench.measure.pair import WAYS
 from aiompi.bench.measure.relay import relay
+from support.jobs import Site
+from support.limits import LIMIT
 
 
 @pytest.mark.parametrize("way", WAYS)

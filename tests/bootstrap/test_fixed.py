@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobs import KEY, Site
-from limits import LIMIT, expires
 
 from aiompi import bootstrap
 from aiompi.bootstrap import fixed, munge
@@ -20,6 +18,8 @@ from aiompi.errors import AuthenticationError, JobAbortedError
 from aiompi.settings import Settings
 from aiompi.wire.hello import parse_key
 from aiompi.wire.version import banner
+from support.jobs import KEY, Site
+from support.limits import LIMIT, expires
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 STEP = {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3",

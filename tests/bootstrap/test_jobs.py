@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from jobs import NEAREST, ROOTS, Result, Site
+
+from support.jobs import NEAREST, ROOTS, Result, Site
 
 HELLO = """
 from aiompi import MPI

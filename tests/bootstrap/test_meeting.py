@@ -8,7 +8,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from limits import LIMIT
 
 from aiompi import bootstrap, release
 from aiompi.bootstrap import meeting
@@ -18,6 +17,7 @@ from aiompi.errors import InvalidArgumentError, JobAbortedError
 from aiompi.impi.key_exchange import KeyExchange
 from aiompi.settings import Settings
 from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Acceptor, Channel
+from support.limits import LIMIT
 
 KEY = bytes(range(32))
 HERE = Settings(bind="127.0.0.1", tls="off")

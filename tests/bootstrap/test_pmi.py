@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from limits import LIMIT
 
 from aiompi import bootstrap
 from aiompi.bootstrap.pmi import PMI
 from aiompi.errors import InvalidArgumentError, JobAbortedError
 from aiompi.settings import Settings
+from support.limits import LIMIT
 
 INIT = ("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0", "cmd=my_kvsname kvsname=kvs_7")
 

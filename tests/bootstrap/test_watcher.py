@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from allocated import is_watched
-from limits import LIMIT
-from machines import until
+
+from support.allocated import is_watched
+from support.limits import LIMIT
+from support.machines import until
 
 RANK = """
 import ctypes, os, socket, sys, time

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import machines as namespaces
 import pytest
-from machines import Machines
+
+from support import machines as namespaces
+from support.machines import Machines
 
 
 @pytest.fixture(scope="session")

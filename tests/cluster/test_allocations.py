@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
-from machines import Machines, until
+
+from support.limits import LIMIT
+from support.machines import Machines, until
 
 PROGRAM = """
 import os, sys

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from jobs import KEY, ROOTS
-from limits import LIMIT
-from machines import PATH, Machine, Machines, end, finish, until
-from pages import ROOT, programs
+
+from support.jobs import KEY, ROOTS
+from support.limits import LIMIT
+from support.machines import PATH, Machine, Machines, end, finish, until
+from support.pages import ROOT, programs
 
 SIZE = 4
 NODES = ["node1", "node2", "node3"]

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
-from machines import Machine, Machines
 
 from aiompi.wire.liveness import CUT_OFF
+from support.limits import LIMIT
+from support.machines import Machine, Machines
 
 PROGRAM = """
 from aiompi import MPI

@@ -13,20 +13,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import allocated
 import pytest
-from jobs import KEY, ROOTS
-from limits import LIMIT
-from machines import Machine, Machines, end, until
-from pages import ROOT, programs
+
+from support import allocated
+from support.jobs import KEY, ROOTS
+from support.limits import LIMIT
+from support.machines import Machine, Machines, end, until
+from support.pages import ROOT, programs
 
 PROGRAM = """
 import asyncio
 import sys
 import time
 import aiompi
-import allocated
-from allocated import compute, fail, hello, hello_blocking, survive, wait_or_hold
+from support import allocated
+from support.allocated import compute, fail, hello, hello_blocking, survive, wait_or_hold
 from aiompi.integrations import RankLostError
 from aiompi.integrations.{framework} import ranks
 
@@ -115,7 +116,8 @@ class Framework:
         self.machines = machines
         self.program = place / "program.py"
         self.program.write_text(program)
-        shutil.copy(allocated.__file__, place)
+        (place / "support").mkdir()
+        shutil.copy(allocated.__file__, place / "support")
         self.environ = {"PYTHONPATH": os.pathsep.join([*ROOTS, str(place)])}
         self._processes: list[subprocess.Popen[str]] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from machines import Machines, end, until
+from support.machines import Machines, end, until
 
 
 def test_each_machine_has_its_own_names_processes_and_files(machines: Machines, tmp_path: Path) -> None:

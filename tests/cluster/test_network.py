@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import pytest
-from limits import LIMIT
-from machines import Machine, Machines
-from middle import is_told_nothing, relay_words
 
 from aiompi.wire import control
+from support.limits import LIMIT
+from support.machines import Machine, Machines
+from support.middle import is_told_nothing, relay_words
 
 KEY = {"AIOMPI_KEY": "ab" * 32}
 IMPI = {"IMPI_AUTH_KEY": "77"}

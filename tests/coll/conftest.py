@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from coll.wires import World
 
 from aiompi.wire.frame import Payload
+from coll.wires import World
 
 
 class CountingCodec:

@@ -9,7 +9,6 @@ import random
 
 import numpy as np
 import pytest
-from coll.forms import FORMS, OF_PAIRS, Form, Memory
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from aiompi.coll import buffers
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.datatype import IN_PLACE
 from aiompi.op import Op
+from coll.forms import FORMS, OF_PAIRS, Form, Memory
 
 PRIME = 97
 

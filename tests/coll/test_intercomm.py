@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from coll.forms import GAPS, HOLE, PLAIN, Memory
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from aiompi.errors import (
     OtherError,
 )
 from aiompi.op import SUM, Op
+from coll.forms import GAPS, HOLE, PLAIN, Memory
 
 
 class Between:

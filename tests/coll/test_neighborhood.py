@@ -9,7 +9,6 @@ from collections import defaultdict, deque
 
 import numpy as np
 import pytest
-from coll.forms import FORMS, Memory
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from aiompi.errors import (
     InvalidTopologyError,
     TruncationError,
 )
+from coll.forms import FORMS, Memory
 
 UNTOUCHED = -1
 SHAPES = [(), (1,), (2,), (3,), (5,), (8,), (1, 1), (1, 2), (2, 2), (2, 3), (1, 7), (1, 2, 3), (2, 2, 2), (2, 1, 3)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from coll.test_intercomm import Between
-from sharing import sharing
 
 from aiompi.coll import objects
 from aiompi.comm.topology import Cartesian
 from aiompi.constants import PROC_NULL, ROOT
 from aiompi.objects import Codec
 from aiompi.op import NO_OP, REPLACE
+from coll.test_intercomm import Between
+from support.sharing import sharing
 
 #: what a rank gives; arrays travel inside the message, or beside it
 GIVEN = {

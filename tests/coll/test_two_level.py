@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coll.wires import Wire, World
 
 from aiompi.coll import buffers
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.coll.select import preferred
 from aiompi.engine import Peer
 from aiompi.op import MAX, SUM
+from coll.wires import Wire, World
 
 #: by rank, its host
 DIVISIONS = [

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worlds import LocalWorld, irecv, isend
 
 from aiompi import errors
 from aiompi.comm import Channel, Communicator, Group
@@ -23,6 +22,7 @@ from aiompi.constants import (
     UNEQUAL,
 )
 from aiompi.engine import Mode
+from support.worlds import LocalWorld, irecv, isend
 
 
 def over(world: LocalWorld, members: list[int], context: int) -> dict[int, Communicator]:

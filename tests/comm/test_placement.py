@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from universes import universe
-from worlds import LocalWorld
 
 import aiompi
 from aiompi import MPI, errors
@@ -14,6 +12,8 @@ from aiompi.comm import Communicator, Group
 from aiompi.comm.placement import Placement
 from aiompi.constants import CONTEXT_SELF, IMPI_CLIENT_COLOR, IMPI_CLIENT_SIZE, IMPI_HOST_COLOR, IMPI_HOST_SIZE
 from aiompi.impi.universe import Universe
+from support.universes import universe
+from support.worlds import LocalWorld
 
 KEYS = (IMPI_CLIENT_SIZE, IMPI_CLIENT_COLOR, IMPI_HOST_SIZE, IMPI_HOST_COLOR)
 #: ranks 0 1 2 are of client 0, on two hosts, rank 3 of client 1, ranks 4 5 of client 2

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from jobs import FACES, Site, in_face
 
 import aiompi
 from aiompi import MPI
 from aiompi.errors import ERROR_CLASSES
+from support.jobs import FACES, Site, in_face
 
 
 @pytest.mark.spec("S7.2-10", "S7.3-1")

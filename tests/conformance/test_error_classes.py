@@ -11,10 +11,10 @@ import textwrap
 from typing import Any, Final, NamedTuple
 
 import pytest
-from jobs import FACES, Site, in_face
 
 import aiompi
 from aiompi.errors import ERROR_CLASSES
+from support.jobs import FACES, Site, in_face
 
 
 class Trigger(NamedTuple):

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from jobs import Site
-from spmd import Run, completes, deadlocks, on_ranks
 
 import aiompi
 from aiompi import ANY_SOURCE, ANY_TAG, BSEND_OVERHEAD, BYTE, CHAR, CHARACTER, INTEGER, REAL, Intracomm, Request, Status
+from support.jobs import Site
+from support.spmd import Run, completes, deadlocks, on_ranks
 
 TAG, TAG1, TAG2 = 5, 1, 2
 SHORT, LONG = 10, 75_000  # items; the long messages are not sent before the receiver has been asked

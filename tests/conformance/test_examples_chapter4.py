@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from jobs import Site
-from spmd import Program, Run, completes, deadlocks, everywhere
 
 import aiompi
 from aiompi import (
@@ -34,6 +32,8 @@ from aiompi import (
     Op,
     Settings,
 )
+from support.jobs import Site
+from support.spmd import Program, Run, completes, deadlocks, everywhere
 
 SIZES = [1, 2, 3, 5]
 ROOT = 0

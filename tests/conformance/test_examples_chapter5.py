@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jobs import Site
-from spmd import on_ranks
 
 import aiompi
 from aiompi import ANY_SOURCE, BYTE, COMM_NULL, INT, SUM, Comm, Intercomm, Intracomm, Request
+from support.jobs import Site
+from support.spmd import on_ranks
 
 TESTS = Path(__file__).parent.parent
 

@@ -13,20 +13,6 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pytest
-from jobs import Site
-from particles import (
-    COUNT,
-    PARTSTRUCT,
-    UNTOUCHED,
-    Particles,
-    blank,
-    check_received,
-    class_zero_in_blocks,
-    class_zero_one_by_one,
-    particle_struct,
-    particles,
-)
-from spmd import Run, completes, on_ranks
 
 from aiompi import (
     BOTTOM,
@@ -45,6 +31,20 @@ from aiompi import (
     Intracomm,
 )
 from aiompi.datatype.deprecated import Address, Type_extent, Type_hvector, Type_struct
+from support.jobs import Site
+from support.particles import (
+    COUNT,
+    PARTSTRUCT,
+    UNTOUCHED,
+    Particles,
+    blank,
+    check_received,
+    class_zero_in_blocks,
+    class_zero_one_by_one,
+    particle_struct,
+    particles,
+)
+from support.spmd import Run, completes, on_ranks
 
 Array = npt.NDArray[np.float32]
 

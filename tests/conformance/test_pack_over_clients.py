@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from impi_worlds import ImpiWorld
 
 import aiompi
 from aiompi import MPI
 from aiompi.comm import Communicator
 from aiompi.datatype import CHAR, DOUBLE, INT, LONG, PACKED, Datatype
+from support.impi_worlds import ImpiWorld
 
 MIXED = bytes.fromhex("00000001 3ff0000000000000")
 

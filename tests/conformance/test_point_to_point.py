@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from jobs import Site, in_face
-from limits import LIMIT
 
 import aiompi
 from aiompi import MPI, PROC_NULL, Intracomm
 from aiompi.driver.threads import NO_THREAD
+from support.jobs import Site, in_face
+from support.limits import LIMIT
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 Check: TypeAlias = Callable[[Intracomm, Intracomm], Coroutine[Any, Any, None]]

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from jobs import Site, in_face
 
 import aiompi
 from aiompi import MPI, SUM
+from support.jobs import Site, in_face
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 

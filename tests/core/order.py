@@ -24,12 +24,11 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from frames import Header
-from rings import RingPair
-
 from aiompi.core._native import Assistance, Outgoing, PeerProcess
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
+from support.frames import Header
+from support.rings import RingPair
 
 RING: Final = 2**16
 WHOLE: Final = RING // 4

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from frames import Header
-from rings import RingPair
 
 from aiompi.core._native import Assistance, Exposed, PeerProcess
 from aiompi.datatype.buffer.process import address_of
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
+from support.frames import Header
+from support.rings import RingPair
 
 PART = 128 * 2**10
 

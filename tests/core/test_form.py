@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
 
 from aiompi import core
+from support.limits import LIMIT
 
 SHOW = "from aiompi import core; print(core.form, core.Request.__module__, core.why_pure, sep='|')"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobs import FACES, Site
+
+from support.jobs import FACES, Site
 
 PROGRAM = Path(__file__).parent / "leaks.py"
 

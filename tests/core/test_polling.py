@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from pollers import Asked
 
 from aiompi import core
 from aiompi.core.pure import polling as pure
+from support.pollers import Asked
 
 FORMS = [pure.look, *([core.look] if core.form == "native" else [])]
 ONCE = range(1)

@@ -15,13 +15,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from interrupts import called
-from rings import LINE, SIZE, RingPair, eager, raw, send
 
 from aiompi.core._native import MatchQueues, Outgoing, PeerBase, PeerProcess, PostedReceive, Ring
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
+from support.interrupts import called
+from support.rings import LINE, SIZE, RingPair, eager, raw, send
 
 STREAMED, EXPOSED, SKIP = 0x100, 0x200, 255
 

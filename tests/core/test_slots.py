@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rings import RingPair
 
 from aiompi import MPI, core
 from aiompi.coll.call import PREDEFINED
@@ -21,6 +20,7 @@ from aiompi.core._native import LONG_PLACES, SLOTS_PREFIX, Request, SlotExchange
 from aiompi.errors import InternalError, OtherError
 from aiompi.op import predefined
 from aiompi.wire import memory
+from support.rings import RingPair
 
 ROOM = 2048
 CELLS, CELL, FIRST_CELL, SHORT = 16, 256, 64, 224

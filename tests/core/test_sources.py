@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
 
 from aiompi import core
+from support.limits import LIMIT
 
 ROOT = Path(__file__).parents[2]
 SHOW = "from aiompi import core; print(core.form)"

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from limits import LIMIT
-from typemaps import LAYOUTS, Modelled
 
 from aiompi import core
 from aiompi.datatype.layout import copies as pure
@@ -19,6 +17,8 @@ from aiompi.datatype.layout.blocks import Dim, StridedBlock
 from aiompi.datatype.layout.layout import Layout
 from aiompi.datatype.predefined import DOUBLE, INT, Datatype
 from aiompi.errors import InvalidBufferError, TruncationError
+from support.limits import LIMIT
+from support.typemaps import LAYOUTS, Modelled
 
 FORMS: list[Any] = [pure]
 if core.form == "native":

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from worlds import LocalWorld, WireWorld, irecv, isend
 
 from aiompi.comm import Communicator
 from aiompi.engine import Request
+from support.worlds import LocalWorld, WireWorld, irecv, isend
 
 
 class Family:

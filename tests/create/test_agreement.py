@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import pytest
-from create.conftest import Family, distinct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from aiompi.comm import Communicator, Group
 from aiompi.constants import UNDEFINED
 from aiompi.create import create_group, dup, free, split
 from aiompi.errors import OtherError
+from create.conftest import Family, distinct
 
 Families: TypeAlias = Callable[[int], Family]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jobs import FACES, Site, in_face
-from meetings import three_jobs
 
 import aiompi
+from support.jobs import FACES, Site, in_face
+from support.meetings import three_jobs
 
 #: collectives in which a rank that is not the root has done its part when it has sent
 ROOTED: dict[str, Callable[[aiompi.Intracomm], Awaitable[Any]]] = {

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import pytest
-from create.conftest import Family
-from worlds import irecv, isend
 
 from aiompi.comm import Communicator, Group
 from aiompi.constants import ANY_SOURCE, ANY_TAG, COMM_TYPE_SHARED, CONGRUENT, PROC_NULL, TAG_UB, UNDEFINED
 from aiompi.create import create, create_group, create_intercomm, dup, free, merge, split, split_type
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidRankError, InvalidTagError
+from create.conftest import Family
+from support.worlds import irecv, isend
 
 Families: TypeAlias = Callable[[int], Family]
 

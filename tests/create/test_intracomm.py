@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import pytest
-from create.conftest import Family
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import irecv, isend
 
 from aiompi.comm import Communicator, Group
 from aiompi.comm.errhandler import ERRORS_ARE_FATAL
@@ -23,6 +21,8 @@ from aiompi.errors import (
     InvalidRankError,
     InvalidTagError,
 )
+from create.conftest import Family
+from support.worlds import irecv, isend
 
 Families: TypeAlias = Callable[[int], Family]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import Running, Site
-from meetings import jobs
 
 import aiompi
 from aiompi.settings import Settings
 from aiompi.transport import names as published
+from support.jobs import Running, Site
+from support.meetings import jobs
 
 
 @pytest.mark.asyncio

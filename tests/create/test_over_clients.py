@@ -6,7 +6,6 @@ import struct
 
 import numpy as np
 import pytest
-from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, bare, external, pairs
 
 from aiompi.coll import buffers, neighborhood, objects
 from aiompi.coll.block import Block
@@ -36,6 +35,7 @@ from aiompi.errors import (
     OtherError,
     RemoteProtocolError,
 )
+from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, bare, external, pairs
 
 ALL_SHAPES = [*SHAPES, EIGHT, WIDE]
 

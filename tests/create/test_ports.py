@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from limits import LIMIT
-from meetings import jobs
 
 import aiompi
 from aiompi import create, network
@@ -29,6 +27,8 @@ from aiompi.transport.stream import StreamTransport
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.frame import REVOKE
 from aiompi.wire.hello import Acceptor, Namespace
+from support.limits import LIMIT
+from support.meetings import jobs
 
 
 async def both(one: Awaitable[Any], other: Awaitable[Any]) -> list[Any]:

@@ -7,7 +7,8 @@ import signal
 import sys
 
 import pytest
-from jobs import Site
+
+from support.jobs import Site
 
 LOCAL = ("--starter", "local", "--hosts")
 UNIVERSE = """

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
-from create.conftest import Family
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from aiompi.errors import (
     InvalidRankError,
     InvalidTopologyError,
 )
+from create.conftest import Family
 
 Families: TypeAlias = Callable[[int], Family]
 

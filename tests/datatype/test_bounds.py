@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from datatype_model import addresses
 
 from aiompi.datatype import BYTE, CHAR, DOUBLE, INT, LB, LONG_DOUBLE, UB, Datatype
 from aiompi.datatype.bounds import EMPTY, Bounds
+from support.datatype_model import addresses
 
 
 def bounds(datatype: Datatype) -> tuple[int, int, int]:

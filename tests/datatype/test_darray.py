@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from datatype_model import addresses_of, basic, check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from aiompi.constants import (
 )
 from aiompi.datatype import INT, SHORT, Datatype
 from aiompi.errors import Exception, InvalidArgumentError
+from support.datatype_model import addresses_of, basic, check
 
 
 class Dimension(NamedTuple):

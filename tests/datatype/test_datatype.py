@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from datatype_model import addresses
 
 from aiompi import datatype as mpi
 from aiompi.datatype import BYTE, CHAR, DATATYPE_NULL, DOUBLE, DOUBLE_INT, INT, LB, UB, Datatype
 from aiompi.datatype.handle import PREDEFINED
 from aiompi.errors import InvalidTypeError
+from support.datatype_model import addresses
 
 CONSTANTS = [datatype for name, datatype in PREDEFINED.items() if name not in ("MPI_DATATYPE_NULL", "MPI_LB", "MPI_UB")]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from datatype_model import addresses
 
 from aiompi.datatype import CHAR, DATATYPE_NULL, DOUBLE, INT, LB, UB, Datatype, deprecated
 from aiompi.datatype.buffer.address import Get_address
 from aiompi.errors import InvalidTypeError
+from support.datatype_model import addresses
 
 
 @pytest.mark.parametrize(

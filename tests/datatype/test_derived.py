@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datatype_model import addresses
 
 from aiompi import errors
 from aiompi.constants import ORDER_FORTRAN
 from aiompi.datatype import CHAR, DATATYPE_NULL, DOUBLE, DOUBLE_INT, FLOAT, INT, LB, SHORT, UB, Datatype, arguments
+from support.datatype_model import addresses
 
 MIXED = Datatype.Create_struct([1, 1], [0, 8], [DOUBLE, CHAR])
 

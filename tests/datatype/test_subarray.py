@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datatype_model import addresses
 
 from aiompi.constants import ORDER_C, ORDER_F, ORDER_FORTRAN
 from aiompi.datatype import BYTE, DOUBLE, INT, SHORT
 from aiompi.errors import Exception, InvalidArgumentError
+from support.datatype_model import addresses
 
 SHAPES = [
     ([7], [3], [2]),

@@ -6,12 +6,12 @@ import pickle
 from typing import Any
 
 import pytest
-from datatype_model import BASICS, MODELS, Model, addresses, basic, check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiompi.constants import UNDEFINED
 from aiompi.datatype import BYTE, DOUBLE, INT, Datatype
+from support.datatype_model import BASICS, MODELS, Model, addresses, basic, check
 
 
 @pytest.mark.spec("S3.12-1", "S3.12-3")

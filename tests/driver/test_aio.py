@@ -9,10 +9,10 @@ import sys
 from typing import Any
 
 import pytest
-from worlds import LocalWorld, irecv, isend
 
 from aiompi.driver import aio
 from aiompi.driver.aio import AsyncioDriver
+from support.worlds import LocalWorld, irecv, isend
 
 
 def test_loop_is_the_one_that_runs_at_first_use(run: Any) -> None:

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pollers import calls
-from worlds import LocalWorld, irecv, isend
 
 from aiompi import errors
 from aiompi.driver.aio import AsyncioDriver
@@ -23,6 +21,8 @@ from aiompi.driver.blocking import BlockingDriver
 from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import Driver, Engine, Request
 from aiompi.settings import Settings
+from support.pollers import calls
+from support.worlds import LocalWorld, irecv, isend
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 import pytest
-from interrupts import Late, interrupted
 
 from aiompi.driver.epoll import SharedEpoll
+from support.interrupts import Late, interrupted
 
 Pipe: TypeAlias = tuple[int, int]
 

@@ -9,12 +9,12 @@ import time
 from typing import Any
 
 import pytest
-from pollers import Asked, calls, yield_core_until
 
 from aiompi.driver import aio
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Engine, Request
 from aiompi.settings import Settings
+from support.pollers import Asked, calls, yield_core_until
 
 
 def test_loop_goes_on_while_it_spins(run: Any) -> None:

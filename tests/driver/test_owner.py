@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from jobs import Site
 
 import aiompi
 from aiompi.engine import Owned
 from aiompi.engine.message import Landing
 from aiompi.futures import TaskPool, pool
+from support.jobs import Site
 
 
 async def exchange(world: list[aiompi.Intracomm]) -> object:

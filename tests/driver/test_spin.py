@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pollers import Asked, calls, yield_core_until
 
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.driver.spin import Spin, cores, throttled
 from aiompi.engine import Engine, Request
 from aiompi.settings import Settings
+from support.pollers import Asked, calls, yield_core_until
 
 # The decision.
 

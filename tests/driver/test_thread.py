@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from interrupts import Late, interrupted
-from limits import LIMIT
-from pollers import Asked, calls
 
 from aiompi.driver.epoll import WaitingThread
 from aiompi.driver.thread import SerialDriver, ThreadDriver
 from aiompi.engine import Driver, Engine, Request
 from aiompi.errors import LocalProtocolError
 from aiompi.settings import Settings
+from support.interrupts import Late, interrupted
+from support.limits import LIMIT
+from support.pollers import Asked, calls
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from impi_worlds import ImpiWorld
-from worlds import LIMIT, SIZES, LocalWorld, WireWorld, pattern
+
+from support.impi_worlds import ImpiWorld
+from support.worlds import LIMIT, SIZES, LocalWorld, WireWorld, pattern
 
 World = LocalWorld | WireWorld | ImpiWorld
 

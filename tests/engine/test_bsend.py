@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import LIMIT, LocalWorld, WireWorld, irecv, pattern
 
 from aiompi import errors
 from aiompi.constants import BSEND_OVERHEAD
 from aiompi.engine import Engine, Mode, Request
+from support.worlds import LIMIT, LocalWorld, WireWorld, irecv, pattern
 
 LONG = 1000  # bytes of a message that must wait for its receive
 

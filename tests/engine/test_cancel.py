@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.wire import frame
+from support.worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 NewWorld = Callable[..., Any]
 

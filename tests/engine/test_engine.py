@@ -8,8 +8,6 @@ import threading
 from typing import Any
 
 import pytest
-from spmd import Run
-from worlds import LocalWorld, NoDriver, WireWorld, irecv, isend
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, CONTEXT_SELF
@@ -18,6 +16,8 @@ from aiompi.engine import Engine
 from aiompi.engine.probe import Probe
 from aiompi.engine.receive import Receive
 from aiompi.settings import Settings
+from support.spmd import Run
+from support.worlds import LocalWorld, NoDriver, WireWorld, irecv, isend
 
 
 def test_engine_without_links_says_so() -> None:

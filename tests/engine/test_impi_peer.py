@@ -6,10 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from impi_worlds import ImpiWorld, impi_world
-from spmd import Run
-from universes import universe
-from worlds import irecv, irecv_into, isend, pattern, pour
 
 import aiompi
 from aiompi import Intracomm, Status, errors
@@ -22,6 +18,10 @@ from aiompi.engine.gateway import Gateway
 from aiompi.errors import JobAbortedError, RemoteProtocolError, TruncationError
 from aiompi.face.native.job import world_of
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType, pack_proc
+from support.impi_worlds import ImpiWorld, impi_world
+from support.spmd import Run
+from support.universes import universe
+from support.worlds import irecv, irecv_into, isend, pattern, pour
 
 LIMITS = {"datalen": 100, "ackmark": 2, "hiwater": 3}
 CUTS = [1, 7, 2**30]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from worlds import LIMIT, SIZES, LocalWorld, WireWorld, irecv, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from aiompi.engine import Message
+from support.worlds import LIMIT, SIZES, LocalWorld, WireWorld, irecv, isend, pattern
 
 
 def same(message: Message | None) -> Message | None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from worlds import LocalWorld, irecv, isend
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Mode
 from aiompi.engine.matching import Matcher
+from support.worlds import LocalWorld, irecv, isend
 
 SOURCES = [0, 1]
 TAGS = [0, 1]

@@ -18,13 +18,13 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from matching_model import Fate, Mailbox, Message, Probe, Receive
-from matching_operations import Buffer, Gaps, Objects, Probing, Receiving, Sending, Target, message_of
-from matching_stages import STAGES, Path, Stage
-from worlds import LIMIT
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.engine import Mode
+from support.matching_model import Fate, Mailbox, Message, Probe, Receive
+from support.matching_operations import Buffer, Gaps, Objects, Probing, Receiving, Sending, Target, message_of
+from support.matching_stages import STAGES, Path, Stage
+from support.worlds import LIMIT
 
 ATTACHED: Final = 2**20  # bytes for buffered sends, more than a program can fill
 MANY: Final = 50  # with more states than this, let everything arrive

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import LocalWorld, WireWorld, pattern
 
 from aiompi.core.allocation import allocate
 from aiompi.engine.message import Landing, Message
+from support.worlds import LocalWorld, WireWorld, pattern
 
 
 def new_message(length: int) -> Message:

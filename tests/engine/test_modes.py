@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from worlds import LIMIT, SIZES, WireWorld, irecv, irecv_into, pattern
 
 from aiompi import errors
 from aiompi.comm import Communicator
 from aiompi.constants import PROC_NULL
 from aiompi.engine import Mode, Request
 from aiompi.wire import frame
+from support.worlds import LIMIT, SIZES, WireWorld, irecv, irecv_into, pattern
 
 
 def send(comm: Communicator, data: bytes, dest: int, tag: int, mode: Mode) -> Request[None]:

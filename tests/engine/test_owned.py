@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
-from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern, recv
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
@@ -25,6 +24,7 @@ from aiompi.engine import Owned, OwnedReceive
 from aiompi.engine.sendrecv import sendrecv
 from aiompi.status import Status
 from aiompi.wire.frame import HEADER_BYTES
+from support.worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern, recv
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

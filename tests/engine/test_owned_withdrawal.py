@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
@@ -24,6 +23,7 @@ from aiompi.engine.receive import Receive
 from aiompi.engine.sendrecv import sendrecv
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER_BYTES
+from support.worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

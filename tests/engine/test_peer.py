@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frames import Header
-from worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern, pour
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
@@ -20,6 +18,8 @@ from aiompi.engine import Endpoint, Link, Message, Mode
 from aiompi.engine.peer import _HANDLERS
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES, FrameReader
+from support.frames import Header
+from support.worlds import LocalWorld, WireWorld, irecv, irecv_into, isend, pattern, pour
 
 WINDOW = 4096
 

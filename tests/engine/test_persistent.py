@@ -6,13 +6,13 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from worlds import LIMIT, SIZES, LocalWorld, NoDriver, WireWorld, irecv, isend, pattern
 
 from aiompi import errors
 from aiompi.comm import Communicator
 from aiompi.constants import ANY_TAG, PROC_NULL
 from aiompi.engine import Mode, PersistentRequest
 from aiompi.status import Status
+from support.worlds import LIMIT, SIZES, LocalWorld, NoDriver, WireWorld, irecv, isend, pattern
 
 
 def send_init(comm: Communicator, memory: bytearray, mode: Mode = Mode.STANDARD) -> PersistentRequest[None]:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from worlds import LIMIT, LocalWorld, WireWorld, irecv, isend, pattern
 
 from aiompi import errors
 from aiompi.comm import Communicator, Group
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.wire import frame
+from support.worlds import LIMIT, LocalWorld, WireWorld, irecv, isend, pattern
 
 NewWorld = Callable[..., Any]
 

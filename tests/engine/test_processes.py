@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from worlds import NoDriver
 
 from aiompi.comm import Communicator, Group
 from aiompi.engine import Engine
@@ -12,6 +11,7 @@ from aiompi.errors import InvalidGroupError, ProcessFailedError
 from aiompi.settings import Settings
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.hello import Namespace
+from support.worlds import NoDriver
 
 JOB, OTHER = b"j" * 16, b"o" * 16
 CARD = BusinessCard(window=500)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from worlds import LIMIT, SIZES, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import constants, errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB
 from aiompi.status import Status
+from support.worlds import LIMIT, SIZES, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 NewWorld = Callable[..., Any]
 

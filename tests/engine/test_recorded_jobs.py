@@ -12,15 +12,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from impi_worlds import ImpiWorld
-from limits import LIMIT
-from replay import Script, counted, described
-from spmd import Run, everywhere
 
 from aiompi import Intracomm
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.face.native.job import world_of
 from aiompi.impi.packet import PacketType
+from support.impi_worlds import ImpiWorld
+from support.limits import LIMIT
+from support.replay import Script, counted, described
+from support.spmd import Run, everywhere
 
 Program: TypeAlias = Callable[[Intracomm], Coroutine[Any, Any, None]]
 

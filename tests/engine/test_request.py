@@ -9,12 +9,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from worlds import LocalWorld, irecv, isend, pattern, private_attributes
 
 from aiompi import errors
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, PendingError
+from support.worlds import LocalWorld, irecv, isend, pattern, private_attributes
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

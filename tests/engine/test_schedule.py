@@ -8,11 +8,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from worlds import LocalWorld, WireWorld, irecv, isend, pattern
 
 from aiompi import errors
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Owned, OwnedReceive, Request
+from support.worlds import LocalWorld, WireWorld, irecv, isend, pattern
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from worlds import LIMIT, WireWorld, irecv_into, isend, pattern
 
 from aiompi.engine.sendrecv import SendrecvRequest
 from aiompi.engine.sendrecv import sendrecv as begin
 from aiompi.errors import InvalidRequestError, PendingError, TruncationError
+from support.worlds import LIMIT, WireWorld, irecv_into, isend, pattern
 
 
 def new_exchange(room: int) -> tuple[WireWorld, SendrecvRequest]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
-from worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.core import allocation
@@ -15,6 +14,7 @@ from aiompi.datatype import BYTE
 from aiompi.datatype.buffer.bufspec import resolve_recv
 from aiompi.errors import OtherError, TruncationError
 from aiompi.wire.frame import HEADER_BYTES
+from support.worlds import LIMIT, LocalWorld, WireWorld, irecv, irecv_into, isend, pattern
 
 LONG = 10 * LIMIT
 

@@ -19,16 +19,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pages
 import pytest
-from jobs import Site
-from pages import DOCUMENTS, PAGES, ROOT, name_of, rows, text_of
 
 from aiompi import core, settings
 from aiompi.bench.__main__ import main as bench
 from aiompi.coll.registry import COLLECTIVES
 from aiompi_launcher import cli, spec
 from aiompi_launcher.conformance import cli as conformance
+from support import pages
+from support.jobs import Site
+from support.pages import DOCUMENTS, PAGES, ROOT, name_of, rows, text_of
 
 README = ROOT / "README.md"
 IMAGES = ROOT / "docs/pages/images"

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jobs import Result, Site
 from PIL import Image
+
+from support.jobs import Result, Site
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from jobs import Running, Site
-from limits import LIMIT
+
+from support.jobs import Running, Site
+from support.limits import LIMIT
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

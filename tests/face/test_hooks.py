@@ -7,23 +7,23 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
+import aiompi
+import aiompi.face.blocking.environment
 import face.native.checks.collective
 import face.native.checks.message
 import face.native.checks.persistent
 import face.native.checks.point_to_point
 import face.native.checks.requests  # noqa: F401
-import pytest
-from face.native.checks import CHECKS, SIZE, Check
-from limits import LIMIT
-
-import aiompi
-import aiompi.face.blocking.environment
 from aiompi import MPI, hooks
 from aiompi.comm.errhandler import Errhandler
 from aiompi.face.errhandlers import consult
 from aiompi.face.native.communicator import Cartcomm
 from aiompi.face.native.job import World
 from aiompi.info import Info
+from face.native.checks import CHECKS, SIZE, Check
+from support.limits import LIMIT
 
 SURFACES = {declared.namespace: declared.names for declared in hooks._surfaces}
 CLASSES = [

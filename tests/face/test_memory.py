@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from jobs import FACES, Site, in_face
+
+from support.jobs import FACES, Site, in_face
 
 ALLOCATE = {"native": "comm.Alloc_mem", "blocking": "MPI.Alloc_mem"}
 

@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from impi_worlds import impi_world
-from jobs import Site
-from spmd import everywhere, on_ranks
 
 import aiompi
 from aiompi import Group, Intercomm, Intracomm, hooks
@@ -22,6 +19,9 @@ from aiompi.errors import (
     ProcessFailedError,
 )
 from aiompi.face.errhandlers import consult
+from support.impi_worlds import impi_world
+from support.jobs import Site
+from support.spmd import everywhere, on_ranks
 
 FINALIZED = "has finalized: only its sessions can communicate"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spmd import on_ranks
 
 from aiompi import PROC_NULL, UNDEFINED, Intracomm, errors
 from aiompi.comm.topology import Compute_dims
+from support.spmd import on_ranks
 
 
 @pytest.mark.spec("S6.4-1", "S6.5.1-1", "S6.5.1-4", "S6.5.7-2")

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from jobs import Site
+
+from support.jobs import Site
 
 #: ranks that the SIGTERM behind the news of the end does not end, as if it came late
 HEAD = """

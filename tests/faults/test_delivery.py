@@ -6,7 +6,8 @@ import textwrap
 from typing import Final
 
 import pytest
-from jobs import FACES, Result, Site, in_face
+
+from support.jobs import FACES, Result, Site, in_face
 
 NBYTES: Final = 300_000  # more than is sent without asking the receiver
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from jobs import FACES, Site, in_face
+
+from support.jobs import FACES, Site, in_face
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from jobs import Running, Site, in_face
+from support.jobs import Running, Site, in_face
 
 RIGHT = {"IMPI_AUTH_KEY": "77"}
 WORLD_SUM = in_face("blocking", "print(await comm.allreduce(1))")

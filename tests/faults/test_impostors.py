@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from jobs import Site
-from limits import LIMIT
 
 from aiompi import core
+from support.jobs import Site
+from support.limits import LIMIT
 
 #: Rank 2 of three connects to rank 1 and to the agent as rank 0, with all the keys that it has, and takes any proof.
 RANKS = f"""

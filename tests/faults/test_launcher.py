@@ -6,9 +6,9 @@ import os
 import signal
 
 import pytest
-from jobs import FACES, Site, in_face
 
 from aiompi import core
+from support.jobs import FACES, Site, in_face
 
 # All ranks wait for each other, after they have said so; rank 1 would survive a polite signal.
 WAITING = """

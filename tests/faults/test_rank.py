@@ -6,7 +6,8 @@ import dataclasses
 from typing import Final
 
 import pytest
-from jobs import FACES, Site, in_face
+
+from support.jobs import FACES, Site, in_face
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,11 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frames import Header
-from jobs import Site
-from limits import LIMIT
-from middle import as_environ, certificates, is_told_nothing, relay_words
-from worlds import STREAMS, PolledWorld, irecv, isend
 
 import aiompi
 from aiompi.errors import JobAbortedError, RemoteProtocolError
@@ -27,6 +22,11 @@ from aiompi.settings import Settings
 from aiompi.wire import control, frame
 from aiompi.wire.frame import HEADER
 from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Acceptor, Connector
+from support.frames import Header
+from support.jobs import Site
+from support.limits import LIMIT
+from support.middle import as_environ, certificates, is_told_nothing, relay_words
+from support.worlds import STREAMS, PolledWorld, irecv, isend
 
 KEY = bytes(range(32))
 #: a message that something in between says it has

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from jobs import FACES, Site, in_face
+
+from support.jobs import FACES, Site, in_face
 
 #: Both ranks send and receive at once, at a pace that changes: each comes to wait for frames and for room, and leaves
 #: off waiting, at every moment of the other. Each message carries its number and a checksum.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from jobs import Site
+from support.jobs import Site
 
 PROGRAM = """
 import asyncio, os, signal, time

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from jobs import FACES, KEY, Port, Running, Site, in_face
-from worlds import STREAMS
 
 from aiompi.impi.command import Code
 from aiompi.wire.version import MAGIC, banner
+from support.jobs import FACES, KEY, Port, Running, Site, in_face
+from support.worlds import STREAMS
 
 KNOCKS: Final = {
     "nothing": b"",

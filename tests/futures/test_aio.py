@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from limits import LIMIT
 
 import aiompi
 from aiompi.futures import BrokenExecutor, TaskPool, pool
 from aiompi.futures.task import RemoteTraceback
 from aiompi.futures.worker import Worker, serve_async
 from aiompi.futures.workers import Workers
+from support.limits import LIMIT
 
 
 def with_pool(use: Callable[[TaskPool], Awaitable[None]], size: int = 3, **options: Any) -> None:

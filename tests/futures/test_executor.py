@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from jobs import Result, Site
+
+from support.jobs import Result, Site
 
 HEAD = """
 import dataclasses, os, pickle, sys, threading

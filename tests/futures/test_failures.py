@@ -6,10 +6,11 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pools
 import pytest
-from jobs import Result, Site
-from pools import lines
+
+from support import pools
+from support.jobs import Result, Site
+from support.pools import lines
 
 HEAD = (
     pools.HEAD

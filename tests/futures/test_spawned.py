@@ -7,12 +7,12 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pools
 import pytest
-from jobs import KEY, Result, Site
-from pools import lines
 
 from aiompi.driver.spin import cores
+from support import pools
+from support.jobs import KEY, Result, Site
+from support.pools import lines
 
 HEAD = (
     pools.HEAD

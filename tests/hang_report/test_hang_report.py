@@ -8,10 +8,10 @@ import signal
 from collections.abc import Mapping
 
 import pytest
-from jobs import FACES, Site, in_face
-from limits import expires
 
 from aiompi.core import form
+from support.jobs import FACES, Site, in_face
+from support.limits import expires
 
 WHILE = "some ranks have been waiting for a while; this is what all do:"
 

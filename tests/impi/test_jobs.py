@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pytest
-from jobs import LAUNCHER, Result, Running, Site
-from limits import LIMIT
+
+from support.jobs import LAUNCHER, Result, Running, Site
+from support.limits import LIMIT
 
 #: seconds for a job: many processes start
 KEY: Final = {"IMPI_AUTH_KEY": "5678"}

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recordings import CHANNELS
-from worlds import pour
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi.packet import (
@@ -22,6 +20,8 @@ from aiompi.impi.packet import (
     pack_proc,
     unpack,
 )
+from support.recordings import CHANNELS
+from support.worlds import pour
 
 RANK_0 = "00000000 00000000 0000ffff c000020a 00000000 00000fa1"  # pid 4001 of 192.0.2.10
 RANK_2 = "00000000 00000000 0000ffff c0000214 00000000 00001b59"  # pid 7001 of 192.0.2.20

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from recordings import JOBS, Connection, connections
 
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState, Started
@@ -14,6 +13,7 @@ from aiompi.impi.command import Code, CommandReader, decode_impi
 from aiompi.impi.label import ClientPart, HostPart, ProcPart
 from aiompi.impi.server import JobFinished, Server
 from aiompi.impi.universe import Universe
+from support.recordings import JOBS, Connection, connections
 
 KEY = 5678  # of the run `authkey`; the others have IMPI_AUTH_NONE
 HERE = bytes(12) + bytes([127, 0, 0, 1])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import mmap
 
 import pytest
-from worlds import pour
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi import slots
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType
 from aiompi.impi.slots import SharedPackets
+from support.worlds import pour
 
 DATALEN = 100_000
 

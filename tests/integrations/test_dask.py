@@ -17,20 +17,30 @@ import pytest
 
 pytest.importorskip("distributed", reason="pip install '.[dask]'")
 
-import allocated
-from allocated import add, add_blocking, fail, fail_blocking, leave, leave_blocking, survive, wait, wait_blocking
 from distributed import Client, Future
-from jobs import ROOTS
-from limits import LIMIT
-from versions import SAID_THERE, other_version
 
 import aiompi
 from aiompi.integrations import RankLostError
 from aiompi.integrations.dask import ranks, run
 from aiompi.wire.version import OtherVersionError
+from support import allocated
+from support.allocated import (
+    add,
+    add_blocking,
+    fail,
+    fail_blocking,
+    leave,
+    leave_blocking,
+    survive,
+    wait,
+    wait_blocking,
+)
+from support.jobs import ROOTS
+from support.limits import LIMIT
+from support.versions import SAID_THERE, other_version
 
 THREADS = 2
-ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join([*ROOTS, str(Path(allocated.__file__).parent)])}
+ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join([*ROOTS, str(Path(allocated.__file__).parents[1])])}
 
 
 class Cluster:
@@ -196,7 +206,7 @@ def test_a_task_is_cancelled(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_a_job_ends_with_its_client(cluster: Cluster, tmp_path: Path) -> None:
     program = f"""
-from allocated import wait
+from support.allocated import wait
 from distributed import Client
 from aiompi.integrations.dask import run
 with Client(scheduler_file={str(cluster.file)!r}):

@@ -14,19 +14,19 @@ import pytest
 
 pytest.importorskip("ray", reason="pip install '.[ray]'")
 
-import allocated
 import ray
-from allocated import add, add_blocking, fail, fail_blocking, survive, wait, wait_blocking
-from jobs import ROOTS
-from limits import LIMIT
 
 import aiompi
 from aiompi.integrations import RankLostError
 from aiompi.integrations.ray import ranks, run
+from support import allocated
+from support.allocated import add, add_blocking, fail, fail_blocking, survive, wait, wait_blocking
+from support.jobs import ROOTS
+from support.limits import LIMIT
 
 pytestmark = pytest.mark.filterwarnings("default")
 CPUS = 3
-PATH = os.pathsep.join([*ROOTS, str(Path(allocated.__file__).parent)])
+PATH = os.pathsep.join([*ROOTS, str(Path(allocated.__file__).parents[1])])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -129,7 +129,7 @@ def test_no_room() -> None:
 def test_a_job_ends_with_its_caller(tmp_path: Path) -> None:
     program = f"""
 import ray
-from allocated import wait_blocking
+from support.allocated import wait_blocking
 from aiompi.integrations.ray import run
 ray.init(address={ray.get_runtime_context().gcs_address!r}, runtime_env={{"env_vars": {{"PYTHONPATH": {PATH!r}}}}})
 run(2, wait_blocking, {str(tmp_path / "here")!r})

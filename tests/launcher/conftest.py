@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import clean_environ
-from limits import LIMIT
 
 import aiompi
 import aiompi_launcher
+from support.jobs import clean_environ
+from support.limits import LIMIT
 
 ROOTS = [str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher)]
 RANK = str(Path(__file__).parent / "programs" / "rank.py")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
-from jobs import FACES, KEY, Site, in_face
 
 from aiompi import core
+from support.jobs import FACES, KEY, Site, in_face
 
 pytestmark = pytest.mark.skipif(core.form == "pure", reason="it has no shared memory")
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from limits import expires
-from middle import Middle, as_environ, certificates
 
 from aiompi.impi import auth
+from support.limits import expires
+from support.middle import Middle, as_environ, certificates
 
 FULL = ["join", "card", "cards", "finalize", "finalized"]
 UP = FULL[:3]

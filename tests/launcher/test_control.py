@@ -12,9 +12,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from descriptors import no_more_descriptors
-from limits import LIMIT
-from middle import HELLO, Middle, certificates
 
 from aiompi.bootstrap import meeting
 from aiompi.errors import JobAbortedError
@@ -24,6 +21,9 @@ from aiompi_launcher.net import control as control_server
 from aiompi_launcher.net import listen
 from aiompi_launcher.net.control import ControlServer, Link
 from aiompi_launcher.net.listen import listen_tcp
+from support.descriptors import no_more_descriptors
+from support.limits import LIMIT
+from support.middle import HELLO, Middle, certificates
 
 KEY = bytes(range(32))
 

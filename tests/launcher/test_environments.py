@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import LAUNCHER, Site
+
+from support.jobs import LAUNCHER, Site
 
 PROGRAM = "from aiompi import MPI\nprint(MPI.COMM_WORLD.allreduce(1), flush=True)\n"
 #: denies calls in every process of Python that finds it, as a filter of system calls does

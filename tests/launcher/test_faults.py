@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
 
 from aiompi import core
 from aiompi_launcher.job.rendezvous import ServerInMemory
 from aiompi_launcher.job.supervisor import Supervisor
 from aiompi_launcher.job.table import Job
+from support.limits import LIMIT
 
 UP = ["join", "card", "cards"]
 

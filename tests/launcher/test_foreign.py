@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from limits import LIMIT, expires
 
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState
 from aiompi.impi.label import ClientPart, HostPart, ProcPart
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, unpack
 from aiompi.impi.universe import Universe
+from support.limits import LIMIT, expires
 
 KEY = {"IMPI_AUTH_KEY": "5678"}
 UP = ["join", "card", "cards", "print=up"]

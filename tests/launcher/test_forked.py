@@ -14,11 +14,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from jobs import ROOTS, Site
-from limits import LIMIT
 
 from aiompi_launcher.start.forked import ForkServer, adopting
 from aiompi_launcher.start.python import PythonProgram
+from support.jobs import ROOTS, Site
+from support.limits import LIMIT
 
 WHAT = '''
 """A program."""

@@ -7,11 +7,11 @@ import signal
 import subprocess
 
 import pytest
-from limits import LIMIT
 
 from aiompi.wire import liveness
 from aiompi_launcher.job.heartbeat import Heartbeat
 from aiompi_launcher.job.states import Rank
+from support.limits import LIMIT
 
 
 @pytest.mark.asyncio

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from limits import LIMIT, expires
 
 from aiompi import release
 from aiompi.errors import InvalidArgumentError
@@ -23,6 +22,7 @@ from aiompi_launcher.hosts.hostlist import Host, parse_hosts, place, read_hostfi
 from aiompi_launcher.hosts.messages import Part
 from aiompi_launcher.spec import WIDTH, RunSpec
 from aiompi_launcher.start.binding import cpus_of
+from support.limits import LIMIT, expires
 
 FULL = ("join", "card", "cards", "finalize", "finalized")
 LOCAL = ("--starter", "local", "--hosts")

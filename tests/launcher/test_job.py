@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 
 import pytest
-from job_table import JobTable
 
 from aiompi.wire import control, hello
 from aiompi_launcher.job import table
@@ -25,6 +24,7 @@ from aiompi_launcher.job.states import (
     World,
 )
 from aiompi_launcher.job.table import Job
+from support.job_table import JobTable
 
 
 def test_life_of_a_job():

@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
-from descriptors import no_more_descriptors
-from limits import LIMIT
 
 from aiompi import network
 from aiompi_launcher.net import listen
 from aiompi_launcher.net.listen import AcceptLoop
+from support.descriptors import no_more_descriptors
+from support.limits import LIMIT
 
 
 @pytest.mark.spec("I2.2.1-3")

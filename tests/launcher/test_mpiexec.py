@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
 
 from aiompi_launcher.cli.mpiexec import UsageError, translate
+from support.limits import LIMIT
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 PROGRAM = (

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from limits import LIMIT, expires
 
 from aiompi.impi import auth
 from aiompi_launcher.impi.server import MAX_NEWCOMERS
 from aiompi_launcher.net import listen
+from support.limits import LIMIT, expires
 
 FULL = ["join", "card", "cards", "finalize", "finalized"]
 KEY = {"IMPI_AUTH_KEY": "18446744073709551615"}

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
+
+from support.limits import LIMIT
 
 RANK = str(Path(__file__).parent / "programs" / "rank.py")
 FULL = ["join", "card", "cards", "finalize", "finalized"]

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from limits import LIMIT, expires
 
 from aiompi.wire import control
+from support.limits import LIMIT, expires
 
 FULL = ["join", "card", "cards", "finalize", "finalized"]
 KEY = "ab" * 32

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
 
 from aiompi_launcher.output import streams
 from aiompi_launcher.output.streams import Sink, Source, TerminalInput
+from support.limits import LIMIT
 
 
 class Pipe:

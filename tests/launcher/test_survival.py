@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from job_table import JobTable
-from jobs import FACES, KEY, NEAREST, Site, in_face
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
@@ -17,6 +15,8 @@ from aiompi_launcher.job import states, table
 from aiompi_launcher.job.states import Closed, Hangup, Loss, Note, Send, Signal, StartTimer
 from aiompi_launcher.job.table import SETTLE
 from aiompi_launcher.net.control import MAX_UNREAD
+from support.job_table import JobTable
+from support.jobs import FACES, KEY, NEAREST, Site, in_face
 
 
 def survivors(size: int = 3, *, spawned: bool = True) -> JobTable:

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import KEY, Site
-from versions import SAID_HERE, SAID_THERE, other_version
+
+from support.jobs import KEY, Site
+from support.versions import SAID_HERE, SAID_THERE, other_version
 
 BLOCKING = "from aiompi import MPI\nprint(MPI.COMM_WORLD.allreduce(1), flush=True)\n"
 JOINING = """

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
 
 from aiompi_launcher.start.watchdog import end_groups, signal_group
+from support.limits import LIMIT
 
 MARKER = "AIOMPI_TEST_MARKER"
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from messages import assert_same, through
 
 from aiompi.objects import Codec
 from aiompi.objects.codec import OUT_OF_BAND
+from support.messages import assert_same, through
 
 STRUCTURED = np.dtype([("a", "<i4"), ("b", ">f8", (2, 3)), ("c", [("d", "S3"), ("e", "<M8[ms]")])])
 DTYPES = [

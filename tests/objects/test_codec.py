@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from limits import LIMIT
-from messages import FRAMED, LENIENT, PICKLED, STRICT, Point, assert_same, message, payloads, through
 
 from aiompi.errors import InvalidTypeError, OtherError, RemoteProtocolError
 from aiompi.objects import Codec
 from aiompi.objects.codec import ALIGNMENT, OUT_OF_BAND, is_pickle
+from support.limits import LIMIT
+from support.messages import FRAMED, LENIENT, PICKLED, STRICT, Point, assert_same, message, payloads, through
 
 
 class Pair(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 import msgpack
 import pytest
-from messages import LENIENT, PICKLED, STRICT, assert_same, message, through
 
 from aiompi.errors import InvalidTypeError, RemoteProtocolError
+from support.messages import LENIENT, PICKLED, STRICT, assert_same, message, through
 
 T = TypeVar("T")
 

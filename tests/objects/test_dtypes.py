@@ -9,12 +9,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from messages import LENIENT, PICKLED, STRICT, message, through
 
 import aiompi
 from aiompi.errors import InvalidTypeError
 from aiompi.objects import Codec
 from aiompi.objects.codec import OUT_OF_BAND
+from support.messages import LENIENT, PICKLED, STRICT, message, through
 
 ENUM = np.dtype("i1", metadata={"enum": {"A": 0}})
 ALIGNED = np.dtype([("a", "i4"), ("b", "i4")], align=True)

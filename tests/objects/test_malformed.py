@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from messages import LENIENT, PICKLED, STRICT, Point, finish, message
 
 from aiompi.errors import InvalidTypeError, RemoteProtocolError
 from aiompi.objects import Codec, decode, type_tags
 from aiompi.objects.codec import is_pickle
 from aiompi.objects.decode import MOST_ALIKE
+from support.messages import LENIENT, PICKLED, STRICT, Point, finish, message
 
 SAMPLES = [
     {"a": 1, "b": [1, 2, 3]}, (1.5, [2, (b"3", "x")]), {1: {2**70, 1j}, (2,): frozenset({range(3)})},

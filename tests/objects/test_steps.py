@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limits import LIMIT
-from messages import Point, assert_same, finish
 
 from aiompi.errors import InvalidTypeError, RemoteProtocolError
 from aiompi.objects import Codec, decode, steps
+from support.limits import LIMIT
+from support.messages import Point, assert_same, finish
 
 T = TypeVar("T")
 

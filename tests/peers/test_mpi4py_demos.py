@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from jobs import LAUNCHER, Result, Site
-from limits import LIMIT
+
 from peers.distribution import unpacked
+from support.jobs import LAUNCHER, Result, Site
+from support.limits import LIMIT
 
 #: folder, programs, ranks
 PROGRAMS: Final = {

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from jobs import Site
-from limits import LIMIT
+
 from peers.distribution import unpacked
+from support.jobs import Site
+from support.limits import LIMIT
 
 HERE: Final = Path(__file__).parent
 EXPECTED: Final[dict[str, Any]] = tomllib.loads((HERE / "mpi4py_expected.toml").read_text(encoding="utf-8"))

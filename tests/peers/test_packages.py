@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from jobs import ROOTS, Site
-from limits import LIMIT
-from peers.distribution import unpacked
 
 from aiompi.bench.contender import Contender, mpich_job, openmpi_job
+from peers.distribution import unpacked
+from support.jobs import ROOTS, Site
+from support.limits import LIMIT
 
 MAYBEMPI = """
 import sys

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from jobs import Running, Site
+
 from peers.distribution import unpacked
+from support.jobs import Running, Site
 
 
 def run(site: Site, program: str) -> Running:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import uvloop
-from worlds import STREAMS, PolledWorld, open_descriptors
 
 from aiompi.settings import MIN_RING
 from aiompi.transport.shared_memory import SharedMemory
+from support.worlds import STREAMS, PolledWorld, open_descriptors
 
 
 @pytest.fixture(params=STREAMS)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 
-from worlds import NoDriver, pattern
-
 from aiompi.engine import Engine
 from aiompi.settings import Settings
 from aiompi.transport.sockets import Unix
 from aiompi.transport.stream import StreamLink
 from aiompi.transport.template import Site
 from aiompi.wire.frame import HEADER_BYTES
+from support.worlds import NoDriver, pattern
 
 NBYTES = 2**20
 

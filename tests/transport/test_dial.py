@@ -13,9 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from descriptors import no_more_descriptors
-from frames import Header
-from worlds import KEY, STREAMS, PolledWorld, RawPeer, irecv, isend
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
@@ -26,6 +23,9 @@ from aiompi.transport.shared_memory import SharedMemory
 from aiompi.wire import frame, version
 from aiompi.wire.frame import HEADER
 from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Channel, Connector
+from support.descriptors import no_more_descriptors
+from support.frames import Header
+from support.worlds import KEY, STREAMS, PolledWorld, RawPeer, irecv, isend
 
 NewPolled = Callable[..., PolledWorld]
 

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from frames import Header
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from worlds import PolledWorld, irecv, isend
 
 from aiompi import core, errors
 from aiompi.comm import Communicator, Group
@@ -20,6 +18,8 @@ from aiompi.engine import peer as peer_module
 from aiompi.transport.stream import MAX_LINKS
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
+from support.frames import Header
+from support.worlds import PolledWorld, irecv, isend
 
 Polled = Callable[..., PolledWorld]
 

@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
-from universes import universe
-from worlds import KEY, irecv, isend, pattern
 
 from aiompi.comm import Communicator, Group, make_communicator
 from aiompi.driver.blocking import BlockingDriver
@@ -30,6 +27,9 @@ from aiompi.settings import Settings
 from aiompi.transport.impi_host import ImpiHost
 from aiompi.wire import memory
 from aiompi.wire.hello import RANK_AGENT, ROLE_HOST, Acceptor, Channel
+from support.limits import LIMIT
+from support.universes import universe
+from support.worlds import KEY, irecv, isend, pattern
 
 UNIVERSE = universe(1, 2, ackmark=2, hiwater=3)
 PROCS = [pack_proc(proc.ipv6, proc.pid) for proc in UNIVERSE.procs]

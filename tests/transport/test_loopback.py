@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from worlds import LocalWorld, NoDriver, irecv, isend, pattern
 
 from aiompi import errors
 from aiompi.engine import Engine
@@ -13,6 +12,7 @@ from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback, LoopbackLink
 from aiompi.transport.template import Site
 from aiompi.wire import frame
+from support.worlds import LocalWorld, NoDriver, irecv, isend, pattern
 
 
 def test_rank_of_its_own_process_reaches_itself_only() -> None:

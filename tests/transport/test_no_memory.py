@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
-from worlds import PolledWorld, irecv, isend, pattern
 
 from aiompi.core import allocation
 from aiompi.core.allocation import LARGE
 from aiompi.errors import OtherError
+from support.worlds import PolledWorld, irecv, isend, pattern
 
 NewPolled = Callable[..., PolledWorld]
 #: eager, and copied once or by rendezvous

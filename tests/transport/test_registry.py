@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from worlds import NoDriver
 
 from aiompi import settings
 from aiompi.engine import Engine, Link, Peer
@@ -15,6 +14,7 @@ from aiompi.transport import registry
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.template import Site, Transport
+from support.worlds import NoDriver
 
 
 def fake(name: str, reachable: bool = True) -> Transport:

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from limits import LIMIT
-from worlds import KEY, irecv, isend
 
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.engine import Engine
@@ -21,6 +19,8 @@ from aiompi.settings import Settings
 from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.template import Site
 from aiompi.wire.hello import NO_NAMESPACE
+from support.limits import LIMIT
+from support.worlds import KEY, irecv, isend
 
 NewUnix = Callable[..., Unix]
 

@@ -13,19 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from descriptors import no_more_descriptors
-from frames import Header
-from limits import LIMIT
-from worlds import (
-    PolledWorld,
-    RawPeer,
-    SocketWorld,
-    irecv,
-    irecv_into,
-    isend,
-    open_descriptors,
-    pattern,
-)
 
 from aiompi import errors
 from aiompi.comm import Communicator
@@ -36,6 +23,19 @@ from aiompi.transport.connection import PART
 from aiompi.transport.stream import StreamLink
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
+from support.descriptors import no_more_descriptors
+from support.frames import Header
+from support.limits import LIMIT
+from support.worlds import (
+    PolledWorld,
+    RawPeer,
+    SocketWorld,
+    irecv,
+    irecv_into,
+    isend,
+    open_descriptors,
+    pattern,
+)
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 NewPolled = Callable[..., PolledWorld]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs import Site
+from support.jobs import Site
 
 BODY = """
 import numpy

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from frames import Header
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import pattern, pour
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES, READ_AHEAD, FrameReader
+from support.frames import Header
+from support.worlds import pattern, pour
 
 
 class Landing:

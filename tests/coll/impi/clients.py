@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from coll.wires import Wire, World
-from frames import Header
-from universes import universe
 
 from aiompi.comm import Communicator, Group
 from aiompi.engine import Peer, Request
 from aiompi.engine.seams import BufferOwner
 from aiompi.wire.frame import EAGER, HEADER, Payload
+from coll.wires import Wire, World
+from support.frames import Header
+from support.universes import universe
 
 #: (procs of each client, order of the world ranks in the communicator), whose clients come in blocks or mixed
 SHAPES = [

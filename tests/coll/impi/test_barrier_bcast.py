@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, bare, by_source, external, pairs
 
 from aiompi.coll import buffers
 from aiompi.datatype import DOUBLE, INT, LONG
+from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, bare, by_source, external, pairs
 
 
 @pytest.mark.spec("I4.1-2", "I4.1-10", "I4.3-2", "I4.10-1", "I4.10-2")

@@ -6,13 +6,13 @@ import pickle
 
 import numpy as np
 import pytest
-from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld
-from coll.test_isolation import started
 
 from aiompi.coll import buffers
 from aiompi.coll.signature import NAMES
 from aiompi.errors import InvalidArgumentError, InvalidCountError
 from aiompi.op import SUM
+from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld
+from coll.test_isolation import started
 
 ALL_SHAPES = [*SHAPES, EIGHT, WIDE]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, accumulated, bare, external
 
 from aiompi.coll import buffers
 from aiompi.coll.algorithms.impi import are_short
 from aiompi.coll.block import Block
 from aiompi.datatype import INT, LONG
+from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, accumulated, bare, external
 
 X = 64  # crossover in bytes, of 16 integers
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from coll.impi.clients import ClientWorld
-from universes import universe
 
 from aiompi.coll.algorithms import clients as tags
 from aiompi.coll.algorithms.clients import (
@@ -20,6 +18,8 @@ from aiompi.coll.algorithms.clients import (
 from aiompi.comm import Channel
 from aiompi.comm.contexts import MAX_CID
 from aiompi.comm.placement import Placement
+from coll.impi.clients import ClientWorld
+from support.universes import universe
 
 #: client of each rank: A = 0 1 4, B = 2 3 5, C = 6 7
 EXAMPLE = Masters([7, 7, 2, 2, 7, 2, 5, 5])

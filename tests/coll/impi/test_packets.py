@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from coll.test_isolation import started
-from impi_worlds import ImpiWorld, RelayLink
 
 from aiompi.coll import buffers, objects
 from aiompi.comm import Group
@@ -13,6 +11,8 @@ from aiompi.create import create, create_intercomm, dup, free, merge, split
 from aiompi.impi.packet import PacketType
 from aiompi.objects import Codec
 from aiompi.op import SUM
+from coll.test_isolation import started
+from support.impi_worlds import ImpiWorld, RelayLink
 
 CLIENTS = [[1, 1], [2, 1, 3], [3, 2], [1] * 6]
 FIRST = (PacketType.DATA, PacketType.DATASYNC)

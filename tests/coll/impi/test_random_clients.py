@@ -10,14 +10,14 @@ import dataclasses
 import random
 from types import ModuleType
 
+import pytest
+from hypothesis import settings
+
 import coll.test_every_collective
 import coll.test_intercomm
 import coll.test_reductions
-import pytest
-from coll.impi.clients import ClientWorld
-from hypothesis import settings
-
 from aiompi.comm import Communicator, Group
+from coll.impi.clients import ClientWorld
 
 #: of each test, which has many more for one client
 EXAMPLES = 15

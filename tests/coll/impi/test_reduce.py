@@ -8,11 +8,11 @@ import itertools
 
 import numpy as np
 import pytest
-from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, external, pairs
 
 from aiompi.coll import buffers
 from aiompi.datatype import DOUBLE, INT, LONG, LONG_INT
 from aiompi.op import MAX, MAXLOC, SUM, Op
+from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, external, pairs
 
 ALL_SHAPES = [*SHAPES, EIGHT, WIDE]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, accumulated, by_source, external
 
 from aiompi.coll import buffers
 from aiompi.datatype import INT
+from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, accumulated, by_source, external
 
 X = 64  # crossover in bytes, of 16 integers
 ALL_SHAPES = [*SHAPES, EIGHT, WIDE]

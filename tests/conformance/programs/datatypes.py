@@ -6,11 +6,11 @@ import itertools
 from typing import Any
 
 import numpy as np
-from particles import COUNT, PARTSTRUCT, blank, check_received, class_zero_in_blocks, particle_struct, particles
 from table import comm, example, nothing, rank, reals, size
 
 from aiompi import MPI
 from aiompi.MPI import CHAR, DOUBLE, FLOAT, INT, PACKED, REAL
+from support.particles import COUNT, PARTSTRUCT, blank, check_received, class_zero_in_blocks, particle_struct, particles
 
 
 @example(2)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typemaps import LAYOUTS, Modelled
 
 from aiompi.datatype.layout.layout import EMPTY, Dim, Layout, Part, ScatteredRuns, StridedBlock
 from aiompi.errors import InvalidArgumentError
+from support.typemaps import LAYOUTS, Modelled
 
 DOUBLE = Layout.run(8)
 COLUMN = StridedBlock(0, 0, (Dim(4, 32, 8),), 8)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typemaps import LAYOUTS, Modelled, of_elements
 
 from aiompi.datatype.layout import move
 from aiompi.datatype.layout.layout import EMPTY, Layout
 from aiompi.datatype.layout.move import pack, unpack
 from aiompi.errors import InvalidBufferError
+from support.typemaps import LAYOUTS, Modelled, of_elements
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 

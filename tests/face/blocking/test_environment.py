@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from jobs import Site, in_face
 
 from aiompi import errors
+from support.jobs import Site, in_face
 
 HEAD = """
 import threading

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from jobs import Site
+
+from support.jobs import Site
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
 OPERATIONS: Final = str(PROGRAMS / "operations.py")

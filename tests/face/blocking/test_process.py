@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-from jobs import Site
+
+from support.jobs import Site
 
 
 @pytest.mark.spec("S7.5-2", "S7.5-3")

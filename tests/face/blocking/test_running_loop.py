@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from jobs import Site
 
 import aiompi
 from aiompi import MPI, BlockingCallError
+from support.jobs import Site
 
 #: what never waits: nonblocking operations, and what has nothing to wait for
 LOCAL: Final = re.compile(r"[iI]\w+|\w+_init|Get_\w+|Attach_buffer|Abort|free")

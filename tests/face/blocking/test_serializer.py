@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from jobs import Site
 
 from aiompi import MPI
+from support.jobs import Site
 
 MIXED = """
 import pickle, warnings

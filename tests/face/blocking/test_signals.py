@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from jobs import Site
+
+from support.jobs import Site
 
 HEAD = """
 import signal, time

@@ -6,8 +6,9 @@ import os
 import sys
 
 import pytest
-from jobs import Site
-from limits import LIMIT
+
+from support.jobs import Site
+from support.limits import LIMIT
 
 HEAD = """
 import os, signal, sys, threading

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from limits import LIMIT
 
 import aiompi
 from aiompi import InvalidArgumentError
 from aiompi.coll.registry import COLLECTIVES
+from support.limits import LIMIT
 
 SIZE = 4
 ALGORITHMS = COLLECTIVES["allreduce"].algorithms

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from jobs import KEY, Site
-from limits import LIMIT
-from worlds import STREAMS, open_descriptors
 
 import aiompi
 from aiompi import AuthenticationError, InvalidArgumentError, JobAbortedError, Settings
 from aiompi.network import listen
+from support.jobs import KEY, Site
+from support.limits import LIMIT
+from support.worlds import STREAMS, open_descriptors
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 

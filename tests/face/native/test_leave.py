@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from jobs import Site, in_face
+
+from support.jobs import Site, in_face
 
 
 def test_leaving_alone(site: Site) -> None:

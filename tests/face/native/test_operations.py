@@ -10,6 +10,9 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
+import pytest
+
+import aiompi
 import face.native.checks.collective
 import face.native.checks.collective_forms
 import face.native.checks.communicator
@@ -20,15 +23,12 @@ import face.native.checks.persistent
 import face.native.checks.point_to_point
 import face.native.checks.requests
 import face.native.checks.threads  # noqa: F401
-import pytest
-from face.native.checks import CHECKS, SIZE, WITHIN_A_CLIENT, Check
-from impi_worlds import impi_world
-from jobs import KEY, Site
-from limits import LIMIT
-from worlds import STREAMS
-
-import aiompi
 from aiompi import Settings
+from face.native.checks import CHECKS, SIZE, WITHIN_A_CLIENT, Check
+from support.impi_worlds import impi_world
+from support.jobs import KEY, Site
+from support.limits import LIMIT
+from support.worlds import STREAMS
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pairs import PROCS, Joined, Received, Side
-from worlds import pattern
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi.channel import Phase
 from aiompi.impi.packet import Packet, PacketType
+from support.pairs import PROCS, Joined, Received, Side
+from support.worlds import pattern
 
 LIMITS = [(1, 1), (1, 2), (3, 3), (3, 4), (10, 20)]  # ackmark, hiwater
 COUNTED = {"DATA", "DATASYNC", "SYNCACK", "CANCEL", "CANCELYES", "CANCELNO"}

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from jobs import ROOTS
+
+from support.jobs import ROOTS
 
 
 @pytest.fixture(autouse=True)

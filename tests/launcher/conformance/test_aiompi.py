@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from limits import LIMIT
 
 from aiompi_launcher.conformance import archive, catalogue
 from aiompi_launcher.conformance.catalogue import Script
@@ -19,6 +18,7 @@ from aiompi_launcher.conformance.results import Result, Verdict
 from aiompi_launcher.conformance.runner import Runner, plan
 from aiompi_launcher.conformance.session import Limits, Session
 from aiompi_launcher.conformance.setup import Setup
+from support.limits import LIMIT
 
 COMMAND = list(TEMPLATE)
 LIMITS = Limits(startup=LIMIT, quiet=LIMIT)

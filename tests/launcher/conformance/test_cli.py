@@ -11,11 +11,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from limits import LIMIT
 
 from aiompi_launcher.conformance.cli import main
 from aiompi_launcher.conformance.command import TemplateError, fill, shown
 from aiompi_launcher.conformance.setup import Setup, SetupError
+from support.limits import LIMIT
 
 PEER = [sys.executable, "-m", "aiompi_launcher.conformance.cli", "peer", "{client}", "{address}", "-np", "{np}"]
 

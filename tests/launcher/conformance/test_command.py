@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from limits import LIMIT
 
 from aiompi_launcher.conformance import catalogue, command, runner
 from aiompi_launcher.conformance.catalogue import Script
@@ -17,6 +16,7 @@ from aiompi_launcher.conformance.results import Verdict
 from aiompi_launcher.conformance.runner import Runner
 from aiompi_launcher.conformance.session import Limits, Session
 from aiompi_launcher.conformance.setup import Setup
+from support.limits import LIMIT
 
 pytestmark = pytest.mark.asyncio
 

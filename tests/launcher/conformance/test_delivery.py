@@ -8,7 +8,6 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 import pytest
-from limits import LIMIT
 
 from aiompi_launcher.conformance.delivery import (
     ANSWER_TAG,
@@ -24,6 +23,7 @@ from aiompi_launcher.conformance.delivery import (
 )
 from aiompi_launcher.conformance.script import Level
 from aiompi_launcher.conformance.script.machine import Memory
+from support.limits import LIMIT
 
 
 class Status(NamedTuple):

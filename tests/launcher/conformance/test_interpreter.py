@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
 
 from aiompi.bench.contender import mpich_job
 from aiompi_launcher.conformance import archive, catalogue
+from support.limits import LIMIT
 
 MODULE = [sys.executable, "-m", "aiompi_launcher.conformance.interpreter"]
 OUTSIDE = Path(__file__).parent / "programs" / "outside.py"

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
 
 from aiompi_launcher.conformance import catalogue
 from aiompi_launcher.conformance.results import Result, Verdict
 from aiompi_launcher.conformance.runner import Runner
 from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.setup import Setup
+from support.limits import LIMIT
 
 PROGRAM = Path(__file__).parent / "programs" / "mutant.py"
 AT_ONCE = 8

@@ -6,14 +6,14 @@ import asyncio
 import struct
 
 import pytest
-from limits import LIMIT
-from recordings import Connection, connections
 
 from aiompi_launcher.conformance.results import Verdict
 from aiompi_launcher.conformance.session import Limits, Session
 from aiompi_launcher.conformance.setup import Setup
 from aiompi_launcher.conformance.wire.packet import HEADER, WITH_DATA, Kind, decode
 from aiompi_launcher.conformance.wire.startup import LABELS
+from support.limits import LIMIT
+from support.recordings import Connection, connections
 
 IMPI, COLL, DONE = b"IMPI", b"COLL", b"DONE"
 H_PORT, P_IPV6, P_PID = 0x2100, 0x3000, 0x3100

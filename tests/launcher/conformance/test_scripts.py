@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from rehearsal import HASTY, Outcome, rehearse
 
 from aiompi_launcher.conformance import catalogue
 from aiompi_launcher.conformance.catalogue import CatalogueError, Script
@@ -18,6 +17,7 @@ from aiompi_launcher.conformance.journal import Severity
 from aiompi_launcher.conformance.results import Verdict
 from aiompi_launcher.conformance.script import parse
 from aiompi_launcher.conformance.setup import Setup
+from support.rehearsal import HASTY, Outcome, rehearse
 
 ALL = catalogue.load()
 GROUPS = sorted({script.group for script in ALL})

@@ -7,12 +7,12 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from limits import LIMIT
-from recordings import JOBS, Connection, connections
 
 from aiompi_launcher.conformance.journal import Journal, Severity
 from aiompi_launcher.conformance.server import Server
 from aiompi_launcher.conformance.wire.startup import command, submission
+from support.limits import LIMIT
+from support.recordings import JOBS, Connection, connections
 
 AUTH = command(0x41555448, b"\0\0\0\1")
 IMPI = command(0x494D5049, bytes(4))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from limits import LIMIT
 
 from aiompi.impi import auth, native
 from aiompi.impi.auth import Credentials
@@ -25,6 +24,7 @@ from aiompi_launcher.impi.server import ClientTransport, ServerDriver
 from aiompi_launcher.job.rendezvous import RendezvousError
 from aiompi_launcher.job.states import World
 from aiompi_launcher.spec import Endpoint
+from support.limits import LIMIT
 
 NONE = Credentials(none=True)
 

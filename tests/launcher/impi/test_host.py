@@ -14,9 +14,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from descriptors import no_more_descriptors
-from limits import LIMIT
-from middle import certificates
 
 from aiompi import network, tls
 from aiompi.impi import slots
@@ -33,6 +30,9 @@ from aiompi_launcher.impi.host import CONGESTION, HostAgent
 from aiompi_launcher.job.rendezvous import RendezvousError
 from aiompi_launcher.net import listen
 from aiompi_launcher.net.listen import listen_tcp
+from support.descriptors import no_more_descriptors
+from support.limits import LIMIT
+from support.middle import certificates
 
 KEY = bytes(range(32))
 DATALEN = 64 * 2**10

@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
-from limits import LIMIT
 
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client
@@ -17,6 +16,7 @@ from aiompi.impi.server import Server
 from aiompi.impi.universe import Universe, host_address, host_identifier
 from aiompi.settings import Settings
 from aiompi_launcher.impi.hosts import HostContext, Hosts
+from support.limits import LIMIT
 
 
 class Nobody:

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 import pytest
 import pytest_asyncio
-from limits import LIMIT
 
 from aiompi.impi import slots
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType
@@ -22,6 +21,7 @@ from aiompi_launcher.impi import stream as streams
 from aiompi_launcher.impi.buffers import BUFFER_BYTES, Chunk
 from aiompi_launcher.impi.splitter import PacketSplitter
 from aiompi_launcher.impi.stream import PacketStream
+from support.limits import LIMIT
 
 pytestmark = pytest.mark.asyncio
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from jobs import FACES, Running, Site, in_face
+
+from support.jobs import FACES, Running, Site, in_face
 
 ENV = {"IMPI_AUTH_KEY": "5678", "AIOMPI_IMPI_NATIVE": "0", "AIOMPI_IMPI_DATALEN": "1000"}
 

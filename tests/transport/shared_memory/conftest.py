@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from shm_sync import until_assembled
-from worlds import PolledWorld, segments
 
 from aiompi import core
+from support.shm_sync import until_assembled
+from support.worlds import PolledWorld, segments
 
 if core.form == "pure":
     collect_ignore_glob = ["test_*.py"]  # it has no shared memory

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from limits import LIMIT
 
 from aiompi.core._native import name_tracer
 from aiompi.driver.blocking import BlockingDriver
@@ -18,6 +17,7 @@ from aiompi.errors import InternalError
 from aiompi.settings import Settings
 from aiompi.transport import template
 from aiompi.transport.shared_memory import SharedMemory, admission
+from support.limits import LIMIT
 
 
 class Kernel:

@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frames import Header
-from rings import PREFIX, WORDS
-from worlds import PolledWorld, RawPeer, SocketWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import BSEND_OVERHEAD
@@ -19,6 +16,9 @@ from aiompi.engine import Mode, single_copy
 from aiompi.engine.seams import BufferOwner
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, Payload
+from support.frames import Header
+from support.rings import PREFIX, WORDS
+from support.worlds import PolledWorld, RawPeer, SocketWorld, irecv, irecv_into, isend, pattern
 
 NewPolled = Callable[..., PolledWorld]
 #: bytes from which messages are copied once; from which both ends copy them; which are several turns

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from interrupts import everywhere
-from worlds import PolledWorld, irecv, irecv_into, isend, pattern
+
+from support.interrupts import everywhere
+from support.worlds import PolledWorld, irecv, irecv_into, isend, pattern
 
 _TURNS = 100
 

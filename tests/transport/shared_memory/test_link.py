@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import PolledWorld, irecv, irecv_into, isend, pattern, rings, segments
 
 from aiompi import errors
 from aiompi.constants import CONTEXT_WORLD
@@ -22,6 +21,7 @@ from aiompi.transport.shared_memory.sharing import Segment
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER
+from support.worlds import PolledWorld, irecv, irecv_into, isend, pattern, rings, segments
 
 NewPolled = Callable[..., PolledWorld]
 WHOLE = 131072

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from frames import Header
-from interrupts import called
-from rings import PREFIX
-from worlds import PolledWorld, RawPeer, irecv, isend
 
 from aiompi import errors
 from aiompi.settings import MIN_RING
 from aiompi.wire import frame
 from aiompi.wire import memory as shared
 from aiompi.wire.frame import HEADER
+from support.frames import Header
+from support.interrupts import called
+from support.rings import PREFIX
+from support.worlds import PolledWorld, RawPeer, irecv, isend
 
 NewPolled = Callable[..., PolledWorld]
 pytestmark = pytest.mark.usefixtures("no_segment_left")

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from jobs import FACES, Site
+
+from support.jobs import FACES, Site
 
 PROGRAM = Path(__file__).parent / "scribble.py"
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frames import Header
-from limits import LIMIT
-from worlds import PolledWorld, irecv, irecv_into, isend, pattern
 
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, PROC_NULL
 from aiompi.core import look
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
+from support.frames import Header
+from support.limits import LIMIT
+from support.worlds import PolledWorld, irecv, irecv_into, isend, pattern
 
 NewPolled = Callable[..., PolledWorld]
 pytestmark = pytest.mark.usefixtures("no_segment_left")

@@ -7,13 +7,13 @@ import random
 
 import numpy as np
 import pytest
-from shm_sync import beside, everyone, written
 
 from aiompi import errors
 from aiompi.coll import buffers, objects, shm_sync
 from aiompi.engine import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM
 from aiompi.objects import Codec
 from aiompi.op import SUM
+from support.shm_sync import beside, everyone, written
 
 CODEC = Codec()
 LONG = "x" * ROOM

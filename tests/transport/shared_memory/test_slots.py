@@ -16,23 +16,6 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from interrupts import everywhere
-from shm_sync import (
-    allgathered,
-    beside,
-    everyone,
-    exchanged,
-    join,
-    joined_in_order,
-    joined_in_segments,
-    reduced,
-    scanned,
-    scattered,
-    summed,
-    until_assembled,
-    written,
-)
-from worlds import irecv, isend
 
 from aiompi import errors
 from aiompi.coll import buffers, objects, shm_sync
@@ -47,6 +30,23 @@ from aiompi.transport.shared_memory.descriptors import affords_descriptors
 from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.slots import PARTS
 from aiompi.wire import memory
+from support.interrupts import everywhere
+from support.shm_sync import (
+    allgathered,
+    beside,
+    everyone,
+    exchanged,
+    join,
+    joined_in_order,
+    joined_in_segments,
+    reduced,
+    scanned,
+    scattered,
+    summed,
+    until_assembled,
+    written,
+)
+from support.worlds import irecv, isend
 
 
 def allreduce(contributions, op=SUM):

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from face.native.checks import LARGE, SIZE, World, check, everywhere
-from sharing import sharing
 
 from aiompi import ANY_SOURCE, ANY_TAG, IN_PLACE, MAX, NO_OP, SUM, Intracomm
+from face.native.checks import LARGE, SIZE, World, check, everywhere
+from support.sharing import sharing
 
 
 @check

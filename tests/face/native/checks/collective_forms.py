@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from face.native.checks import SIZE, World, check, everywhere
 
 from aiompi import IN_PLACE, INT, MAX, PROC_NULL, ROOT, SUM, Intracomm, InvalidCommError
+from face.native.checks import SIZE, World, check, everywhere
 
 #: name -> arguments of a rank, where its result appears, what that must be
 Arguments = Callable[[Intracomm], tuple[tuple[Any, ...], Any, list[int]]]

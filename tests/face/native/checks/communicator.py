@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from face.native.checks import SIZE, World, check, everywhere, expect
 
 import aiompi
 from aiompi import (
@@ -31,6 +30,7 @@ from aiompi import (
     Status,
 )
 from aiompi.info import Info
+from face.native.checks import SIZE, World, check, everywhere, expect
 
 
 @check

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from face.native.checks import LARGE, SIZE, SMALL, World, check, everywhere, expect, fields
 
 import aiompi
 from aiompi import ANY_TAG, PROC_NULL, Intracomm, Status
+from face.native.checks import LARGE, SIZE, SMALL, World, check, everywhere, expect, fields
 
 NOBODY = (PROC_NULL, ANY_TAG, 0)
 

@@ -7,10 +7,10 @@ import itertools
 
 import numpy as np
 import pytest
-from face.native.checks import LARGE, SMALL, World, check, expect, fields, settle
 
 import aiompi
 from aiompi import ANY_SOURCE, ANY_TAG, PROC_NULL, Message, Status
+from face.native.checks import LARGE, SMALL, World, check, expect, fields, settle
 
 
 @check

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from face.native.checks import LARGE, SMALL, World, check, expect, settle
 
 import aiompi
 from aiompi import BSEND_OVERHEAD, Intracomm
+from face.native.checks import LARGE, SMALL, World, check, expect, settle
 
 MODES = ("", "b", "s", "r")
 

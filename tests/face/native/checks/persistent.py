@@ -6,10 +6,10 @@ import asyncio
 
 import numpy as np
 import pytest
-from face.native.checks import LARGE, SMALL, World, check, expect, fields, settle
 
 import aiompi
 from aiompi import ANY_SOURCE, ANY_TAG, PersistentRequest, Status
+from face.native.checks import LARGE, SMALL, World, check, expect, fields, settle
 
 INITS = ("Send_init", "Bsend_init", "Ssend_init", "Rsend_init")
 

@@ -7,10 +7,10 @@ from array import array
 
 import numpy as np
 import pytest
-from face.native.checks import LARGE, SIZE, SMALL, World, check, expect
 
 import aiompi
 from aiompi import ANY_SOURCE, ANY_TAG, PROC_NULL, Intracomm, Status
+from face.native.checks import LARGE, SIZE, SMALL, World, check, expect
 
 # Objects.
 

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from face.native.checks import LARGE, SMALL, World, check, expect, settle
-from limits import LIMIT
 
 import aiompi
 from aiompi import ANY_SOURCE, BSEND_OVERHEAD, PROC_NULL
+from face.native.checks import LARGE, SMALL, World, check, expect, settle
+from support.limits import LIMIT
 
 
 @check

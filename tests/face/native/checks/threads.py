@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from face.native.checks import SMALL, World, check, everywhere, expect, settle
 
 import aiompi
 from aiompi import Intracomm
+from face.native.checks import SMALL, World, check, everywhere, expect, settle
 
 CALLS: list[Callable[[Intracomm], object]] = [
     lambda comm: comm.isend("x", 1),

@@ -1,5 +1,5 @@
 """The test with a browser is there when a browser is."""
 
-import browser
+from support import browser
 
 collect_ignore = [] if browser.installed() else ["test_browser.py"]

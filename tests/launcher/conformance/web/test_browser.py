@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Tab, browsing
-from launcher.conformance.web.serving import serving
-from limits import LIMIT
 
 from aiompi_launcher.conformance import archive, catalogue
 from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.web.app import Tool
+from launcher.conformance.web.serving import serving
+from support.browser import Tab, browsing
+from support.limits import LIMIT
 
 ALLTOALL = 170  # the tag of MPI_Alltoall
 TESTER = [sys.executable, "-m", "aiompi_launcher.conformance.cli"]

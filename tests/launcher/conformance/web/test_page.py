@@ -14,10 +14,6 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, CookieJar, WSServerHandshakeError
-from descriptors import no_more_descriptors
-from launcher.conformance.web.serving import serving, visiting
-from limits import LIMIT
-from rehearsal import peers
 
 from aiompi_launcher.conformance import archive, catalogue, cli
 from aiompi_launcher.conformance.command import PLACEHOLDERS, Command, fill
@@ -26,6 +22,10 @@ from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.setup import Setup
 from aiompi_launcher.conformance.web import app, door
 from aiompi_launcher.conformance.web.app import Tool
+from launcher.conformance.web.serving import serving, visiting
+from support.descriptors import no_more_descriptors
+from support.limits import LIMIT
+from support.rehearsal import peers
 
 LAUNCHED = f"{shlex.quote(sys.executable)} -m aiompi_launcher --client {{client}} {{address}} -n {{np}} -m {{module}}"
 PATIENT = Limits(startup=LIMIT, quiet=LIMIT)

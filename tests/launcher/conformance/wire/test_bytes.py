@@ -8,12 +8,12 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recordings import connections
 
 from aiompi_launcher.conformance.model.universe import Joint, StartupProblem, combine
 from aiompi_launcher.conformance.wire import startup
 from aiompi_launcher.conformance.wire.external32 import BASICS
 from aiompi_launcher.conformance.wire.packet import HEADER, WITH_DATA, Identity, Kind, Packet, decode
+from support.recordings import connections
 
 ONE = Identity(bytes.fromhex("00000000 00000000 0000ffff c000020a"), 4001)
 TWO = Identity(bytes.fromhex("00000000 00000000 0000ffff c0000214"), 7001)

@@ -8,9 +8,9 @@ import gc
 import socket
 
 import pytest
-from limits import LIMIT
 
 from aiompi_launcher.conformance.wire.listener import Listener, settle
+from support.limits import LIMIT
 
 
 @pytest.mark.asyncio

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from jobs import Result
-from limits import LIMIT
+from .jobs import Result
+from .limits import LIMIT
 
 #: imports, functions that end their worker, and `until`
 HEAD: Final = (

@@ -14,9 +14,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from universes import universe
-from worlds import NoDriver, pour
-
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.engine import Engine
 from aiompi.engine.gateway import Gateway
@@ -32,6 +29,9 @@ from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.template import Site
 from aiompi.wire.frame import Payload
+
+from .universes import universe
+from .worlds import NoDriver, pour
 
 
 class Stream:

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from jobs import ROOTS
-from limits import LIMIT
+from .jobs import ROOTS
+from .limits import LIMIT
 
 SIZE: Final = 3
 #: program -> the Debian package that has it

@@ -18,7 +18,7 @@ from aiompi import core
 
 T = TypeVar("T")
 
-_TESTS = os.path.dirname(__file__)
+_TESTS = os.path.dirname(os.path.dirname(__file__))
 
 
 class Late(Exception):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 import pytest
-from matching_model import Fate, Mailbox, Message, Probe, Receive
-from worlds import pattern
 
 from aiompi.errors import OtherError, TruncationError
 from aiompi.objects import Codec
 from aiompi.status import Status
+
+from .matching_model import Fate, Mailbox, Message, Probe, Receive
+from .worlds import pattern
 
 CODEC: Final = Codec()
 FILL: Final = b"\xa5"

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from limits import LIMIT
-
 from aiompi import tls
 from aiompi.settings import Settings
 from aiompi.wire import hello
+
+from .limits import LIMIT
 
 #: messages of the hello, of which the second one comes from the acceptor
 HELLO = (hello._HELLO.size, -hello._REPLY.size, hello.PROOF_BYTES)

@@ -11,14 +11,14 @@ import re
 from collections import Counter, defaultdict
 from typing import TypeAlias
 
-from impi_worlds import Relay, Stream
-from recordings import FOLDER, Connection, connections
-from worlds import pour
-
 from aiompi.impi.command import Broadcast, Code, CommandReader, decode_broadcast
 from aiompi.impi.label import join
 from aiompi.impi.packet import COUNTED, HEADER_BYTES, WITH_DATA, Packet, PacketReader, PacketType, pack_proc
 from aiompi.impi.universe import Universe
+
+from .impi_worlds import Relay, Stream
+from .recordings import FOLDER, Connection, connections
+from .worlds import pour
 
 Whole: TypeAlias = tuple[Packet, bytes]
 _SERVER_AUTH_BYTES = 8

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import ClientSession, ClientWebSocketResponse
-from limits import LIMIT
+
+from .limits import LIMIT
 
 #: the first of them that is installed
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")

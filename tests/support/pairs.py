@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from worlds import pour
-
 from aiompi.impi.channel import Incoming, Limits, Outgoing, Pair
 from aiompi.impi.packet import HEADER, HEADER_BYTES, Packet, PacketReader, PacketType, pack_proc
+
+from .worlds import pour
 
 PROCS = tuple(pack_proc(bytes(15) + bytes([number]), 4000 + number) for number in range(8))
 

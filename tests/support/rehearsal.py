@@ -7,8 +7,6 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from limits import LIMIT
-
 from aiompi_launcher.conformance.catalogue import Script
 from aiompi_launcher.conformance.faults import Fallible, fault
 from aiompi_launcher.conformance.journal import Deviation
@@ -17,6 +15,8 @@ from aiompi_launcher.conformance.peer import Peer
 from aiompi_launcher.conformance.results import Result, Verdict
 from aiompi_launcher.conformance.session import Limits, Session
 from aiompi_launcher.conformance.setup import Setup
+
+from .limits import LIMIT
 
 PATIENT = Limits(startup=LIMIT, quiet=LIMIT)  # for tests that are expected not to hang
 HASTY = Limits(startup=1, quiet=0.3)  # for tests that are expected to hang

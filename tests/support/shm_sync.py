@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from worlds import PolledWorld
 
 from aiompi.coll import buffers, shm_sync
 from aiompi.comm import Communicator
 from aiompi.datatype import IN_PLACE, Datatype
 from aiompi.engine import Request
 from aiompi.op import SUM, Op
+
+from .worlds import PolledWorld
 
 
 def until_assembled(w: PolledWorld, comms: Sequence[Communicator] | None = None) -> None:

@@ -8,13 +8,13 @@ import socket
 import struct
 from typing import Any
 
-from frames import Header
-from limits import LIMIT
-
 from aiompi.core._native import PREFIX, Outgoing, Ring
 from aiompi.driver.doorbells import Doorbells
 from aiompi.wire import frame, memory
 from aiompi.wire.frame import HEADER, HEADER_BYTES
+
+from .frames import Header
+from .limits import LIMIT
 
 SIZE = 4096
 LINE = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "impi" / "recorded"
+FOLDER = Path(__file__).parents[1] / "impi" / "recorded"
 SERVER_PORTS = ("9283", "9290")
 
 

@@ -20,11 +20,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from limits import LIMIT
-
 import aiompi
 import aiompi_launcher
 from aiompi import core
+
+from .limits import LIMIT
 
 ROOTS: Final = [str(Path(module.__file__ or "").parent.parent) for module in (aiompi, aiompi_launcher)]
 LAUNCHER: Final = (sys.executable, "-m", "aiompi_launcher")

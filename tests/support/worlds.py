@@ -19,9 +19,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import limits
-from frames import Header
-
 from aiompi import core
 from aiompi.comm import Communicator, Group
 from aiompi.constants import CONTEXT_WORLD
@@ -37,6 +34,9 @@ from aiompi.transport.stream import StreamLink, StreamTransport
 from aiompi.transport.template import Site
 from aiompi.wire.frame import HEADER, HEADER_BYTES, FrameReader, Payload
 from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Channel, Connector
+
+from . import limits
+from .frames import Header
 
 KEY = bytes(range(32))
 LIMIT = 200  # bytes that are sent eagerly where a test needs a small limit
@@ -446,7 +446,7 @@ class RawPeer:
         """Hand over shared memory, where that follows the hello."""
         transport = self._world.transports[self._to]
         if isinstance(transport, SharedMemory):
-            from rings import RawRing  # only the native form has shared memory
+            from .rings import RawRing  # only the native form has shared memory
 
             self.segment = RawRing(transport.ring_size, self.socket)
 

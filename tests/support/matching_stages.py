@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, TypeAlias
 
-from worlds import LocalWorld, PolledWorld, WireWorld
-
 from aiompi import core
 from aiompi.comm import Communicator, Group
 from aiompi.constants import CONTEXT_WORLD
@@ -21,6 +19,8 @@ from aiompi.engine import Engine, Link, Peer
 from aiompi.engine.seams import BufferOwner
 from aiompi.settings import MIN_RING
 from aiompi.wire.frame import Payload
+
+from .worlds import LocalWorld, PolledWorld, WireWorld
 
 #: sender and receiver, as ranks of the world
 Path: TypeAlias = tuple[int, int]

@@ -6,9 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
-from jobs import ROOTS
-
 from aiompi import release
+
+from .jobs import ROOTS
 
 PROTOCOL, VERSION = release.PROTOCOL + 1, "9.9.9"
 #: how each of the two names both

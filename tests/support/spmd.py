@@ -8,11 +8,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 import pytest
-from impi_worlds import impi_world
-from limits import LIMIT
 
 import aiompi
 from aiompi import Intracomm
+
+from .impi_worlds import impi_world
+from .limits import LIMIT
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 Program: TypeAlias = Callable[[Intracomm], Coroutine[Any, Any, None]]

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from limits import LIMIT
+from .limits import LIMIT
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted((ROOT / "docs/pages").rglob("*.md"))
 MANUAL: Final = ROOT / "launcher/aiompi_launcher/conformance/README.md"
 DOCUMENTS: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", MANUAL, *PAGES]
