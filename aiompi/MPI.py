@@ -12,6 +12,7 @@ from time import get_clock_info as _get_clock_info
 from time import monotonic as _monotonic
 from typing import Any as _Any
 
+from aiompi.base.unsupported_errors import *
 from aiompi.comm import Group
 from aiompi.comm.errhandler import *
 from aiompi.comm.group import GROUP_EMPTY, GROUP_NULL
@@ -43,7 +44,6 @@ from aiompi.op import Op
 from aiompi.op.predefined import *
 from aiompi.status import Status
 from aiompi.typing import BufSpec as _BufSpec
-from aiompi.unsupported_errors import *
 
 if _typing.TYPE_CHECKING:
     from aiompi.datatype.buffer.memory import *

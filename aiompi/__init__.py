@@ -21,7 +21,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from aiompi import release
+from aiompi.base import release
 
 __version__ = release.VERSION
 
@@ -93,8 +93,8 @@ if TYPE_CHECKING:
     from aiompi.face.native.session import Session
     from aiompi.face.native.spawn import spawn
     from aiompi.info import *
-    from aiompi.joining import Joining, init, join
-    from aiompi.membership import AssembledWorld, Job, Member, MemberChange, Membership, ServedJob, serve
+    from aiompi.job.joining import Joining, init, join
+    from aiompi.job.members import AssembledWorld, Job, Member, MemberChange, Membership, ServedJob, serve
     from aiompi.op import Op
     from aiompi.op.predefined import *
     from aiompi.settings import Settings, rc
@@ -115,8 +115,8 @@ _MODULES = {
     "aiompi.face.native.output": ("OutputLine", "OutputLines"),
     "aiompi.face.native.session": ("Session",),
     "aiompi.face.native.spawn": ("spawn",),
-    "aiompi.joining": ("Joining", "init", "join"),
-    "aiompi.membership": ("AssembledWorld", "Job", "Member", "MemberChange", "Membership", "ServedJob", "serve"),
+    "aiompi.job.joining": ("Joining", "init", "join"),
+    "aiompi.job.members": ("AssembledWorld", "Job", "Member", "MemberChange", "Membership", "ServedJob", "serve"),
     "aiompi.op": ("Op",),
     "aiompi.settings": ("Settings", "rc"),
     "aiompi.status": ("Status",),
@@ -134,9 +134,9 @@ async def load() -> None:
     `init` and `join` do so too. Await it before the first use of something else that needs the engine, such as `spawn`,
     which holds the loop for 0.1 to 0.3 s otherwise.
     """
-    from aiompi.joining import import_in_thread
+    from aiompi.job.joining import import_in_thread
 
-    await import_in_thread("aiompi.membership")
+    await import_in_thread("aiompi.job.members")
 
 
 if not TYPE_CHECKING:  # type checkers would accept any name

@@ -36,8 +36,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from aiompi import unsupported_errors
-from aiompi.arguments import integer, text
+from aiompi.base import unsupported_errors
+from aiompi.base.arguments import integer, text
 from aiompi.constants import MAX_ERROR_STRING
 
 #: most characters of the text of an exception that ends a process; a traceback shows all of it

@@ -28,7 +28,7 @@ from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, Final, TypeAlias, TypeVar
 
-from aiompi.opaque import Opaque
+from aiompi.base.opaque import Opaque
 
 Hook: TypeAlias = "Callable[[Call], Any]"
 Guard: TypeAlias = Callable[[str], AbstractContextManager[object]]

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias
 
-from aiompi.arguments import integer, several, text
+from aiompi.base.arguments import integer, several, text
+from aiompi.base.opaque import Reference
 from aiompi.constants import MAX_INFO_KEY, MAX_INFO_VAL
 from aiompi.errors import (
     InfoNoKeyError,
@@ -16,7 +17,6 @@ from aiompi.errors import (
     InvalidInfoKeyError,
     InvalidInfoValueError,
 )
-from aiompi.opaque import Reference
 
 __all__ = ["INFO_ENV", "INFO_NULL", "Info"]
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from aiompi import arguments
+from aiompi.base import arguments
 from aiompi.errors import InvalidArgumentError, LocalProtocolError
 
 MAX_WINDOW: Final = 2**31  # credit is returned in 32 bits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol, Self
 
 from aiompi import errors
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
 from aiompi.constants import ANY_SOURCE, ANY_TAG, UNDEFINED
 
 

@@ -25,29 +25,24 @@ TESTS = Path(__file__).parent
 #: unit -> layer. Imports point to a lower layer or stay inside the unit, so that units of one layer are apart.
 #: Fractions order the few units of one layer that build on each other.
 FLOORS: dict[str, float] = {
+    "base": 0.15,
+    "base.arguments": 0,
+    "base.lazy": 0,
+    "base.release": 0,
+    "base.unsupported_errors": 0,
     "constants": 0,
-    "release": 0,
-    "unsupported_errors": 0,
     "errors": 0.1,
     "status": 0.2,
     "settings": 0.2,
-    "arguments": 0,
-    "attribute": 0.2,
-    "opaque": 0.15,
     "hooks": 0.2,
     "info": 0.3,
-    "lazy": 0,
-    "program": 0.2,
     "typing": 1.2,
     "datatype": 1,
     "objects": 1,
     "op": 1.5,
-    "network": 2,
-    "tls": 2.1,
-    "greeter": 2.2,
+    "net": 2.1,
     "wire": 2,
     "impi": 2,
-    "bootstrap": 2.5,
     "core": 0.9,
     "engine": 3,
     "transport": 4,
@@ -56,16 +51,16 @@ FLOORS: dict[str, float] = {
     "create": 4.7,
     "hang_report": 4.8,
     "driver": 5,
-    "launching": 5,
-    "outreach": 5.9,
-    "spawned": 8,
-    "runtime": 6,
+    "job": 6,
+    "job.bootstrap": 2.5,
+    "job.program": 0.2,
     "face": 6.5,
     "MPI": 7,
-    "assembly": 7.1,
-    "membership": 7.2,
-    "joining": 7.3,
+    "job.assembly": 7.1,
+    "job.members": 7.2,
+    "job.joining": 7.3,
     "__init__": 7.5,
+    "job.spawned": 8,
     "bench": 8.3,
     "compat": 8.5,
     "futures": 8,
@@ -86,16 +81,16 @@ WORLDLY: dict[str, set[str]] = {
     "asyncio": {"driver"},
     "uvloop": {"driver"},
     "selectors": set(),
-    "select": {"driver", "bootstrap"},
+    "select": {"driver", "job.bootstrap"},
     # threads and finalizers share shared memory; a pickler is suspended in a thread
-    "threading": {"driver", "transport", "bootstrap", "objects"},
+    "threading": {"driver", "transport", "job", "job.bootstrap", "objects"},
     "concurrent": set(),
     "multiprocessing": set(),
-    "subprocess": {"launching"},
-    "time": {"driver", "bootstrap"},
+    "subprocess": {"job"},
+    "time": {"driver", "job.bootstrap"},
     # wire asks for options of sockets that others have made
-    "socket": {"network", "tls", "greeter", "transport", "runtime", "wire", "bootstrap", "launching"},
-    "ssl": {"tls"},
+    "socket": {"net", "transport", "job", "wire", "job.bootstrap"},
+    "ssl": {"net"},
 }
 
 
@@ -143,9 +138,10 @@ def is_typing(node: ast.AST) -> bool:
 
 
 def unit_of(module: str) -> str:
-    """Return the unit of a module of the package; that of the package itself is `__init__`."""
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 and parts[1] in UNITS else "__init__"
+    """Return the unit of a module of the package: the longest name in FLOORS that begins its name, or `__init__`."""
+    parts = module.split(".")[1:]
+    names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((name for name in names if name in FLOORS), "__init__")
 
 
 UNITS = {path.stem if path.is_file() else path.name for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
@@ -309,7 +305,7 @@ def units_in_the_sentence(start: str) -> list[str]:
     """The units that a sentence of the page about the architecture names, in their order."""
     text = " ".join(ARCHITECTURE.read_text("utf-8").split())
     sentence = text[text.index(start) :].partition(". ")[0]
-    return [name for name in re.findall(r"`(\w+)`", sentence) if name in UNITS]
+    return [name for name in re.findall(r"`([\w.]+)`", sentence) if name in FLOORS]
 
 
 def test_the_page_names_units_of_one_layer_that_build_on_others_of_it() -> None:

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import pytest
 
-from aiompi import tls
 from aiompi.core import allocation
 from aiompi.engine import peer, withheld
 from aiompi.impi import auth, key_exchange
+from aiompi.net import tls
 from aiompi.objects import arrays, decode, type_tags
 from aiompi.settings import MAX_WINDOW, Settings
 from aiompi.transport import stream, unread

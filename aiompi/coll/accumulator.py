@@ -11,12 +11,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import NoneType
 from typing import Any, Final, Protocol
 
+from aiompi.base.lazy import np, numpy_is_loaded
 from aiompi.coll.block import Block
 from aiompi.comm import Channel
 from aiompi.core.allocation import allocate, copied, joined
 from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.datatype import Datatype
-from aiompi.lazy import np, numpy_is_loaded
 from aiompi.op import Op
 from aiompi.op.combine import Combine, combiner
 from aiompi.wire.frame import Payload

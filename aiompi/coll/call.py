@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, TypeVarTuple
 
 from aiompi import core, errors
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
 from aiompi.coll.accumulator import VectorAccumulator
 from aiompi.coll.block import Block
 from aiompi.coll.external import ExternalAccumulator, TypedBlock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from aiompi.attribute import Attributes, CopyFunction, DeleteFunction, Keyvals
+from aiompi.base.attribute import Attributes, CopyFunction, DeleteFunction, Keyvals
 from aiompi.comm.placement import Colors
 from aiompi.constants import (
     ANY_SOURCE,

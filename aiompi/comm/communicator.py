@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from operator import index
 from typing import Any, Final, SupportsIndex, TypeAlias, TypeVar
 
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
 from aiompi.comm.channel import EXTENSION_TAG, Channel, Route, run_after
 from aiompi.comm.contexts import AGREEMENTS, ContextIds

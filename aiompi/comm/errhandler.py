@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Self, TypeAlias
 
+from aiompi.base.opaque import Reference
 from aiompi.errors import InvalidErrhandlerError
-from aiompi.opaque import Reference
 
 __all__ = ["ERRHANDLER_NULL", "ERRORS_ABORT", "ERRORS_ARE_FATAL", "ERRORS_RETURN", "Errhandler"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from aiompi.arguments import instance, integer, integers, several
+from aiompi.base.arguments import instance, integer, integers, several
+from aiompi.base.opaque import Reference
 from aiompi.constants import IDENT, PROC_NULL, SIMILAR, UNDEFINED, UNEQUAL
 from aiompi.engine.processes import FIRST_MET
 from aiompi.errors import InvalidArgumentError, InvalidGroupError, InvalidRankError
-from aiompi.opaque import Reference
 
 if TYPE_CHECKING:
     from aiompi.comm.session import SessionState

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
 from aiompi.comm.communicator import Communicator
 from aiompi.comm.consensus import Consensus
 from aiompi.comm.group import Group

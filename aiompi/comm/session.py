@@ -22,7 +22,7 @@ class SessionState:
     Groups refer to it, and pass it on to the groups and communicators that are made of them.
 
     Args:
-        runtime: the rank, of class `aiompi.runtime.Runtime`.
+        runtime: the rank, of class `aiompi.job.runtime.Runtime`.
         engine: of the rank.
         ids: context identifiers of the rank.
         attachment: buffer for buffered sends on the communicators of the session.

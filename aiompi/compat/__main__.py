@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 from aiompi.compat import install
-from aiompi.program import Program
+from aiompi.job.program import Program
 
 USAGE: Final = "usage: python -m aiompi.compat [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...]"
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from aiompi.lazy import np, numpy_is_loaded
+from aiompi.base.lazy import np, numpy_is_loaded
 
 #: largest memory that is cleared, because that takes no time, bytes
 _SMALL: Final = 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from aiompi.arguments import instance
+from aiompi.base.arguments import instance
 from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.comm.placement import Placement
 from aiompi.constants import UNDEFINED

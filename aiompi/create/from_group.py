@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from aiompi.arguments import instance, integer, text
+from aiompi.base.arguments import instance, integer, text
 from aiompi.coll.signature import Signature
 from aiompi.comm import Channel, Communicator, Group, derive, make_communicator
 from aiompi.comm.placement import Placement

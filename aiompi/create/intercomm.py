@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
 from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.comm.placement import Placement
 from aiompi.create.agreement import Agreement, construct

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 import msgpack
 
-from aiompi.arguments import text
+from aiompi.base.arguments import text
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import ANY_SOURCE, MAX_PORT_NAME
 from aiompi.create.agreement import Agreement, construct

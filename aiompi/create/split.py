@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
 from aiompi.comm import Channel, Communicator, Group, derive
 from aiompi.constants import COMM_TYPE_SHARED, UNDEFINED
 from aiompi.create.agreement import Agreement, construct, participants_of

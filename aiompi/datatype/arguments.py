@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
+from aiompi.base.lazy import np
 from aiompi.errors import InvalidArgumentError, InvalidCountError, InvalidTypeError
-from aiompi.lazy import np
 
 Integers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 

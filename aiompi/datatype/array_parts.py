@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aiompi import constants as mpi
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
 from aiompi.datatype import arguments as check
 from aiompi.datatype.typemap import Arguments, F, TypeMap
 from aiompi.errors import InvalidArgumentError

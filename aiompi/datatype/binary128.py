@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final, TypeAlias
 
-from aiompi.lazy import np
+from aiompi.base.lazy import np
 
 __all__ = ["EXTERNAL", "NATIVE", "X87", "from_binary128", "to_binary128"]
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from aiompi.base.lazy import np
 from aiompi.constants import ORDER_C
 from aiompi.datatype import predefined as mpi
 from aiompi.datatype.arguments import UnknownFormatError
@@ -16,7 +17,6 @@ from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.handle import CODES
 from aiompi.datatype.lookup import is_foreign, split_code
 from aiompi.errors import InvalidTypeError
-from aiompi.lazy import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

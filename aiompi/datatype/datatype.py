@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, Self
 
-from aiompi.arguments import text
+from aiompi.base.arguments import text
+from aiompi.base.opaque import same_kind
 from aiompi.constants import COMBINER_DUP
 from aiompi.datatype.arguments import InvalidCodeError
 from aiompi.datatype.contents import Decoding
@@ -15,7 +16,6 @@ from aiompi.datatype.lookup import Lookup
 from aiompi.datatype.pack import Packing
 from aiompi.datatype.signature import Signature
 from aiompi.errors import InvalidTypeError
-from aiompi.opaque import same_kind
 
 
 class Datatype(Constructors, Decoding, Lookup, Packing):

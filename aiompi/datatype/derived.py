@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from aiompi import constants
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
+from aiompi.base.lazy import np
 from aiompi.datatype import arguments as check
 from aiompi.datatype.arguments import Numbers
 from aiompi.datatype.array_parts import distributed, subarray
 from aiompi.datatype.handle import TypeHandle, TypeState
 from aiompi.datatype.typemap import F, TypeMap, recalled
-from aiompi.lazy import np
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype

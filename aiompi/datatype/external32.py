@@ -14,11 +14,11 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from aiompi.base.lazy import np
 from aiompi.datatype.layout import move
 from aiompi.datatype.layout.layout import Layout
 from aiompi.datatype.layout.move import Memory
 from aiompi.errors import InvalidArgumentError, InvalidBufferError, InvalidTypeError
-from aiompi.lazy import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

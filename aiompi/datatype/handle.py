@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from aiompi import attribute, constants
-from aiompi.attribute import Attributes, Keyvals
+from aiompi import constants
+from aiompi.base import attribute
+from aiompi.base.attribute import Attributes, Keyvals
+from aiompi.base.opaque import Opaque
 from aiompi.datatype.arguments import Integers
 from aiompi.datatype.typemap import Arguments, Compose, TypeMap
 from aiompi.errors import InvalidTypeError
-from aiompi.opaque import Opaque
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from aiompi import constants as mpi
-from aiompi.arguments import integer, text
+from aiompi.base.arguments import integer, text
+from aiompi.base.lazy import np
 from aiompi.datatype.arguments import InvalidCodeError
 from aiompi.datatype.handle import CODES, PREDEFINED, TypeHandle, TypeState
 from aiompi.datatype.typemap import F, TypeMap
 from aiompi.errors import InvalidArgumentError, InvalidTypeError
-from aiompi.lazy import np
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype

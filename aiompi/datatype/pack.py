@@ -24,7 +24,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
+from aiompi.base.lazy import np
 from aiompi.datatype import arguments, external32
 from aiompi.datatype.buffer.address import Bottom, Piece, array_of, registry
 from aiompi.datatype.handle import TypeHandle
@@ -38,7 +39,6 @@ from aiompi.errors import (
     InvalidTypeError,
     TruncationError,
 )
-from aiompi.lazy import np
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype

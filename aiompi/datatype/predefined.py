@@ -11,13 +11,13 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from aiompi.base.lazy import np
 from aiompi.constants import COMBINER_NAMED
 from aiompi.datatype.bounds import Bounds
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.handle import PREDEFINED, TypeState
 from aiompi.datatype.signature import Signature
 from aiompi.datatype.typemap import F, TypeMap
-from aiompi.lazy import np
 
 __all__ = [
     "Datatype", "DATATYPE_NULL", "LB", "UB",

@@ -11,13 +11,13 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, TypeVar
 
+from aiompi.base.lazy import np
 from aiompi.constants import COMBINER_NAMED
 from aiompi.datatype.arguments import Integers
 from aiompi.datatype.bounds import Bounds
 from aiompi.datatype.layout.layout import Layout
 from aiompi.datatype.layout.move import Items
 from aiompi.datatype.signature import Signature
-from aiompi.lazy import np
 
 if TYPE_CHECKING:
     from aiompi.datatype.datatype import Datatype

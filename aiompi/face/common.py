@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from aiompi import attribute, create
-from aiompi.arguments import instance, integer, text
+from aiompi import create
+from aiompi.base import attribute
+from aiompi.base.arguments import instance, integer, text
 from aiompi.comm import Communicator, Group
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
 from aiompi.comm.null import is_null

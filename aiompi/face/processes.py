@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from aiompi.arguments import instance, integer
+from aiompi.base.arguments import instance, integer
 from aiompi.engine.processes import Program
 from aiompi.errors import SUCCESS, SpawnError
 from aiompi.info import Info

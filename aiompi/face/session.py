@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NoReturn, Self, TypeVar
 
-from aiompi.arguments import integer, text
+from aiompi.base.arguments import integer, text
+from aiompi.base.opaque import Reference
 from aiompi.comm import Group
 from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.session import SessionState
@@ -13,8 +14,7 @@ from aiompi.errors import InvalidArgumentError, InvalidSessionError, JobAbortedE
 from aiompi.face.common import attach, hints
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.info import INFO_NULL, Info
-from aiompi.opaque import Reference
-from aiompi.runtime import Runtime
+from aiompi.job.runtime import Runtime
 from aiompi.typing import BufSpec
 
 C = TypeVar("C", bound=ErrorHandling)

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import JobAbortedError
-from aiompi.runtime import Runtime
+from aiompi.job.runtime import Runtime
 
 #: launched ranks of this process
 _ranks: weakref.WeakSet[Runtime] = weakref.WeakSet()

@@ -15,7 +15,7 @@ from aiompi.face.blocking import COMM_WORLD
 from aiompi.face.blocking.process import process
 from aiompi.futures.blocking import BlockingWorkers, run_worker
 from aiompi.futures.executor import MPIPoolExecutor
-from aiompi.program import Program
+from aiompi.job.program import Program
 
 USAGE: Final = "usage: aiompi-launch -n N -m aiompi.futures [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...]"
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, TypeVar
 
+from aiompi.base.lazy import is_array
 from aiompi.comm import Communicator
 from aiompi.create import ports
 from aiompi.driver.spin import cores
@@ -20,10 +21,9 @@ from aiompi.futures.setup import Setup
 from aiompi.futures.task import Task, apply_to_all, is_async
 from aiompi.futures.worker import Worker, serve_async
 from aiompi.futures.workers import CONCURRENCY, Workers, recruiter
-from aiompi.joining import init, join
-from aiompi.lazy import is_array
-from aiompi.membership import Job, Membership, ServedJob
-from aiompi.network import own_address_towards
+from aiompi.job.joining import init, join
+from aiompi.job.members import Job, Membership, ServedJob
+from aiompi.net.interfaces import own_address_towards
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 

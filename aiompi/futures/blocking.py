@@ -18,7 +18,7 @@ from aiompi.face.blocking.process import process
 from aiompi.futures.task import Task
 from aiompi.futures.worker import BlockingServer, Worker
 from aiompi.futures.workers import Queue, Workers, recruiter
-from aiompi.program import refuse_while_loading
+from aiompi.job.program import refuse_while_loading
 
 
 class BlockingWorkers:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from aiompi.program import Program
+from aiompi.job.program import Program
 
 #: name of the main program in a worker, so that code guarded by `__name__ == "__main__"` is not run
 WORKER_NAME: Final = "__worker__"

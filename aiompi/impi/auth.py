@@ -11,7 +11,7 @@
 A method is available if the user enabled it through its environment variable, at each side separately. With KEY the
 key travels in clear, as the specification demands: it keeps strangers and stray jobs out, but not an eavesdropper.
 TLS is a method of aiompi, in which the key itself is not sent: both ends prove it, with a secret that follows from it,
-for this channel (`aiompi.tls.binding`). Other implementations ignore that it is offered, and do not offer it.
+for this channel (`aiompi.net.tls.binding`). Other implementations ignore that it is offered, and do not offer it.
 
 A client of aiompi sets one more bit, which is no method. A server of aiompi answers it with the GREETING behind
 Server_auth, where an answer may have bytes of its method. So each knows what the other one understands.

@@ -210,7 +210,7 @@ class Client:
         """Go on after the TLS handshake: all that follows is encrypted.
 
         Args:
-            binding: what tells this channel from all others (`aiompi.tls.binding`).
+            binding: what tells this channel from all others (`aiompi.net.tls.binding`).
 
         Raises:
             LocalProtocolError: the state is not SECURING.

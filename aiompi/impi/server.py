@@ -204,7 +204,7 @@ class ServerConnection:
         """Go on after the TLS handshake.
 
         Args:
-            binding: what tells this channel from all others (`aiompi.tls.binding`).
+            binding: what tells this channel from all others (`aiompi.net.tls.binding`).
         """
         self._binding = binding
         self.receive_data(b"")  # what has arrived before this call

@@ -28,9 +28,9 @@ from typing import Any, Final, TypeVar, cast
 
 import cloudpickle
 
-from aiompi.bootstrap import meeting
 from aiompi.errors import InvalidArgumentError, ProcessFailedError, RevokedError
-from aiompi.joining import init
+from aiompi.job.bootstrap import meeting
+from aiompi.job.joining import init
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import version

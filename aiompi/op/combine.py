@@ -10,11 +10,11 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from aiompi.base.lazy import np
 from aiompi.datatype.buffer.buffer import is_gapless
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout import move
 from aiompi.errors import InvalidTypeError
-from aiompi.lazy import np
 
 if TYPE_CHECKING:
     from aiompi.op.operation import Op

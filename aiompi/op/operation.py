@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias
 
+from aiompi.base.lazy import np
+from aiompi.base.opaque import Reference
 from aiompi.datatype import Buffer, Datatype, bytes_of, check_disjoint, resolve_recv, resolve_send
 from aiompi.errors import InvalidCountError, InvalidOpError, InvalidTypeError
-from aiompi.lazy import np
 from aiompi.op.combine import combiner
-from aiompi.opaque import Reference
 
 Vector: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import Any, Final
 
+from aiompi.base.lazy import np
 from aiompi.datatype import Datatype
 from aiompi.datatype import predefined as mpi
 from aiompi.errors import InvalidOpError
-from aiompi.lazy import np
 from aiompi.op.operation import PREDEFINED, Kernel, Op, Operation, Vector
 
 __all__ = [

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from aiompi import network
 from aiompi.engine import Driver, Timer
 from aiompi.engine.blame import cause_of
-from aiompi.greeter import Greeter, channel_of
+from aiompi.net import interfaces
+from aiompi.net.handshake import Greeter, channel_of
 from aiompi.settings import Settings
 from aiompi.transport.resolve import Address
 from aiompi.wire import liveness
@@ -281,7 +281,7 @@ class Dialling:
     def _cannot_connect(self, cause: str, here: bool) -> None:
         self._unwatch()
         self.socket.close()
-        where = "" if self._family == socket.AF_UNIX else f" at {network.join_address(*self._target[:2])}"
+        where = "" if self._family == socket.AF_UNIX else f" at {interfaces.join_address(*self._target[:2])}"
         self._failed(f"cannot connect to it{where}: {cause}", here)
 
     def _failed(self, cause: str, here: bool) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from aiompi.engine import Driver
-from aiompi.network import encoded
+from aiompi.net.interfaces import encoded
 
 #: family of a socket, and what the socket connects or binds to
 Address: TypeAlias = tuple[socket.AddressFamily, Any]

@@ -9,8 +9,8 @@ import socket
 import stat
 from typing import Any, ClassVar, Final
 
-from aiompi import network
 from aiompi.engine import Peer, Timer
+from aiompi.net import interfaces
 from aiompi.transport.connection import Connection
 from aiompi.transport.resolve import Address, numeric
 from aiompi.transport.stream import StreamTransport
@@ -45,7 +45,7 @@ class Unix(StreamTransport):
             with contextlib.suppress(FileNotFoundError):
                 if stat.S_ISSOCK(os.lstat(path).st_mode):
                     os.unlink(path)  # left by a process that was this rank before
-        listener = network.listen_unix(name)
+        listener = interfaces.listen_unix(name)
         self._path = path
         self._user = os.geteuid()  # asked now, because a program may give up privileges later
         return listener, [name, _identity(name, self._user)]
@@ -95,11 +95,11 @@ class TCP(StreamTransport):
     _watchdog: Timer | None = None
 
     def listen(self) -> tuple[socket.socket, Any]:
-        hosts = self.site.hosts or (self.site.bind or network.loopback(),)
+        hosts = self.site.hosts or (self.site.bind or interfaces.loopback(),)
         several = "::" if any(":" in host for host in hosts) else "0.0.0.0"
         bind = self.site.bind or (hosts[0] if len(hosts) == 1 else several)
         try:
-            listener = network.listen(*numeric(bind, 0), self.engine.settings.ports)
+            listener = interfaces.listen(*numeric(bind, 0), self.engine.settings.ports)
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
                 error.strerror = f"{error.strerror}, which AIOMPI_BIND or the launcher asks for: is it of this host?"
@@ -112,7 +112,9 @@ class TCP(StreamTransport):
 
     def admits(self, sock: socket.socket) -> bool:
         return (
-            bool(self.site.bind) or len(self.site.hosts) < 2 or network.plain(sock.getsockname()[0]) in self.site.hosts
+            bool(self.site.bind)
+            or len(self.site.hosts) < 2
+            or interfaces.plain(sock.getsockname()[0]) in self.site.hosts
         )
 
     def set_options(self, sock: socket.socket) -> None:

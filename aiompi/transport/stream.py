@@ -14,7 +14,7 @@ from aiompi import errors
 from aiompi.engine import Endpoint, Engine, Link, Peer, Timer
 from aiompi.engine.owned import warn_unraisable
 from aiompi.engine.seams import BufferOwner
-from aiompi.greeter import channel_of
+from aiompi.net.handshake import channel_of
 from aiompi.transport.connection import Connection
 from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, describe
 from aiompi.transport.resolve import Address

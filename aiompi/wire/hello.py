@@ -9,7 +9,7 @@ The channel says what protects the connection at that end (`Channel`). It is und
 if the other end says another one. So nothing in between can have one end encrypt and the other one talk in clear.
 
 If the connection is to be encrypted, a TLS handshake follows, and both ends prove the key once more over the channel,
-so that nothing in between can have passed on the first proofs and be the end of two channels (`aiompi.tls.binding`):
+so that nothing in between can have passed on the first proofs, as the end of two channels (`aiompi.net.tls.binding`):
 
     Proof  HMAC(key, "bound connector" binding Hello Reply)  -->
                                           <--   Proof  HMAC(key, "bound acceptor" binding Hello Reply)
@@ -63,7 +63,7 @@ _REPLY: Final = struct.Struct(f"!{BANNER_BYTES}sB{NONCE_BYTES}s{PROOF_BYTES}s")
 
 
 class Channel(enum.IntEnum):
-    """What protects a connection from all that lies between its ends (see `aiompi.greeter.channel_of`)."""
+    """What protects a connection from all that lies between its ends (see `aiompi.net.handshake.channel_of`)."""
 
     #: a Unix socket, at whose other end is a process of the same user
     LOCAL = 1

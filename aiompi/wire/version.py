@@ -13,8 +13,8 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from aiompi.base.release import PROTOCOL, VERSION
 from aiompi.errors import RemoteProtocolError
-from aiompi.release import PROTOCOL, VERSION
 
 MAGIC: Final = b"aiompi\x00\x01"
 _BANNER: Final = struct.Struct(f"!{len(MAGIC)}sI20s")

@@ -1,4 +1,4 @@
-"""The agent of a job whose processes another program has started, such as srun. Rank 0 runs it: see `aiompi.bootstrap`.
+"""The agent of a job that another program has started, such as srun. Rank 0 runs it: see `aiompi.job.bootstrap`.
 
 Standard input has the specification of the job as a line of JSON, and ends with the process of rank 0.
 """
@@ -84,7 +84,7 @@ async def _serve(
 
 def _hand_out(text: str, door: socket.socket) -> None:
     """Give a new credential of munge with this text to each connection. It is read once on each host."""
-    from aiompi.bootstrap import munge
+    from aiompi.job.bootstrap import munge
 
     door.setblocking(False)
 

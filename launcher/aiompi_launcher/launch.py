@@ -15,8 +15,8 @@ import sys
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from aiompi import network
 from aiompi.errors import InvalidArgumentError
+from aiompi.net import interfaces
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import control, hello, liveness
@@ -120,7 +120,7 @@ class _Launch:
             import asyncio  # meanwhile
 
             return asyncio.run(self._supervise_hosts(plan, started, path))
-        self._listener = network.listen_unix(self._directory.join(CONTROL))
+        self._listener = interfaces.listen_unix(self._directory.join(CONTROL))
         with Starting(self._spec, self._variables, self._key) as starting:
             import asyncio  # meanwhile
 
@@ -215,7 +215,7 @@ def serve(spec: ServeSpec, name: str) -> int:
     key = hello.new_key() if text is None else hello.parse_key(text)
     with job_directory() as (directory, _):
         if settings.tls_cert:
-            from aiompi import tls  # most jobs have no certificate of their own
+            from aiompi.net import tls  # most jobs have no certificate of their own
 
             tls.check(settings)
         listener = listen_for(spec, settings)

@@ -37,7 +37,7 @@ if comm.rank == 0:
 #: a process with another key dials the agent while the job runs
 STRANGER = """
 import asyncio, aiompi
-from aiompi.bootstrap.meeting import connect
+from aiompi.job.bootstrap.meeting import connect
 from aiompi.settings import load
 async def main(world):
     if world.rank == 3:

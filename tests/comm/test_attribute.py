@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from aiompi import errors
-from aiompi.attribute import Attributes
+from aiompi.base.attribute import Attributes
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS
 from aiompi.constants import (
     ANY_SOURCE,

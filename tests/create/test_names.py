@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import aiompi
+from aiompi.job import published_names as published
 from aiompi.settings import Settings
-from aiompi.transport import names as published
 from support.jobs import Running, Site
 from support.meetings import jobs
 
@@ -85,13 +85,13 @@ async def test_a_port_whose_await_was_forgotten(tmp_path: Path) -> None:
 
 
 def publishing(site: Site, names: Path, preparation: str) -> Running:
-    """Start a program that publishes a name after some preparation, by `aiompi.transport.names` as both faces do."""
+    """Start a program that publishes a name after some preparation, as both faces do."""
     text = f"""
 import json, os, resource, signal
 from aiompi.settings import Settings
-from aiompi.transport import names
+from aiompi.job import published_names
 {preparation}
-names.publish(Settings(names={str(names)!r}), "service", "port" * 1000)
+published_names.publish(Settings(names={str(names)!r}), "service", "port" * 1000)
 """
     return site.start(sys.executable, site.program(text))
 

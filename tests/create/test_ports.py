@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 import aiompi
-from aiompi import create, network
+from aiompi import create
 from aiompi.comm import Communicator
 from aiompi.create import intercomm, ports
 from aiompi.create.introduction import Strangers
 from aiompi.engine.processes import Name
+from aiompi.net import interfaces
 from aiompi.transport.dial import Greeting
 from aiompi.transport.sockets import _identity
 from aiompi.transport.stream import StreamTransport
@@ -567,7 +568,7 @@ async def test_connection_to_a_process_that_is_forgotten_meanwhile(tmp_path: Pat
     async with jobs(1, transports=("unix",)) as (one,):
         await one.Open_port()
         loop, engine, path = asyncio.get_running_loop(), one._runtime.engine, str(tmp_path / "other")
-        with network.listen_unix(path) as listener:
+        with interfaces.listen_unix(path) as listener:
             listener.setblocking(False)
             card = BusinessCard(window=0, transports={"unix": [path, _identity(path, os.geteuid())]})
             number = engine.processes.meet(Name(b"another job 1234", 0), card, Namespace.new(0), 1)

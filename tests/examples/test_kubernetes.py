@@ -12,7 +12,7 @@ import yaml
 from kubeflow_trainer_api.models import JobsetV1alpha2JobSet
 from kubernetes_validate.utils import all_versions
 
-from aiompi.bootstrap.fixed import Indexed
+from aiompi.job.bootstrap.fixed import Indexed
 
 DIRECTORY = Path(__file__).parents[2] / "examples" / "kubernetes"
 #: what `spec` of an MPIJob may have, by the CRD of the MPI Operator (kubeflow.org/v2beta1); types stand for values

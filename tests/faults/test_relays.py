@@ -17,7 +17,7 @@ import pytest
 
 import aiompi
 from aiompi.errors import JobAbortedError, RemoteProtocolError
-from aiompi.greeter import Greeter, channel_of
+from aiompi.net.handshake import Greeter, channel_of
 from aiompi.settings import Settings
 from aiompi.wire import control, frame
 from aiompi.wire.frame import HEADER

@@ -118,7 +118,7 @@ def test_tcp_ports(site: Site, face: str) -> None:
 WAITS: Final = """
 import select, socket, sys
 from aiompi import MPI
-from aiompi.transport import departures
+from aiompi.job import departures
 from aiompi.wire.hello import ROLE_PEER, Channel, Connector
 departures.MANY_LOOKS = 10
 world = MPI.COMM_WORLD

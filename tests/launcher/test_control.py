@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from aiompi.bootstrap import meeting
 from aiompi.errors import JobAbortedError
+from aiompi.job.bootstrap import meeting
 from aiompi.settings import Settings
 from aiompi.wire import control, hello, version
 from aiompi_launcher.net import control as control_server

@@ -455,7 +455,7 @@ def double(own): return Own(2 * own)
 
 if __name__ == "__main__":
     from aiompi import MPI
-    from aiompi.program import Program
+    from aiompi.job.program import Program
     comm = MPI.COMM_WORLD
     found = [{FORKED}, Program.current()]
     for method in ("spawn", "fork"):

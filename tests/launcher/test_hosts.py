@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aiompi import release
+from aiompi.base import release
 from aiompi.errors import InvalidArgumentError
 from aiompi.wire import version
 from aiompi_launcher.cli import parse

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aiompi import network
+from aiompi.net import interfaces
 from aiompi_launcher.net import listen
 from aiompi_launcher.net.listen import AcceptLoop
 from support.descriptors import no_more_descriptors
@@ -110,7 +110,7 @@ class Porter:
 @pytest.mark.asyncio
 async def test_while_there_are_no_descriptors_it_asks_only_now_and_then(monkeypatch, home: Path):
     monkeypatch.setattr(listen, "BREATHER", 0.05)
-    porter = Porter(network.listen_unix(str(home / "socket")))
+    porter = Porter(interfaces.listen_unix(str(home / "socket")))
     start = time.monotonic()
     with socket.socket(socket.AF_UNIX) as client:
         with no_more_descriptors():
@@ -130,7 +130,7 @@ async def test_closing_while_there_are_no_descriptors(monkeypatch, home: Path):
     monkeypatch.setattr(listen, "BREATHER", 0.01)
     raised: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
-    porter = Porter(network.listen_unix(str(home / "socket")))
+    porter = Porter(interfaces.listen_unix(str(home / "socket")))
     with socket.socket(socket.AF_UNIX) as client:
         with no_more_descriptors():
             client.connect(str(home / "socket"))

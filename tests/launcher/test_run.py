@@ -294,7 +294,7 @@ def test_start_up_of_the_launcher_is_light():
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", script]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout.split()
-    heavy = {"asyncio", "numpy", "ssl", "logging", "tempfile", "aiompi.engine", "aiompi.runtime"}
+    heavy = {"asyncio", "numpy", "ssl", "logging", "tempfile", "aiompi.engine", "aiompi.job.runtime"}
     assert heavy.isdisjoint(loaded)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aiompi import network
+from aiompi.net import interfaces
 from aiompi_launcher.start.directory import RunDirectory, remove_tree
 
 
@@ -50,7 +50,7 @@ def test_an_error_of_its_lock_names_it(environ: dict[str, str], home: Path, monk
 
 def test_an_error_of_a_socket_names_it(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=f"No such file or directory: '{tmp_path}/none/control'"):
-        network.listen_unix(str(tmp_path / "none" / "control"))
+        interfaces.listen_unix(str(tmp_path / "none" / "control"))
 
 
 def test_directories_of_dead_jobs_are_swept(environ: dict[str, str], home: Path):

@@ -318,7 +318,7 @@ def test_a_rank_reports_many_failures_in_spawned_jobs_but_not_without_end(monkey
 GROWS = """
 import gc
 from aiompi import MPI
-from aiompi.transport.agent import Agent
+from aiompi.job.agent import Agent
 world = MPI.COMM_WORLD
 world.Barrier()
 if world.rank == 0:  # numbers of 4 bytes, which take 8 when they are encoded again

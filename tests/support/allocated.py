@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import aiompi
-from aiompi.bootstrap.meeting import connect
+from aiompi.job.bootstrap.meeting import connect
 from aiompi.settings import load
 
 

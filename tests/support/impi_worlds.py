@@ -24,7 +24,7 @@ from aiompi.face.native.job import world_of
 from aiompi.impi.channel import Pair
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType, pack_proc
 from aiompi.impi.universe import Universe
-from aiompi.runtime import Runtime
+from aiompi.job.runtime import Runtime
 from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.template import Site

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aiompi import tls
+from aiompi.net import tls
 from aiompi.settings import Settings
 from aiompi.wire import hello
 

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from aiompi import release
+from aiompi.base import release
 
 from .jobs import ROOTS
 

@@ -10,12 +10,12 @@ from types import ModuleType
 from typing import Any
 
 import aiompi
-from aiompi import release
+from aiompi.base import release
 from aiompi.wire import control, frame, hello, version
 from aiompi_launcher.hosts import messages
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
-#: of what is said with the number of the protocol in `aiompi.release`
+#: of what is said with the number of the protocol in `aiompi.base.release`
 FINGERPRINT = "15a2eb1b7c3ea783"
 
 
@@ -36,7 +36,7 @@ def test_a_change_of_what_is_said_raises_the_number_of_the_protocol() -> None:
     said += [str(each) for each in (control._CARD, messages.Plan._fields, messages.Part._fields)]
     fingerprint = hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
     assert fingerprint == FINGERPRINT, (
-        "raise PROTOCOL in aiompi/release.py, unless no version with this number has been released, and note this one"
+        "raise PROTOCOL in aiompi/base/release.py, unless no version with this number was released, and note this one"
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aiompi.bench.measure import bare_socket
-from aiompi.bootstrap.meeting import listen, published
+from aiompi.job.bootstrap.meeting import listen, published
 from aiompi.settings import load
 
 

@@ -26,7 +26,7 @@ from typing import Any, Final, TypeAlias
 
 from aiompi.constants import ANY_SOURCE
 from aiompi.errors import JobAbortedError, ProcessFailedError, RevokedError, SpawnError
-from aiompi.runtime import Runtime
+from aiompi.job.runtime import Runtime
 
 SIZES: Final = (1, 400, 12_000, 40_000, 300_000)  # items of 8 bytes
 LOST: Final = (ProcessFailedError, RevokedError)

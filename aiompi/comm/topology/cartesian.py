@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import ClassVar
 
-from aiompi.arguments import integer, integers, several
+from aiompi.base.arguments import integer, integers, several
 from aiompi.constants import CART, PROC_NULL, UNDEFINED
 from aiompi.errors import InvalidArgumentError, InvalidDimsError, InvalidRankError
 

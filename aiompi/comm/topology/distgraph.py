@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, TypeAlias
 
-from aiompi.arguments import integers
+from aiompi.base.arguments import integers
 from aiompi.constants import DIST_GRAPH, UNWEIGHTED, WEIGHTS_EMPTY
 from aiompi.errors import InvalidArgumentError, InvalidRankError
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar
 
-from aiompi.arguments import integer, integers
+from aiompi.base.arguments import integer, integers
 from aiompi.constants import GRAPH, UNDEFINED
 from aiompi.errors import InvalidArgumentError, InvalidRankError, InvalidTopologyError
 

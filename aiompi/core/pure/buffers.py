@@ -39,7 +39,7 @@ def plain_bytes(array: Any) -> memoryview | None:
 
 def overlap(one: memoryview, other: memoryview) -> bool:
     """Return True if two memoryviews of contiguous bytes share a byte."""
-    from aiompi.lazy import np
+    from aiompi.base.lazy import np
 
     if type(one.obj) in _OWNERS and type(other.obj) in _OWNERS and one.obj is not other.obj:
         return False  # without NumPy

@@ -15,13 +15,13 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Self, SupportsIndex, TypeAlias
 
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
+from aiompi.base.lazy import is_array, np
 from aiompi.datatype.buffer.exporters import exported
 from aiompi.datatype.layout import arrange
 from aiompi.datatype.layout.layout import Layout, Part, StridedBlock
 from aiompi.datatype.layout.layout import span_of as bounds_of
 from aiompi.errors import InvalidBufferError, InvalidTypeError
-from aiompi.lazy import is_array, np
 
 __all__ = [
     "BOTTOM", "BUFFER_AUTOMATIC", "IN_PLACE", "Aint_add", "Aint_diff", "Bottom", "BufferAutomatic", "Constant",

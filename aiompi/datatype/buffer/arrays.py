@@ -10,13 +10,13 @@ import functools
 import math
 from typing import Any, NamedTuple, TypeAlias
 
+from aiompi.base.lazy import np
 from aiompi.datatype import external32
 from aiompi.datatype.buffer.address import span_of
 from aiompi.datatype.buffer.buffer import Buffer, is_gapless
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout.layout import EMPTY, Layout
 from aiompi.errors import InvalidBufferError, InvalidTypeError
-from aiompi.lazy import np
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aiompi.base.lazy import np
 from aiompi.core.allocation import allocate
 from aiompi.datatype import external32
 from aiompi.datatype.buffer.address import Piece, registry
@@ -12,7 +13,6 @@ from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout import move
 from aiompi.datatype.layout.layout import Layout
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
-from aiompi.lazy import np
 
 
 class Buffer:

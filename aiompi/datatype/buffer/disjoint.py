@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from aiompi.base.lazy import np
 from aiompi.core import overlap
 from aiompi.datatype.buffer.address import Piece
 from aiompi.datatype.buffer.arrays import ArrayBuffer
@@ -18,7 +19,6 @@ from aiompi.datatype.buffer.buffer import Buffer
 from aiompi.datatype.layout.layout import Layout, ScatteredRuns
 from aiompi.datatype.layout.overlap import number_of_runs
 from aiompi.errors import InvalidBufferError, InvalidTypeError
-from aiompi.lazy import np
 
 Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 Offsets: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"

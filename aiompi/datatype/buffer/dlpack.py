@@ -11,8 +11,8 @@ import math
 from operator import index
 from typing import Any, Final
 
+from aiompi.base.lazy import np
 from aiompi.errors import InvalidBufferError
-from aiompi.lazy import np
 
 #: device types whose memory belongs to the process: CPU, and pinned or managed memory of GPUs
 _OF_THE_HOST: Final = {1: "CPU", 3: "CUDAHost", 11: "ROCMHost", 13: "CUDAManaged"}

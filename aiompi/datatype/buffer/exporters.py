@@ -10,9 +10,9 @@ import os
 import warnings
 from typing import Any, TypeAlias
 
+from aiompi.base.lazy import np
 from aiompi.datatype.buffer import dlpack, process
 from aiompi.errors import InvalidBufferError
-from aiompi.lazy import np
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Foreign: TypeAlias = "Array | memoryview"

@@ -8,7 +8,7 @@ import os
 import struct
 from typing import Final
 
-from aiompi.lazy import np
+from aiompi.base.lazy import np
 
 _byte_of: Final = ctypes.c_char.from_buffer
 _libc: Final = ctypes.CDLL(None, use_errno=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 
+from aiompi.base.lazy import is_array, np
 from aiompi.core import plain_bytes
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.datatype.buffer.arrays import Array, ArrayBuffer, bytes_of, cells_of, span
@@ -14,7 +15,6 @@ from aiompi.datatype.codes import from_dtype, from_format
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.predefined import BYTE
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
-from aiompi.lazy import is_array, np
 
 
 class Region(ABC):

@@ -26,7 +26,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
 from aiompi.datatype import arguments
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.datatype.buffer.buffer import Buffer

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from aiompi.base.lazy import np
 from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, Dim, IntArray, Part, ScatteredRuns, StridedBlock
-from aiompi.lazy import np
 
 #: number of irregular runs from which they become one ScatteredRuns instead of single blocks
 _FEW: Final = 8

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from aiompi.lazy import np
+from aiompi.base.lazy import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from aiompi.base.lazy import np
 from aiompi.datatype.layout.blocks import (
     LONGEST_ELEMENT,
     Grid,
@@ -23,7 +24,6 @@ from aiompi.datatype.layout.blocks import (
     element_dtype,
     positions,
 )
-from aiompi.lazy import np
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 #: contiguous bytes

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from aiompi.base.lazy import np
 from aiompi.datatype.layout import arrange
 from aiompi.datatype.layout.blocks import Dim, IntArray, Part, ScatteredRuns, Span, StridedBlock
 from aiompi.datatype.layout.overlap import overlapping
 from aiompi.errors import InvalidArgumentError
-from aiompi.lazy import np
 
 if TYPE_CHECKING:
     import numpy.typing as npt

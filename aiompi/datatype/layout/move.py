@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from aiompi.base.lazy import np
 from aiompi.core import form
 from aiompi.datatype.layout import copies
 from aiompi.datatype.layout.blocks import Part, StridedBlock
 from aiompi.datatype.layout.copies import Array, Memory
 from aiompi.datatype.layout.layout import Layout
 from aiompi.errors import InvalidBufferError
-from aiompi.lazy import np
 
 if TYPE_CHECKING or form == "pure":
     from aiompi.datatype.layout.copies import Copies, Items

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from aiompi.base.lazy import np
 from aiompi.datatype.layout.blocks import Dim, Part, ScatteredRuns, StridedBlock
-from aiompi.lazy import np
 
 #: working memory per run when runs are sorted, bytes
 _RUN: Final = 32

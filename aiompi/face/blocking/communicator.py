@@ -8,7 +8,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
 
 from aiompi import create
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
 from aiompi.comm import Communicator, Group, recovery
 from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.group import GROUP_EMPTY

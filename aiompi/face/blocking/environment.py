@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from aiompi import hooks
-from aiompi.arguments import integer
+from aiompi.base.arguments import integer
 from aiompi.constants import THREAD_MULTIPLE, THREAD_SINGLE
 from aiompi.errors import InvalidArgumentError, LocalProtocolError
 from aiompi.face import errhandlers

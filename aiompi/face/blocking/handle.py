@@ -5,6 +5,7 @@ from __future__ import annotations
 from sys import modules
 from typing import ClassVar, Self, TypeVar
 
+from aiompi.base.opaque import NumberedByHandle
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
 from aiompi.driver.threads import ASYNCIO_EVENTS, get_ident, loop_is_running
@@ -12,7 +13,6 @@ from aiompi.engine import PersistentRequest, Request
 from aiompi.face.blocking.process import check_running_loop, process, wait
 from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.common import Membership
-from aiompi.opaque import NumberedByHandle
 
 T = TypeVar("T")
 

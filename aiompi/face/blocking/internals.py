@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final
 
+from aiompi.base.opaque import Opaque
 from aiompi.datatype import Datatype, predefined
 from aiompi.datatype.handle import CODES
 from aiompi.driver.threads import Lock
 from aiompi.face.absent import absent
 from aiompi.face.blocking.communicator import Comm, Intercomm, Intracomm
-from aiompi.opaque import Opaque
 from aiompi.status import Status
 
 __all__ = [

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from aiompi import engine
+from aiompi.base.opaque import Reference
 from aiompi.comm import Communicator
 from aiompi.comm.conversion import Place
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.errors import InvalidRequestError
 from aiompi.face.blocking.process import check_running_loop, process, wait
 from aiompi.face.blocking.requests import Request
-from aiompi.opaque import Reference
 from aiompi.status import Status
 from aiompi.typing import BufSpec
 

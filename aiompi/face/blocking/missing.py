@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, Self
 
+from aiompi.base.opaque import Opaque, same_kind
 from aiompi.face.absent import FILES, WINDOWS, absent
-from aiompi.opaque import Opaque, same_kind
 
 __all__ = [
     "DISPLACEMENT_CURRENT", "DISP_CUR", "FILE_NULL", "LOCK_EXCLUSIVE", "LOCK_SHARED", "MODE_APPEND", "MODE_CREATE",

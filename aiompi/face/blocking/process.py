@@ -29,11 +29,11 @@ from aiompi.engine import Request
 from aiompi.errors import Exception as MPIException
 from aiompi.errors import LocalProtocolError, failure
 from aiompi.face import uncaught
+from aiompi.job.agent import Contact
+from aiompi.job.runtime import Runtime
 from aiompi.objects import Codec
-from aiompi.runtime import Runtime
 from aiompi.settings import BLOCK, THREAD_LEVELS, rc
 from aiompi.settings import load as load_settings
-from aiompi.transport.agent import Contact
 
 #: packages whose frames are between a call of the program and what it calls here
 _BELOW_PROGRAM: Final = frozenset({"aiompi", "mpi4py", "importlib"})

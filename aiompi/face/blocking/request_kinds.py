@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from aiompi.arguments import several
+from aiompi.base.arguments import several
 from aiompi.engine import GeneralizedRequest, PersistentRequest
 from aiompi.engine import Request as EngineRequest
 from aiompi.errors import InvalidRequestError

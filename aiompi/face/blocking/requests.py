@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
+from aiompi.base.opaque import NumberedByHandle, same_kind
 from aiompi.constants import UNDEFINED
 from aiompi.engine import Request as EngineRequest
 from aiompi.errors import (
@@ -16,7 +17,6 @@ from aiompi.errors import (
     ProcessFailedPendingError,
 )
 from aiompi.face.blocking.process import check_running_loop, process
-from aiompi.opaque import NumberedByHandle, same_kind
 from aiompi.status import Status, check_status
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from aiompi import create
-from aiompi.arguments import instance, integer
+from aiompi.base.arguments import instance, integer
 from aiompi.comm import Communicator, Group, recovery
 from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.null import NULL, OUTSIDE, freed
@@ -31,8 +31,8 @@ from aiompi.face.topology import (
     TopologyTest,
 )
 from aiompi.info import INFO_NULL, Info
+from aiompi.job.runtime import Runtime
 from aiompi.objects import Codec
-from aiompi.runtime import Runtime
 
 C = TypeVar("C", bound="Comm")
 

@@ -20,11 +20,11 @@ from aiompi.face import uncaught
 from aiompi.face.common import allocate, clear_attributes
 from aiompi.face.native.communicator import Intracomm
 from aiompi.face.native.processes import Ports
-from aiompi.program import refuse_while_loading
-from aiompi.runtime import Runtime, local_runtimes
+from aiompi.job.agent import Contact
+from aiompi.job.program import refuse_while_loading
+from aiompi.job.runtime import Runtime, local_runtimes
 from aiompi.settings import Settings, rc
 from aiompi.settings import load as load_settings
-from aiompi.transport.agent import Contact
 from aiompi.wire.hello import RANK_ANY
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol, Self
 
 from aiompi.engine import Request
 from aiompi.errors import LocalProtocolError
-from aiompi.runtime import Runtime
+from aiompi.job.runtime import Runtime
 
 _READ: Final = 2**16
 #: characters that wait in `OutputLines` before the ranks have to wait, and most in one line

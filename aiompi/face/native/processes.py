@@ -12,7 +12,7 @@ from aiompi.engine.processes import Program
 from aiompi.face.common import Membership
 from aiompi.face.processes import Command, error_codes, one_program, several_programs
 from aiompi.info import INFO_NULL, Info
-from aiompi.runtime import Runtime
+from aiompi.job.runtime import Runtime
 
 if TYPE_CHECKING:
     from aiompi.face.native.communicator import Intercomm

@@ -12,7 +12,7 @@ from aiompi.engine import Request
 from aiompi.face.native.job import rank_of_loop
 from aiompi.face.session import SessionCalls
 from aiompi.info import INFO_NULL, Info
-from aiompi.runtime import Runtime
+from aiompi.job.runtime import Runtime
 
 
 @hooks.surface

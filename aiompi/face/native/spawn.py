@@ -19,8 +19,8 @@ from aiompi.face.native.communicator import Intercomm, Intracomm
 from aiompi.face.native.job import RankScope
 from aiompi.face.native.output import Forward, Output, OutputLines
 from aiompi.face.processes import Command
-from aiompi.launching import Launch
-from aiompi.runtime import Runtime
+from aiompi.job.runtime import Runtime
+from aiompi.job.spawn import Launch
 from aiompi.settings import Settings
 
 Function: TypeAlias = Callable[..., Any]
@@ -139,7 +139,7 @@ async def spawn(
     world = await RankScope(None, settings)
     runtime = world._runtime
     packed = _pickled(program, args) if callable(program) else b""
-    words: Sequence[str] = ("-m", "aiompi.spawned") if packed else (os.fspath(program), *map(str, args))  # type: ignore[arg-type]
+    words: Sequence[str] = ("-m", "aiompi.job.spawned") if packed else (os.fspath(program), *map(str, args))  # type: ignore[arg-type]
     runtime.engine.processes.start = starter = _Starter(runtime, output)
     try:
         core = await create.spawn(runtime.self_comm, [Program(tuple(words), count)], 0)

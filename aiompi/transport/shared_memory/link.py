@@ -6,11 +6,11 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from aiompi import network
 from aiompi.core._native import Outgoing, PeerProcess, Ring, RingPoller
 from aiompi.engine import Driver, Peer
 from aiompi.engine.blame import cause_of
 from aiompi.engine.seams import BufferOwner
+from aiompi.net import interfaces
 from aiompi.transport.connection import COPY_LIMIT
 from aiompi.transport.dial import EXHAUSTED, describe
 from aiompi.transport.shared_memory.sharing import Segment, Sharing
@@ -118,7 +118,7 @@ class RingLink(RingPoller):
         # A peer that is stopped in the midst of a copy would write into the memory after the program has it back. So no
         # peer is invited in an event loop, where a cancelled receive or a time limit gives the memory back at once.
         invites = not (self._transport.site.may_return or self._driver.background)
-        process, _ = network.credentials(self._socket)
+        process, _ = interfaces.credentials(self._socket)
         ring.process = PeerProcess(process, invites)
         if ring.process.reachable:
             ring.copies()

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from aiompi import network
 from aiompi.errors import RemoteProtocolError
+from aiompi.net import interfaces
 from aiompi.wire import control, liveness, version
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
@@ -147,7 +147,7 @@ class Agent:
         self._watchdog = watchdog
         self._part = plan.parts[0]
         self._archive = directory.join(_ARCHIVE) if plan.files else ""
-        self._listener = network.listen_unix(directory.join(CONTROL))
+        self._listener = interfaces.listen_unix(directory.join(CONTROL))
         self._processes: dict[int, RankProcess] = {}
         self._running: set[int] = set()
         self._outputs: dict[tuple[int, int], _Output] = {}

@@ -120,7 +120,7 @@ def slurm_allocation(environ: Mapping[str, str] = os.environ) -> list[Host]:
 
 
 def _expand(names: str) -> list[str]:
-    from aiompi.bootstrap.nodelist import expand  # seldom needed
+    from aiompi.job.bootstrap.nodelist import expand  # seldom needed
 
     return expand(names)
 
@@ -135,10 +135,10 @@ def is_this_machine(name: str) -> bool:
     """Return True for a name or an address of this machine."""
     import socket  # seldom needed, and much to import
 
-    from aiompi import network
+    from aiompi.net import interfaces
 
     own = socket.gethostname()
-    return name in ("localhost", own, own.partition(".")[0]) or name in (pair[1] for pair in network.own_addresses())
+    return name in ("localhost", own, own.partition(".")[0]) or name in (pair[1] for pair in interfaces.own_addresses())
 
 
 def place(hosts: Sequence[Host], size: int, by: str, ppn: int | None = None) -> list[list[int]]:

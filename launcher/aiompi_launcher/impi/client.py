@@ -11,7 +11,6 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar, cast
 
-from aiompi import network
 from aiompi.errors import Exception as MPIError
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi import native
@@ -19,6 +18,7 @@ from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState, Described, Event, Note, PrivateLabel, Started
 from aiompi.impi.key_exchange import KEY_BYTES, KeyExchange
 from aiompi.impi.universe import Universe
+from aiompi.net import interfaces
 from aiompi.settings import Settings
 from aiompi.wire import liveness
 from aiompi.wire.control import MAX_DEPTH, BusinessCard, is_card, is_deep
@@ -64,7 +64,7 @@ class RemoteServer(Rendezvous):
         say: Callable[[str], None],
     ) -> None:
         self._endpoint = endpoint
-        self._address = network.join_address(endpoint.host, endpoint.port)
+        self._address = interfaces.join_address(endpoint.host, endpoint.port)
         self._hosts = hosts
         self._credentials = credentials
         self._settings = settings
@@ -300,7 +300,7 @@ class RemoteServer(Rendezvous):
 
     async def _secure(self) -> None:
         """Perform the TLS handshake that the server has chosen."""
-        from aiompi import tls  # most jobs do not need it
+        from aiompi.net import tls  # most jobs do not need it
 
         context = tls.context(False, self._settings)
         try:

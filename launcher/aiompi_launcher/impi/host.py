@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from aiompi.errors import AuthenticationError, RemoteProtocolError
 from aiompi.errors import Exception as MPIError
-from aiompi.greeter import Greeter, channel_of
 from aiompi.impi import auth, slots
 from aiompi.impi.auth import Credentials
 from aiompi.impi.host import ChannelState, Host
@@ -25,6 +24,7 @@ from aiompi.impi.label import TLS_VERSION
 from aiompi.impi.packet import Packet, PacketType
 from aiompi.impi.slots import SharedPackets, Slot
 from aiompi.impi.universe import Universe
+from aiompi.net.handshake import Greeter, channel_of
 from aiompi.settings import Settings
 from aiompi.wire import hello, liveness, memory
 from aiompi_launcher.impi.buffers import Chunk, copied, discard
@@ -34,7 +34,7 @@ from aiompi_launcher.job.rendezvous import RendezvousError
 from aiompi_launcher.net.listen import AcceptLoop, StrangerReports, has_unread, rethrow, source_of
 
 if TYPE_CHECKING:
-    from aiompi.tls import SecureSocket
+    from aiompi.net.tls import SecureSocket
 
 _T = TypeVar("_T")
 
@@ -232,7 +232,7 @@ class HostAgent:
 
     async def _secure(self, sock: socket.socket, *, server: bool) -> SecureSocket:
         """Return a connection over TLS, on which both hosts have proven the key, in place of an unused one."""
-        from aiompi import tls  # most jobs do not need it
+        from aiompi.net import tls  # most jobs do not need it
 
         secured = tls.secure(sock, server, self._settings)
         try:

@@ -10,10 +10,10 @@ import os
 import socket
 from collections.abc import Sequence
 
-from aiompi import network
 from aiompi.impi.auth import Credentials
 from aiompi.impi.label import NATIVE_VERSION, ClientPart
 from aiompi.impi.universe import Universe, host_identifier
+from aiompi.net import interfaces
 from aiompi.settings import Settings
 from aiompi_launcher.impi.host import HostAgent, HostObserver
 from aiompi_launcher.job.rendezvous import describe
@@ -81,7 +81,7 @@ class Hosts:
             InvalidArgumentError: the machine has no such interface.
         """
         ports = []
-        own = network.select(self._settings.interface) if self._settings.interface else ()
+        own = interfaces.select(self._settings.interface) if self._settings.interface else ()
         for bind, _ in zip(itertools.cycle(self._bind or own or [address]), self._sizes, strict=False):
             self._listeners.append(listen_tcp(bind, self._settings.ports))
             host, _, port = address_of(self._listeners[-1]).rpartition(":")
@@ -136,7 +136,7 @@ class Hosts:
             self._agents.append(agent)
             if not universe.native:
                 path = os.path.join(context.directory, f"host-{rank}")
-                agent.serve(network.listen_unix(path), context.key)
+                agent.serve(interfaces.listen_unix(path), context.key)
                 addresses += [f"unix:{path}"] * len(universe.hosts[rank].procs)
         return tuple(addresses)
 

@@ -12,10 +12,10 @@ import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from aiompi import network
 from aiompi.impi import auth, server
 from aiompi.impi.auth import Credentials
 from aiompi.impi.server import ConnectionState, Server, ServerConnection
+from aiompi.net import interfaces
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import liveness
@@ -60,7 +60,7 @@ def run(spec: ServerSpec, name: str) -> int:
         start_timeout=settings.impi_start_timeout,
     )
     if settings.tls_cert:
-        from aiompi import tls  # most jobs have no certificate of their own
+        from aiompi.net import tls  # most jobs have no certificate of their own
 
         tls.check(settings)
     listener = listen_for(spec, settings)
@@ -118,7 +118,7 @@ class ClientTransport(asyncio.Protocol):
 
     async def secure(self, context: ssl.SSLContext) -> None:
         """Perform a TLS handshake, once everything is sent in clear."""
-        from aiompi import tls
+        from aiompi.net import tls
 
         try:
             transport = await asyncio.get_running_loop().start_tls(self.transport, self, context, server_side=True)
@@ -176,7 +176,7 @@ class ServerDriver:
     def accept(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         """Make a connection of an accepted socket."""
         loop = asyncio.get_running_loop()
-        client = ClientTransport(self, network.join_address(*peer[:2]), source_of(peer))
+        client = ClientTransport(self, interfaces.join_address(*peer[:2]), source_of(peer))
         self._run(loop.connect_accepted_socket(lambda: client, sock))
 
     def _run(self, steps: Coroutine[Any, Any, object]) -> None:
@@ -186,7 +186,7 @@ class ServerDriver:
         task.add_done_callback(rethrow)
 
     def _secure(self, connection: ClientTransport) -> None:
-        from aiompi import tls  # most servers do not need it
+        from aiompi.net import tls  # most servers do not need it
 
         connection.securing = True
         connection.transport.pause_reading()

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
-from aiompi import network
 from aiompi.errors import RemoteProtocolError
-from aiompi.greeter import Greeter, channel_of
+from aiompi.net import interfaces
+from aiompi.net.handshake import Greeter, channel_of
 from aiompi.settings import Settings
 from aiompi.wire import control, hello, liveness
 from aiompi_launcher.net.listen import AcceptLoop, has_unread, source_of
@@ -311,5 +311,5 @@ class ControlServer:
 
 def _address(peer: object) -> str:
     if isinstance(peer, tuple):
-        return network.join_address(peer[0], peer[1])
+        return interfaces.join_address(peer[0], peer[1])
     return "this machine"

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from aiompi import network
+from aiompi.net import interfaces
 from aiompi.settings import Settings
 from aiompi_launcher.spec import ServerSpec, ServeSpec
 
@@ -103,7 +103,7 @@ def source_of(peer: Any) -> str:
 
     Whoever has one address of IPv6 has 2**64 of them.
     """
-    host = network.plain(peer[0]) if isinstance(peer, tuple) else ""
+    host = interfaces.plain(peer[0]) if isinstance(peer, tuple) else ""
     return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8].hex() if ":" in host else host
 
 
@@ -251,7 +251,7 @@ def listen_tcp(host: str, ports: Sequence[int] = (0,)) -> socket.socket:
     except OSError as error:
         raise OSError(error.errno, f"cannot listen on {host}:{ports[0]}: {error.strerror}") from None
     family, _, _, _, address = found[0]
-    return network.listen(family, address, ports)
+    return interfaces.listen(family, address, ports)
 
 
 def listen_for(spec: ServeSpec | ServerSpec, settings: Settings) -> socket.socket:
@@ -261,7 +261,7 @@ def listen_for(spec: ServeSpec | ServerSpec, settings: Settings) -> socket.socke
         OSError: no port is free or permitted, or the address does not belong to this machine.
         InvalidArgumentError: the machine has no such interface.
     """
-    interface = network.select(settings.interface)[0] if settings.interface else network.loopback()
+    interface = interfaces.select(settings.interface)[0] if settings.interface else interfaces.loopback()
     return listen_tcp(spec.bind or interface, (spec.port,) if spec.port else settings.ports)
 
 
@@ -320,13 +320,13 @@ async def connect_tcp(host: str, port: int) -> tuple[asyncio.StreamReader, async
 def address_of(listener: socket.socket) -> str:
     """Return the numeric `HOST:PORT` by which others reach a listening socket."""
     host, port = listener.getsockname()[:2]
-    return network.join_address(host_of_all(listener) or host, port)
+    return interfaces.join_address(host_of_all(listener) or host, port)
 
 
 def host_of_all(listener: socket.socket) -> str:
     """Return the address of this machine by which others reach a socket that listens on all addresses, else ""."""
     host: str = listener.getsockname()[0]
-    return network.published(host)[0] if host in network.LOOPBACK else ""
+    return interfaces.published(host)[0] if host in interfaces.LOOPBACK else ""
 
 
 def announce(address: str) -> None:

@@ -31,8 +31,8 @@ from typing import Any, Final
 
 import msgpack
 
-from aiompi import program as programs
-from aiompi.program import Program
+from aiompi.job import program as programs
+from aiompi.job.program import Program
 
 #: most bytes of a message, and of the order to run a program
 _LIMIT: Final = 4096

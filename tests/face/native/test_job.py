@@ -17,7 +17,7 @@ import pytest
 
 import aiompi
 from aiompi import AuthenticationError, InvalidArgumentError, JobAbortedError, Settings
-from aiompi.network import listen
+from aiompi.net.interfaces import listen
 from support.jobs import KEY, Site
 from support.limits import LIMIT
 from support.worlds import STREAMS, open_descriptors

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from aiompi import network, tls
 from aiompi.impi import slots
 from aiompi.impi.auth import Credentials
 from aiompi.impi.label import TLS_VERSION, VERSION_0_0
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, pack_proc, unpack
 from aiompi.impi.slots import SharedPackets
 from aiompi.impi.universe import Universe, host_identifier, place_clients, place_hosts, place_procs
+from aiompi.net import interfaces, tls
 from aiompi.settings import Settings
 from aiompi.wire import hello, memory
 from aiompi_launcher.impi import host
@@ -132,7 +132,7 @@ class Place:
             credentials=credentials or Credentials(),
         )
         self.path = str(home / "host")
-        self.agent.serve(network.listen_unix(self.path), KEY)
+        self.agent.serve(interfaces.listen_unix(self.path), KEY)
 
     # What the agent tells.
 

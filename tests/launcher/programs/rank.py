@@ -22,7 +22,7 @@ import subprocess
 import sys
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.greeter import Greeter, channel_of
+from aiompi.net.handshake import Greeter, channel_of
 from aiompi.settings import load
 from aiompi.wire import control, hello
 

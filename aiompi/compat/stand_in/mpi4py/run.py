@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import mpi4py
 from aiompi.compat import install
 from aiompi.face.blocking.process import process
-from aiompi.program import Program
+from aiompi.job.program import Program
 
 _USAGE = """\
 usage: {python} -m {name} [options] <pyfile> [arg] ...

@@ -1,0 +1,197 @@
+"""The ways into a job from inside a running event loop: `init` for a fixed number of ranks, `join` for an open job.
+
+This module imports little. If what a rank needs is not imported yet, it is imported in a thread when the block begins,
+so that the event loop goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from aiompi.errors import AuthenticationError, InvalidArgumentError
+from aiompi.settings import Settings
+from aiompi.wire.control import ENV_KEY, ENV_KEY_FILE
+from aiompi.wire.hello import parse_key
+
+if TYPE_CHECKING:
+    from aiompi.face.native.job import World
+    from aiompi.job.members import Membership
+
+T_co = TypeVar("T_co", covariant=True)
+
+_JOB: Final = "aiompi.face.native.job"
+_MEMBERSHIP: Final = "aiompi.job.members"
+
+
+class Scope(Protocol[T_co]):
+    """A rank or a member from its start to its end."""
+
+    def __await__(self) -> Generator[Any, None, T_co]: ...
+
+    async def __aenter__(self) -> T_co: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+
+class Joining(Generic[T_co]):
+    """A rank or a member from its start to its end: `async with` it, or `await` it and end what you get yourself.
+
+    With `init`, leaving the block by an exception ends the job, since the other ranks would wait in vain. Leaving it
+    otherwise finalizes. If that wait is cancelled, this rank leaves alone.
+
+    Args:
+        module: what has to be imported first.
+        make: creates the rank or member, which then starts.
+    """
+
+    def __init__(self, module: str, make: Callable[[], Scope[T_co]]) -> None:
+        self._module, self._make = module, make
+        self._scope: Scope[T_co] | None = None if _loop_is_running() and not _is_imported(module) else make()
+
+    async def _made(self) -> Scope[T_co]:
+        if self._scope is None:
+            await import_in_thread(self._module)
+            self._scope = self._make()
+        return self._scope
+
+    async def _start(self) -> T_co:
+        return await (await self._made())
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> T_co:
+        return await (await self._made()).__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await (await self._made()).__aexit__(kind, error, traceback)
+
+
+def _loop_is_running() -> bool:
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
+
+
+def _is_imported(module: str) -> bool:
+    found = sys.modules.get(module)
+    return found is not None and not getattr(found.__spec__, "_initializing", False)
+
+
+async def import_in_thread(module: str) -> None:
+    """Import a module in a thread that ends with it, so that the event loop goes on meanwhile."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    thread = ThreadPoolExecutor(1)
+    try:
+        await asyncio.get_running_loop().run_in_executor(thread, importlib.import_module, module)
+    finally:
+        thread.shutdown(wait=False)
+
+
+def init(
+    address: str | None = None,
+    key: str | bytes | None = None,
+    *,
+    rank: int | None = None,
+    settings: Settings | None = None,
+) -> Joining[World]:
+    """Be a rank of a job with a fixed number of ranks, from inside a running event loop.
+
+        async with aiompi.init() as world:
+            ...
+
+    Without an address the process is the rank for which the launcher has started it; without a launcher it is the only
+    rank of a job.
+
+    Args:
+        address: "HOST:PORT" of a job that waits for its ranks (`aiompi-launch --serve N`), as the launcher printed it,
+            or with a name. The loop goes on while the name is resolved; each of its addresses is tried, and all of
+            that takes at most `connect_timeout`.
+        key: of the job at the address, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that
+            AIOMPI_KEY_FILE names.
+        rank: wanted in the job at the address; by default ranks are given in the order of arrival.
+        settings: instead of those of the environment and `rc`.
+
+    Raises:
+        AuthenticationError: there is no key, or it is too short.
+        JobAbortedError: the job cannot be joined.
+    """
+    if address is not None and rank is not None and rank < 0:
+        raise InvalidArgumentError(f"rank {rank} cannot be joined as: ranks count from 0")
+    secret = b"" if address is None else key_of(key)
+
+    def make() -> Scope[World]:
+        scope: Scope[World] = importlib.import_module(_JOB).scope_for(address, secret, rank, settings)
+        return scope
+
+    return Joining(_JOB, make)
+
+
+def join(
+    address: str,
+    key: str | bytes | None = None,
+    *,
+    attributes: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+) -> Joining[Membership]:
+    """Be a member of a job that is open (`aiompi-launch --serve`, `aiompi.serve`), from inside a running event loop.
+
+        async with aiompi.join("host:port") as member:
+            world = await member.assemble(at_least=2)
+
+    The end of the block leaves the job, which disturbs no other member. An exception that leaves the block is a
+    failure of this member alone. If nothing else handles SIGTERM, it cancels the block, and the process ends once the
+    member has left.
+
+    Args:
+        address: "HOST:PORT", as the launcher printed it, or with a name. The loop goes on while the name is resolved;
+            each of its addresses is tried, and all of that takes at most `connect_timeout`.
+        key: of the job, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
+        attributes: what other members learn of this one: a dict of what msgpack can express, at most 64 KiB.
+        settings: instead of those of the environment and `rc`.
+
+    Raises:
+        AuthenticationError: there is no key, or it is too short.
+        InvalidArgumentError: the attributes cannot be sent.
+        JobAbortedError: the job cannot be joined.
+    """
+    secret = key_of(key)
+
+    def make() -> Membership:
+        member: Membership = importlib.import_module(_MEMBERSHIP).Membership(
+            address, secret, attributes or {}, settings
+        )
+        return member
+
+    return Joining(_MEMBERSHIP, make)
+
+
+def key_of(key: str | bytes | None) -> bytes:
+    """Return the key of a job that the caller has given, or that the environment has.
+
+    Raises:
+        AuthenticationError: there is none, or it is too short.
+    """
+    if key is None:
+        key = os.environ.get(ENV_KEY)
+    if key is None and ENV_KEY_FILE in os.environ:
+        path = os.environ[ENV_KEY_FILE]
+        try:
+            with open(path, encoding="ascii") as file:
+                key = file.read()
+        except (OSError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise AuthenticationError(f"{ENV_KEY_FILE}={path} has no key that can be read: {reason}") from None
+    if key is None:
+        raise AuthenticationError(f"no key: pass it, or set {ENV_KEY} or {ENV_KEY_FILE}")
+    return parse_key(key)

@@ -1,0 +1,151 @@
+"""The hello over a socket, at every end of every connection but those between IMPI clients.
+
+`channel_of` is the only place that decides how a connection is protected. It looks at nothing that lies between the
+ends, such as addresses, because something in between can choose those. The proofs of the hello cover what each end has
+decided (`aiompi.wire.hello`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from typing import TYPE_CHECKING, Final
+
+from aiompi.errors import InvalidArgumentError, RemoteProtocolError
+from aiompi.net import interfaces
+from aiompi.settings import Settings
+from aiompi.wire.hello import Acceptor, Channel, Handshake
+
+if TYPE_CHECKING:
+    from aiompi.net.tls import SecureSocket
+
+_ROOT: Final = 0
+
+
+def channel_of(sock: socket.socket, settings: Settings) -> Channel:
+    """Return how this end of a connection is protected."""
+    if sock.family == socket.AF_UNIX:
+        return Channel.LOCAL
+    return Channel.PLAIN if settings.tls == "off" else Channel.ENCRYPTED
+
+
+class Greeter:
+    """Says hello over a connected socket, and performs the TLS handshake in it if the channel is to be encrypted.
+
+    Call `advance` at once, and again whenever the socket is readable, until it returns True. The socket may be
+    non-blocking, or have a time limit.
+
+    Args:
+        sock: the connection; the caller closes what `socket` is then.
+        handshake: of this end, with the channel that `channel_of` returns.
+        settings: name the certificate.
+
+    Attributes:
+        socket: the connection. One that is encrypted gets another object for the same descriptor.
+        handshake: the argument.
+        silent: True as long as nothing is known of the other end: it has sent nothing.
+    """
+
+    def __init__(self, sock: socket.socket, handshake: Handshake, settings: Settings) -> None:
+        self.socket = sock
+        self.handshake = handshake
+        self.silent = True
+        self._settings = settings
+        self._begun = False
+        self._secure: SecureSocket | None = None  # set when the TLS handshake begins
+        self._bound = handshake.channel is not Channel.ENCRYPTED  # True once the hello is for this channel
+
+    def advance(self) -> bool:
+        """Go on without waiting; return True once both ends have proven the key for this channel.
+
+        Raises:
+            RemoteProtocolError: the other end has not, or TLS with it failed.
+            OSError: the connection has failed.
+        """
+        try:
+            if not self._begun:
+                self._begun = True
+                if self.handshake.channel is Channel.LOCAL:
+                    self._check_user()
+                else:  # a message would wait 40 ms for its predecessor, here and later
+                    self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._flush()
+            while not (self.handshake.done and self._bound):
+                if not (self._bind() if self.handshake.done else self._receive()):
+                    return False
+        except OSError as error:
+            if self._secure is not None:
+                from aiompi.net import tls
+
+                raise RemoteProtocolError(tls.explain(error)) from None
+            if isinstance(error, ConnectionError):
+                raise RemoteProtocolError(self._ended(reset=True)) from None
+            raise
+        return True
+
+    def _check_user(self) -> None:
+        """Check that the other end of a Unix socket belongs to the user of this process, or to root."""
+        _, user = interfaces.credentials(self.socket)
+        if user not in (own := os.geteuid(), _ROOT):
+            self.silent = False
+            raise RemoteProtocolError(
+                f"the other end of its Unix socket belongs to user {user}, and this process to user {own}: all "
+                "processes of a job on one host have to be of one user"
+            )
+
+    def _receive(self) -> bool:
+        try:
+            data = self.socket.recv(self.handshake.needed)
+        except (BlockingIOError, InterruptedError):
+            return False
+        if not data:
+            raise RemoteProtocolError(self._ended(reset=False))
+        self.silent = False
+        try:
+            self.handshake.receive_data(data)
+        except RemoteProtocolError:
+            with contextlib.suppress(OSError):
+                self._flush()  # what lets the other end see why this one ends the connection
+            raise
+        self._flush()
+        return True
+
+    def _flush(self) -> None:
+        data = self.handshake.data_to_send()
+        # A hello is far smaller than the buffer of a new connection, so a partial write means an error.
+        if data and self.socket.send(data) < len(data):
+            raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    def _bind(self) -> bool:
+        """Go on with the TLS handshake. Only a peer that has proven the key gets so far."""
+        from aiompi.net import tls  # needed where TCP is used only
+
+        try:
+            if self._secure is None:
+                server = isinstance(self.handshake, Acceptor)
+                self.socket = self._secure = tls.secure(self.socket, server, self._settings)
+            self._secure.do_handshake()
+            self.handshake.bind(tls.binding(self._secure))
+        except BlockingIOError:
+            return False
+        except InvalidArgumentError as error:
+            raise RemoteProtocolError(str(error)) from None
+        self._bound = True
+        self._flush()
+        return True
+
+    def _ended(self, *, reset: bool) -> str:
+        """Return what to say of the end of the connection.
+
+        Args:
+            reset: True if the other end has not read all that was sent, as one that is killed.
+        """
+        if not isinstance(self.handshake, Acceptor):
+            return "it closed the connection during the hello: is the key of the job the right one?"
+        if self._secure is not None:
+            return "it ended before its connection was encrypted"
+        if self.handshake.answered and not reset:  # so the other end was the first to see that the keys differ
+            return "it ended at the proof of the key of the job: is its key the right one?"
+        return "it ended before it had proven the key of the job"
