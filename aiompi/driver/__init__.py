@@ -1,1 +1,1 @@
-"""How a rank waits. The only place that knows asyncio, epoll and clocks; each driver fits `aiompi.engine.Driver`."""
+"""Drivers: how a rank waits. Each driver implements `aiompi.engine.Driver`, with an event loop or with epoll."""

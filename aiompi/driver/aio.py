@@ -1,4 +1,4 @@
-"""The driver of the native face: waiting inside the event loop of the application, asyncio's or uvloop's."""
+"""The driver of the native face: a rank waits inside the event loop of the program, asyncio's or uvloop's."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ T = TypeVar("T")
 
 #: polls of each poller per turn of a spinning loop; they take a few microseconds, like the turn itself
 _TURN_POLLS: Final = 2
-#: seconds for which a task looks before it waits for a request, about as long as another rank takes to answer
+#: seconds for which a task polls before it waits for a request, about as long as another rank takes to answer
 _BRIEF_LOOK: Final = 8e-6
-_BRIEF_LOOKS: Final = range(16)  # of a poller that is not native
+_BRIEF_LOOKS: Final = range(16)  # polls of a poller that is not native
 #: seconds for which requests may complete by such polls before the loop gets a turn
 _BRIEF_SECONDS = 500e-6
 
 
 class AsyncioDriver:
-    """An event loop makes progress, and only its thread may make calls, while no other loop runs there.
-
-    Once that loop is closed and no operation is in progress, the next loop that makes a call takes its place.
+    """An event loop makes progress. Only its thread may make calls, and only while no other loop runs in this thread.
 
     The driver uses the loop that is running when the driver is created, or else when it is first used.
 
+    When this loop is closed and no operation is in progress, the next loop in which a call is made replaces it.
+
     Attributes:
         loop_runs: returns True while the loop runs. No other loop can run in its thread at that time.
-        at_rest: returns True if no operation is in progress. Then another loop takes the place of a closed one.
+        at_rest: returns True if no operation is in progress. Then another loop may replace a closed one.
     """
 
     background = True
@@ -110,7 +110,7 @@ class AsyncioDriver:
             )
 
     def _take_over(self) -> bool:
-        """Go on in the running loop if the own one is closed and no operation is in progress; return True if so."""
+        """Use the running loop if the old one is closed and no operation is in progress; return True if it is used."""
         running = asyncio._get_running_loop()
         if running is None or self._loop is None or not self._loop.is_closed() or self._writing or not self.at_rest():
             return False
@@ -130,7 +130,7 @@ class AsyncioDriver:
         return (self._loop or self.loop).create_future()
 
     def completes_soon(self, request: Request[Any]) -> bool:
-        """Poll before a task waits for a request, if the loop spins; return True if the request is complete then.
+        """Poll before a task waits for a request, if the loop spins; return True if this completes the request.
 
         A turn of the loop takes longer than most answers.
         """
@@ -161,7 +161,7 @@ class AsyncioDriver:
         return True
 
     def _spin_turn(self) -> None:
-        """Poll a few times per turn of the loop, so that everything else in the loop continues."""
+        """Poll a few times per turn of the loop, so that all other work of the loop continues."""
         pollers = self._pollers
         busy, self._busy = self._busy, False
         try:
@@ -193,7 +193,7 @@ class AsyncioDriver:
         """Do nothing: this driver never blocks a thread."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
-        if not self.loop.is_closed():  # otherwise it belongs to tasks that are gone
+        if not self.loop.is_closed():  # a closed loop has no tasks any more
             self.loop.call_soon(callback, *args)
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
@@ -205,11 +205,11 @@ class AsyncioDriver:
 
     def reset_after_fork(self) -> None:
         if self._loop is not None and not self.in_own_thread:
-            self._loop.set_debug(False)  # in debug mode it refuses other threads, and its own is not in the copy
+            self._loop.set_debug(False)  # in debug mode it refuses calls of other threads, such as this one
         try:
             detach_descriptors({*self._reading, *self._writing, *self._doorbell})
         finally:
-            # The copy of the loop may continue to run, and would see events that are meant for the parent.
+            # The loop of the fork may continue to run, and would see events of the parent.
             self._pollers.clear()
             for doorbell in self._doorbell.values():
                 doorbell.remove()
@@ -236,7 +236,7 @@ class AsyncioDriver:
         """Handle the doorbells that have been rung."""
         doorbells = self._doorbells
         if doorbells is None:
-            return  # a call of this turn has removed the last one
+            return  # a call of this turn has removed the last doorbell
         try:
             for fd in doorbells.rung():
                 doorbell = self._doorbell.get(fd)
@@ -277,7 +277,7 @@ class AsyncioDriver:
 
 
 class LoopDoorbell:
-    """A doorbell in an event loop. Tasks that wait for an arrived message run before everything else is done.
+    """A doorbell in an event loop. Tasks that wait for an arrived message run before all other work.
 
     For the arguments see `Driver.add_doorbell`.
     """

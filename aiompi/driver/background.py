@@ -11,22 +11,23 @@ from typing import Any, Final
 
 from aiompi.driver.threads import NO_THREAD
 
-#: seconds without progress by threads of the program after which the background thread takes over
+#: the background thread takes over after so many seconds without progress by threads of the program
 _NAP: Final = 1e-3
 
 
 class Background:
     """A thread that makes progress while no thread of the program does.
 
-    A hand-over takes longer than most messages, and a program that has just waited will soon wait again. Therefore
-    this thread naps while threads of the program come and go, sleeps while one of them waits for long, and takes over
-    when none has waited or polled during a nap.
+    A hand-over takes longer than most messages, and a program that has just waited will soon wait again. Therefore this
+    thread wakes only from time to time while threads of the program call often, sleeps while one of them waits for
+    long, and takes over when no thread has waited or polled in between.
 
     Args:
         fd: descriptor that is readable when progress can be made.
-        lock: held around `foreground_leads` and `progress`. Callers hold it unless a method says otherwise.
+        lock: held during `foreground_leads` and `progress`. Callers of the methods hold it, unless a method says
+            otherwise.
         foreground_leads: returns True if a thread of the program makes progress.
-        progress: makes progress. Returns the seconds until it is due again, or None if it depends only on `fd`.
+        progress: makes progress; returns the seconds until the next call is due, or None if only `fd` makes one due.
         failed: called in the thread with the exception that has ended it.
 
     Attributes:
@@ -49,8 +50,8 @@ class Background:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._leading = False  # no thread of the program makes progress: this one waits for the descriptor
-        self._sleeping = False  # it sleeps until a thread of the program has finished waiting
-        self._others = self._seen = 0  # how often other threads have made progress: now, and at the last check
+        self._sleeping = False  # this thread sleeps until a thread of the program has finished waiting
+        self._others = self._seen = 0  # counts of progress by other threads: now, and at the last check
         self._doorbell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._doorbell_only, self._all_events = select.poll(), select.poll()
         self._doorbell_only.register(self._doorbell, select.POLLIN)
@@ -112,7 +113,7 @@ class Background:
             self.thread = NO_THREAD
 
     def _next(self) -> tuple[select.poll, float | None]:
-        """Make progress if no other thread does. Return what to wait for next, and the seconds to wait."""
+        """Make progress if no other thread does. Return the event to wait for next, and the seconds to wait."""
         self._leading = self._sleeping = False
         seen, self._seen = self._seen, self._others
         if seen != self._others:

@@ -25,7 +25,7 @@ from aiompi.errors import BlockingCallError, LocalProtocolError
 
 T = TypeVar("T")
 
-#: seconds between checks of the descriptors: while pollers find something to do, and while they do not
+#: seconds between checks of the descriptors: while pollers find work, and while they find none
 _CHECK_BUSY: Final = 200e-6
 _CHECK_IDLE: Final = 10e-6
 #: masks of epoll, as constants of the module because each message needs them
@@ -36,12 +36,12 @@ DEADLOCK: Final = "deadlock: this operation waits for a message that no other pr
 
 
 class BlockingDriver:
-    """Progress is made inside blocking calls and by `poll`, only in the thread that created this driver.
+    """Blocking calls and `poll` make progress, only in the thread that created this driver.
 
     Attributes:
         level: thread level, one of the THREAD_ constants.
-        owner: identifier of the thread that may make calls. NO_THREAD if each call must use `check_thread`, such as
-            calls of signal handlers while the thread sleeps.
+        owner: identifier of the thread that may make calls without `check_thread`. NO_THREAD if every call must use it,
+            for example while the thread sleeps and only signal handlers make calls.
     """
 
     level: ClassVar[int] = THREAD_FUNNELED
@@ -78,7 +78,7 @@ class BlockingDriver:
 
     @property
     def in_first_thread(self) -> bool:
-        """True in the thread that created this driver, and in any thread after that one has ended."""
+        """True in the thread that created this driver, and in every thread once that thread has ended."""
         return threading.current_thread() is self._first or not self._first.is_alive()
 
     @property
@@ -102,11 +102,11 @@ class BlockingDriver:
             )
 
     def exclusive(self, call: str) -> AbstractContextManager[object]:
-        """Return a context manager for a call. No other thread is inside a call meanwhile.
+        """Return a context manager for a call, which keeps other threads out of calls.
 
         Raises:
-            LocalProtocolError: this thread may not make calls, or another thread is inside a call and the level
-                does not make this one wait.
+            LocalProtocolError: this thread may not make calls, or another thread is inside a call and the thread level
+                does not let calls wait for each other.
         """
         self.check_thread()
         return nullcontext()
@@ -122,12 +122,12 @@ class BlockingDriver:
         """Undo `before_fork` in the parent."""
 
     def reset_after_fork(self) -> None:
-        self._epoll.close()  # the parent's; closed first, because no other descriptor may be free
+        self._epoll.close()  # of the parent; closed first, because no other descriptor may be free
         detach_descriptors({*self._readers, *self._writers, *self._doorbells})
-        self._reset()  # in place: communicators refer to it
+        self._reset()  # the same object, because communicators refer to it
 
     def start(self) -> None:
-        """Start progress in the background, if the driver has it."""
+        """Start progress in the background, if this driver makes any."""
 
     def stop(self) -> None:
         """Stop progress in the background."""
@@ -148,7 +148,7 @@ class BlockingDriver:
         """Block until the request is complete, whatever its outcome.
 
         Raises:
-            LocalProtocolError: the call is made inside another operation, which could not continue meanwhile.
+            LocalProtocolError: the call is made inside another operation, which could not continue during the call.
         """
         engine = request._engine
         if engine.stepping:
@@ -172,7 +172,7 @@ class BlockingDriver:
         return look(self._pollers, ONCE, 0.0 if self._spin.yields_core else ROUND, True)
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
-        """Block until `satisfied` returns True. Only the completion of one of the requests can change its result."""
+        """Block until `satisfied` returns True. Only the completion of one of `requests` can change its result."""
         with nullcontext() if self._observer is None else self._observer(requests):
             self._wait(satisfied, requests)
 
@@ -208,7 +208,7 @@ class BlockingDriver:
             return
         if timeout is None and not self._asleep and not (ran and (self._soon or self._pollers)):
             # Sleep in the next turn: the caller checks its request first, because callbacks may have completed it.
-            # From now on a call of a signal handler ends the sleep.
+            # From now on a call by a signal handler ends the sleep.
             self._asleep, self.owner = True, NO_THREAD
         elif ran:
             self._serve_descriptors(0.0)
@@ -255,7 +255,8 @@ class BlockingDriver:
     def _end_interrupted_sleep(self) -> None:
         """End the sleep that a signal handler interrupts, because the handler may complete the awaited request.
 
-        This runs before each call of a handler, and again after each call that waits, which consumes the alarm.
+        This runs before each call by a handler, and again after each call that waits, because a wait consumes the
+        alarm.
         """
         if not self._asleep:
             return
@@ -267,12 +268,12 @@ class BlockingDriver:
             self._epoll.modify(self._alarm, _DOORBELL)  # epoll reports it again
 
     def _report_doorbells_again(self) -> None:
-        """Make epoll report all doorbells again: it reports each ring once, and some may not have been handled."""
+        """Make epoll report all doorbells again: it reports each ring only once, and some rings may be unhandled."""
         for fd in self._doorbells:
             self._epoll.modify(fd, _DOORBELL)
 
     def _poll_or_spin(self, timeout: float | None) -> bool:
-        """Poll, and spin if a sleep would follow. Return True if a poller or a descriptor had something to do."""
+        """Poll, and spin if a sleep would follow. Return True if a poller or a descriptor had work."""
         now = time.monotonic()
         if now >= self._descriptors_due:
             self._descriptors_due = now + _CHECK_BUSY
@@ -284,7 +285,7 @@ class BlockingDriver:
         return timeout != 0.0 and self._spin_until_found(now)
 
     def _spin_until_found(self, start: float) -> bool:
-        """Spin until there is something to do and return True; stop polling if the spin ends before that."""
+        """Spin until there is work and return True; if the spin ends without work, stop polling."""
         pollers, check = self._pollers, start + _CHECK_IDLE
         until, due = start + self._spin.seconds, self._timers[0].due if self._timers else math.inf
         polls, seconds = self._spin.polls(len(pollers)), 0.0 if self._spin.yields_core else ROUND
@@ -318,7 +319,7 @@ class BlockingDriver:
         try:
             for _ in range(len(self._soon)):
                 if not self._soon:
-                    break  # a callback has waited, and the others ran meanwhile
+                    break  # a callback has waited, and this wait ran the others
                 self._soon.popleft()()
         except BaseException:
             self._report_doorbells_again()
@@ -413,7 +414,7 @@ class BlockingDriver:
 
 @dataclasses.dataclass(order=True, slots=True)
 class _Timer:
-    """A callback with the time at which it is due. Timers are ordered by this time, and by number if it is equal."""
+    """A callback with the time at which it is due. Timers are ordered by this time, then by number."""
 
     due: float
     callback: Callable[[], object] = dataclasses.field(compare=False)

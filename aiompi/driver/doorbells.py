@@ -1,7 +1,7 @@
-"""`Doorbells`: the eventfds by which peers wake a rank that sleeps in an event loop, or whose threads share its sleep.
+"""`Doorbells`: the eventfds by which peers wake a rank that sleeps in an event loop or in a shared epoll.
 
-A peer shares the eventfd, its counter and its flags, and could make a read or a write wait. So no doorbell is ever
-read. Its counter is not 0 from the beginning, and a write adds 0, for which there is room whatever a peer writes: that
+A peer shares the eventfd with its counter and flags, and could make a read or a write block. So no rank reads a
+doorbell. Its counter starts above 0, and each write adds 0, which never blocks, whatever a peer writes. A write of 0
 wakes as well, because epoll reports each write (EPOLLET).
 """
 
@@ -14,7 +14,7 @@ _RUNG: Final = select.EPOLLIN | select.EPOLLET
 
 
 class Doorbells:
-    """A descriptor that is readable while a doorbell has been rung and `rung` has not said so.
+    """A descriptor that is readable while a doorbell has been rung and `rung` has not returned it.
 
     Args:
         fds: the doorbells, at least one.
@@ -30,7 +30,7 @@ class Doorbells:
         return self._epoll.fileno()
 
     def add(self, fd: int) -> None:
-        """Report each write to an eventfd, and one that was made before."""
+        """Report each write to an eventfd, and an earlier write if there was one."""
         self._epoll.register(fd, _RUNG)
         self._fds.add(fd)
 
@@ -44,7 +44,7 @@ class Doorbells:
         return [fd for fd, _ in self._epoll.poll(0.0, len(self._fds) or 1)]
 
     def repeat(self) -> None:
-        """Report all doorbells again, because some that were reported have not been handled."""
+        """Report all doorbells again, because some reported ones have not been handled."""
         for fd in self._fds:
             self._epoll.modify(fd, _RUNG)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aiompi.driver.thread import ThreadDriver
     from aiompi.engine import Request
 
-#: maximum of events per sleep; by default epoll allocates room for 1023 each time
+#: most events per sleep; by default epoll allocates room for 1023 each time
 _MAX_EVENTS: Final = 16
 
 
@@ -47,7 +47,7 @@ class SharedEpoll(Epoll):
 
     Args:
         lock: callers of every method hold it.
-        satisfied: returns True if the thread need not sleep. Code that makes it true calls `wake`.
+        satisfied: returns True if the thread need not sleep. Code that changes its result calls `wake`.
     """
 
     def __init__(self, lock: RLock, satisfied: Callable[[], bool] = lambda: False) -> None:
@@ -57,7 +57,7 @@ class SharedEpoll(Epoll):
         self._doorbell = os.eventfd(0, os.EFD_CLOEXEC)
         self._epoll.register(self._doorbell, select.EPOLLIN)
         self._asleep = self._woken = False
-        self._version = 0  # changes when events that an earlier poll returned may be out of date
+        self._version = 0  # changes when the events of an earlier poll may be out of date
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
         """Return descriptors and their events. The lock is released during a sleep."""
@@ -76,7 +76,8 @@ class SharedEpoll(Epoll):
             timeout = 0.0
         held: list[Any] = []
         try:
-            # In one call: if a signal handler raised between release and assignment, the lock's depth would be lost.
+            # In one call, because a signal handler that raises between release and assignment would lose the lock's
+            # depth.
             held.extend(starmap(self._lock._release_save, ((),)))
             return self._epoll.poll(timeout, _MAX_EVENTS)
         finally:
@@ -113,7 +114,7 @@ class SharedEpoll(Epoll):
 
 
 class WaitingThread:
-    """A thread of the program that waits, and sleeps while another one is in the `SharedEpoll`.
+    """A waiting thread of the program, which sleeps while another thread is in the `SharedEpoll`.
 
     Args:
         driver: `wake_if_satisfied` is called when a request is complete.
@@ -121,7 +122,7 @@ class WaitingThread:
 
     Attributes:
         thread: identifier of the thread.
-        asleep: True while the thread sleeps because another one leads, until it is woken.
+        asleep: True while the thread sleeps because another thread is the leader.
     """
 
     __slots__ = ("_wakeup", "_driver", "asleep", "satisfied", "thread")

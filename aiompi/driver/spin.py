@@ -1,4 +1,4 @@
-"""Spinning: when to poll for messages for a while before a sleep, and how ranks share the cores meanwhile."""
+"""Spinning: polling for messages for a while before a sleep, and sharing the cores with other ranks."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 #: one poll of a poller
 ONCE: Final = range(1)
-#: polls in one round of all pollers together, of those that are not native: they take a microsecond
+#: polls per round of the pollers that are not native, all together; each takes a microsecond
 _POLLS: Final = 16
-#: seconds for which native pollers look in one round
+#: seconds of polling per round of the native pollers
 ROUND: Final = 10e-6
-#: maximum of waits without a spin after a spin that found nothing
+#: most waits without a spin after a spin that found no work
 _MAX_SKIPS: Final = 255
-#: a sched_yield of more seconds than the call itself takes: another process wanted the core
+#: a sched_yield that takes more seconds than the call itself: another process wanted the core
 _CORE_TAKEN: Final = 10e-6
-#: a sched_yield of up to so many seconds: another rank may have done its part of a short collective
+#: a sched_yield that takes at most so many seconds: another rank may have done its part of a short collective
 _SHORT_WORK: Final = 300e-6
-#: a sched_yield of more seconds than an answer to a message or a long copy takes: another process computes. It keeps
+#: a sched_yield that takes more seconds than an answer to a message or a long copy: another process computes. It keeps
 #: the core for some milliseconds, until a tick of the kernel takes the core from it.
 _LONG_WORK: Final = 1.5e-3
-#: waits without a spin after such a yield: the first time, and at most
+#: waits without a spin after a yield to a computing process: the first time, and at most
 _WORK_SKIPS: Final = 7
 _MAX_WORK_SKIPS: Final = 1023
-#: minimum of seconds between two reviews of which pollers have nothing to do
+#: least seconds between two reviews of the idle pollers
 _REVIEW: Final = 1e-3
 
 
@@ -44,14 +44,14 @@ def cores(root: str | os.PathLike[str] = "/") -> int:
 
 
 def throttled(root: str | os.PathLike[str] = "/") -> bool:
-    """Return True if the quota allows less than all cores, so that time spent on one core is missing on another."""
+    """Return True if the quota allows less time than all cores have, so that a spin takes time from other work."""
     return cores(root) < _allowed()
 
 
 def _allowed() -> int:
     try:
         return len(os.sched_getaffinity(0))
-    except OSError:  # a sandbox forbids the question
+    except OSError:  # a sandbox forbids this call
         return os.cpu_count() or 1
 
 
@@ -72,17 +72,19 @@ def _read(*parts: str | os.PathLike[str]) -> str:
 class Spin:
     """Decides whether to spin, by the results of recent spins.
 
-    After a spin that finds nothing, the next 1, then 3, 7, ... 255 waits do not spin. A rank whose messages are rare,
-    or come from a rank on the same core, therefore wastes little time. A rank that spins without result because its
-    peer sleeps as well soon tries again: the waits without a spin take less time than the spins before them.
+    After a spin without result the next wait does not spin, after further ones the next 3, 7, ... 255 waits. So a rank
+    wastes little time if its messages are rare, or come from a rank on the same core. A rank that spins without result
+    because its peer sleeps as well soon tries again: the waits without a spin take less time than the spins before
+    them.
 
-    If a spin yields the core to a process that computes, the answer would arrive sooner in a sleeping rank. Such a
-    yield makes spins rarer as well: the more often it happens, and the less often others return the core at once.
+    If a spin yields the core to a computing process, a sleeping rank would get the answer sooner. So yields to
+    computing processes make spins rarer as well, and yields after which the core comes back at once make them more
+    frequent.
 
     Attributes:
         seconds: duration of a spin; 0 for never.
         yields_core: True if there are more ranks than cores. The spin then yields the core to other processes between
-            two polls, and ends if one of them keeps it for long.
+            two polls, and ends if another process keeps the core for long.
     """
 
     __slots__ = ("_skips_left", "_skips", "_review_due", "_work_skips", "yields_core", "seconds")
@@ -90,7 +92,7 @@ class Spin:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.yields_core = False
-        self._skips = self._work_skips = 0  # waits that skip the spin after the last spin, and the last long yield
+        self._skips = self._work_skips = 0  # waits without a spin after the last spin, and after the last long yield
         self._skips_left = 0
         self._review_due = 0.0  # time of the next review of the pollers
 
@@ -114,7 +116,8 @@ class Spin:
             until: time at which the spin ends.
 
         Returns:
-            `until` plus the time for which others had the core, or 0 if they had it so long that the spin is over.
+            `until` plus the time for which other processes had the core; 0 if they had it so long that the spin is
+            over.
         """
         before = time.monotonic()
         os.sched_yield()
@@ -127,11 +130,11 @@ class Spin:
         return until if taken <= _SHORT_WORK else 0.0
 
     def found(self) -> None:
-        """Record that a spin found something to do."""
+        """Record that a spin found work."""
         self._skips = 0
 
     def found_nothing(self) -> None:
-        """Record that a spin found nothing."""
+        """Record that a spin found no work."""
         self._skips = min(2 * self._skips + 1, _MAX_SKIPS)
         self._skips_left = max(self._skips_left, self._skips)
 
@@ -139,7 +142,7 @@ class Spin:
         """Stop polling stale pollers if others are busy, because polling them delays the others.
 
         Returns:
-            True if a stale poller had something to do after all, which busy pollers may have hidden.
+            True if a stale poller had work after all, for which the busy pollers may have left no time.
         """
         if now < self._review_due:
             return False

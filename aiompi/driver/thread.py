@@ -30,7 +30,7 @@ _ABORT_TIMEOUT = 1.0
 
 
 class SerialDriver(BlockingDriver):
-    """Any thread may make a call, but a call that overlaps with one of another thread is refused."""
+    """Any thread may make a call. A call that overlaps with a call of another thread is refused."""
 
     level = THREAD_SERIALIZED
 
@@ -68,15 +68,15 @@ class ThreadDriver(BlockingDriver):
     """Any thread may make calls, and progress continues while the program computes.
 
     A call holds the lock except while it sleeps. One of the waiting threads is the leader. It sleeps in epoll, serves
-    all arrivals, and wakes each other thread whose request is complete. When its own request is complete it hands over
-    to another waiting thread. While no thread waits, a background thread leads. User functions that the engine calls,
-    such as operations of a reduction, may therefore run in any of these threads.
+    all arrivals, and wakes each other thread whose request is complete. When its own request is complete, another
+    waiting thread becomes the leader. While no thread waits, a background thread leads. So the engine may call user
+    functions, such as the operation of a reduction, in any of these threads.
 
-    The leader spins before it sleeps if the program has no other thread, as programs have that ask for this level only
-    by default. It holds the lock while it spins, and would delay the calls of other threads.
+    The leader spins before it sleeps only if the program has no other thread, as in programs that get this level by
+    default. While it spins it holds the lock, and would delay the calls of other threads.
 
     Args:
-        failed: called with the exception that has ended the background thread, in that thread.
+        failed: called in the background thread, with the exception that has ended this thread.
     """
 
     level = THREAD_MULTIPLE
@@ -89,12 +89,12 @@ class ThreadDriver(BlockingDriver):
     def _reset(self) -> None:
         super()._reset()
         self.owner = self._owner = NO_THREAD
-        self._asleep = True  # always: completing a request wakes its thread, even in a signal handler
+        self._asleep = True  # always True: the completion of a request wakes its thread, even in a signal handler
         self._lock = threading.RLock()
         self._epoll = self._shared_epoll = SharedEpoll(self._lock, self._leader_is_satisfied)
         self._waiters: list[WaitingThread] = []
         self._bells: Doorbells
-        self._rings: dict[int, Callable[[], object]] = {}  # by doorbell, its callback
+        self._rings: dict[int, Callable[[], object]] = {}  # doorbell -> its callback
         self._leader = NO_THREAD
         self._background = Background(
             self._shared_epoll.fileno(),
@@ -108,7 +108,7 @@ class ThreadDriver(BlockingDriver):
         self._background.start()
 
     def stop(self) -> None:
-        """End the background thread. After this, progress is made only while a thread of the program waits."""
+        """End the background thread. Afterwards only waiting threads of the program make progress."""
         self._background.stop()
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ class ThreadDriver(BlockingDriver):
     def _hand_over(self) -> None:
         """Make another waiting thread the leader, if there is one."""
         self._leader = NO_THREAD
-        for waiter in reversed(self._waiters):  # the innermost wait of a thread first: it has interrupted the others
+        for waiter in reversed(self._waiters):  # innermost waits of a thread first: they interrupted the others
             if waiter.asleep:
                 self._leader = waiter.thread
                 waiter.wake()
@@ -227,7 +227,7 @@ class ThreadDriver(BlockingDriver):
         return _CHECK_AGAIN if due is None else min(_CHECK_AGAIN, due)
 
     def _refuse_deadlock(self) -> None:
-        """Check that one thread can still complete a request. Call this when no other rank can.
+        """Check that a thread of this process can still complete a request, when no other rank can.
 
         Raises:
             LocalProtocolError: all threads of this process wait.
@@ -242,7 +242,7 @@ class ThreadDriver(BlockingDriver):
     def _lead_in_background(self) -> float | None:
         self._leader = get_ident()
         try:
-            stop_polling(self._pollers, [*self._pollers])  # what no thread looks at has to ring
+            stop_polling(self._pollers, [*self._pollers])  # a poller that no thread polls has to ring
             self._turn(0.0)
         finally:
             self._hand_over()
@@ -259,12 +259,12 @@ class ThreadDriver(BlockingDriver):
         return look(self._pollers, ONCE, 0.0) or bool(self._pollers)
 
     def _is_alone(self) -> bool:
-        """Return True if the program has no thread beside the calling one and the background thread."""
+        """Return True if the program has no threads but the calling one and the background thread."""
         return threading.active_count() <= 1 + (self._background.thread != NO_THREAD)
 
     def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
-        # Not edge-triggered themselves: the thread that epoll tells of a write may leave it to another thread, which
-        # polls again, until one of them asks which doorbells have been rung.
+        # Not edge-triggered: a thread to which epoll reports a write may leave it to another thread. Then epoll must
+        # report it again, until a thread asks which doorbells have been rung.
         if not self._rings:
             self._bells = Doorbells(fd)
             self.add_reader(self._bells.fileno(), self._rung)
@@ -273,7 +273,7 @@ class ThreadDriver(BlockingDriver):
         self._rings[fd] = callback
 
     def _rung(self) -> None:
-        """Handle the doorbells that have been rung, unless another thread does."""
+        """Handle the rung doorbells, unless another thread handles them."""
         bells = self._bells
         try:
             for fd in bells.rung():

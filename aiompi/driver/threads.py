@@ -23,17 +23,17 @@ ASYNCIO_EVENTS: Final = "asyncio.events"
 
 
 def name_of_thread(thread: threading.Thread | None = None) -> str:
-    """Return the name of a thread for messages, by default of the calling one."""
+    """Return the name of a thread for messages, by default the name of the calling thread."""
     return f"thread {(thread or threading.current_thread()).name!r}"
 
 
 def call_in_thread(
     driver: Driver, function: Callable[[], Any], done: Callable[[Any, BaseException | None], object]
 ) -> None:
-    """Call a function that may block in a new thread, and then `done(result, error)` in the driver.
+    """Make a blocking call in a new thread, and then call `done(result, error)` in the driver.
 
-    This uses a daemon thread and no executor of the event loop, because programs fill executors with work that takes
-    long, and `asyncio.run` waits for their threads before it returns.
+    The thread is a daemon thread, and not of the executor of the event loop: programs fill executors with long work,
+    and `asyncio.run` waits for their threads before it returns.
     """
 
     def call() -> None:
@@ -80,11 +80,11 @@ def refuse_running_loop(call: str, awaitable: str, otherwise: str = "") -> None:
 
     Args:
         call: the call.
-        awaitable: what to use instead.
-        otherwise: what else the program can do, for the end of the message.
+        awaitable: the awaitable call to use instead.
+        otherwise: another remedy, for the end of the message.
 
     Raises:
-        BlockingCallError: an event loop is running; the message names the awaitable to use instead.
+        BlockingCallError: an event loop is running; the message names the awaitable call.
     """
     if loop_is_running():
         raise BlockingCallError(
@@ -94,16 +94,17 @@ def refuse_running_loop(call: str, awaitable: str, otherwise: str = "") -> None:
 
 
 def detach_descriptors(descriptors: Collection[int]) -> None:
-    """Point the descriptors of a forked copy of this process at an unused eventfd.
+    """In the child of a fork, replace descriptors by an unused eventfd.
 
-    Peers can then see the parent process end. The numbers stay open, because objects refer to them and will close them.
+    Otherwise the child would keep the connections of the parent open after its end. The numbers stay open, because
+    objects refer to them and will close them.
 
     Raises:
         OSError: the system has no memory for the eventfd.
     """
     if not descriptors:
         return
-    os.close(next(iter(descriptors)))  # there may be no other number for the next one
+    os.close(next(iter(descriptors)))  # the next call may need this number, if no other is free
     nowhere = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     for descriptor in descriptors:
         if descriptor != nowhere:

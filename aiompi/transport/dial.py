@@ -176,7 +176,7 @@ class Dialling:
         self._retries = retries
         self._wait_for_hello = wait_for_hello
         self._deadline = driver.now() + timeout
-        self._hello_deadline = 0.0  # for all hellos together; set when the first attempt has connected
+        self._hello_deadline = 0.0  # of the current address; set when the first attempt has connected
         self._pause = _RETRY_PAUSES[0]
         self._causes: dict[str, None] = {}
         self._greeting: Greeting | None = None

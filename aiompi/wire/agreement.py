@@ -1,7 +1,7 @@
-"""`Agreements`: what the members of communicators agree on although some of them fail (Comm.Agree, Comm.Shrink).
+"""`Agreements`: agreements of the members of a communicator, some of which may fail (Comm.Agree, Comm.Shrink).
 
-The agent of a job takes the part of each rank and knows which ranks have failed. An agreement is complete when each
-member has taken part, or has failed. The agent sends the result to all of them, so that it is uniform.
+The agent of a job collects the contributions of the ranks, and knows which ranks have failed. An agreement is complete
+when each member has contributed or failed. The agent sends the result to all members, so that it is uniform.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire.control import Agree, Agreed
 
-#: incomplete agreements in which one rank takes part
+#: most incomplete agreements in which one rank takes part
 MAX_OPEN: Final = 4096
 
 #: messages, each with the rank that gets it
@@ -27,7 +27,7 @@ class Agreements:
 
     Attributes:
         size: as above.
-        failed: the processes that have failed or left, in the order of that.
+        failed: the processes that have failed or left, in the order in which they ended.
     """
 
     def __init__(self, size: int) -> None:
@@ -36,14 +36,14 @@ class Agreements:
         self._parts: dict[tuple[int, int, tuple[int, ...]], dict[int, Agree]] = {}
 
     def agree(self, rank: int, part: Agree) -> Results:
-        """Take the part of a rank.
+        """Take the contribution of a rank.
 
         Raises:
-            RemoteProtocolError: the rank is no member, takes part twice or in too many, or names ranks that there are
-                not.
+            RemoteProtocolError: the rank is not a member, contributes twice or to too many agreements, or names ranks
+                that do not exist.
         """
-        # Communicators that have no member in common may have one context id. And a rank that names other members than
-        # the others is in an agreement of its own: nobody can tell which of them is right.
+        # Communicators without a common member may have the same context id. A rank that names other members than the
+        # rest is in a separate agreement, because the agent cannot tell which rank is right.
         key = part.context, part.number, tuple(part.members)
         parts = self._parts.get(key, {})
         if not _are_ranks(part.members, range(self.size)) or not _are_ranks(part.acknowledged, set(part.members)):
@@ -57,7 +57,7 @@ class Agreements:
         return self._results(key)
 
     def fail(self, rank: int) -> Results:
-        """Note that a rank has failed or left; it takes part in no agreement any more."""
+        """Note that a rank has failed or left, and will take part in no agreement."""
         self.failed[rank] = None
         return [result for key in list(self._parts) for result in self._results(key)]
 

@@ -19,7 +19,7 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
                                           <--   Finalized()         when every rank has finalized or left
     Leave()                               -->                       instead: the rank does not wait for others
 
-In a job that is open (`aiompi-launch --serve` without a number) a process is a member before it is a rank:
+In an open job (`aiompi-launch --serve` without a number) a process is a member before it is a rank:
 
     member                                      agent
     Enter(pid, host, attributes, ...)     -->
@@ -33,7 +33,7 @@ In a job that is open (`aiompi-launch --serve` without a number) a process is a 
     Withdraw(number)                      -->                       instead: the member asks no longer
     Leave(), Failed(member, cause)        -->
 
-The agent leaves it to the rank to close the connection. End of file before Finalize or Leave means that the rank died.
+The rank closes the connection, never the agent. End of file before Finalize or Leave means that the rank has died.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from aiompi.settings import MAX_WINDOW
 from aiompi.wire.hello import NO_NAMESPACE
 
 MAX_MESSAGE: Final = 64 * 2**20  # bytes: the cards of some 100,000 ranks
-#: most bytes of a message of a rank or a member: an agreement, or a report of what it waits for, of 100,000 ranks
+#: most bytes of a message of a rank or a member: an agreement or a wait report of 100,000 ranks
 MAX_FROM_RANK: Final = 2 * 2**20
 #: most bytes of the attributes of a member, which all members get
 MAX_ATTRIBUTES: Final = 2**16
@@ -59,20 +59,20 @@ MAX_ATTRIBUTES: Final = 2**16
 MAX_TEXT: Final = 2**16
 #: most levels of lists and dicts inside a field
 MAX_DEPTH: Final = 32
-#: most characters of why a process of another job has failed
+#: most characters of the cause of a failure in another job
 MAX_OBITUARY: Final = 2**12
-_CAUSE: Final = 200  # most characters of why a message cannot be read
+_CAUSE: Final = 200  # most characters of the reason why a message cannot be read
 _LENGTH: Final = struct.Struct("!I")
 
 
 class BusinessCard(TypedDict, total=False):
-    """How a rank can be reached, as it publishes it; empty if only its IMPI host reaches it.
+    """The addresses of a rank, as it publishes them; empty if only its IMPI host reaches it.
 
     Attributes:
-        window: bytes that each other rank may send it eagerly.
+        window: bytes that each other rank may send eagerly to this one.
         host: name of its machine, unique among machines.
-        appnum: number of its section of the launcher's command line; missing where there is none.
-        transports: name of each transport that it listens on -> address, in the form of that transport.
+        appnum: number of its section of the launcher's command line; missing without a command line.
+        transports: name of each listening transport -> its address, in the form of that transport.
     """
 
     window: int
@@ -85,7 +85,7 @@ _CARD: Final[dict[str, type[Any]]] = {"window": int, "host": str, "appnum": int,
 
 
 def is_card(value: object) -> TypeGuard[BusinessCard]:
-    """Return True for a business card. The addresses in it are for the transports to check."""
+    """Return True for a business card. The transports check the addresses in it."""
     return (
         isinstance(value, dict)
         and all(type(field) is _CARD.get(name) for name, field in value.items())
@@ -100,8 +100,8 @@ ENV_KEY: Final = "AIOMPI_KEY"  # hexadecimal
 ENV_KEY_FILE: Final = "AIOMPI_KEY_FILE"  # file with the key, for a rank that no launcher started
 ENV_RANK: Final = "AIOMPI_RANK"
 ENV_PARENT: Final = "AIOMPI_PARENT"  # port of the processes that have spawned the job
-ENV_LIFELINE: Final = "AIOMPI_LIFELINE"  # descriptor of the launcher, whose other end closes with the spawning process
-LIFELINE_ONLY: Final = " only"  # follows the descriptor if the launcher says there alone why the job fails
+ENV_LIFELINE: Final = "AIOMPI_LIFELINE"  # descriptor whose other end closes with the spawning process
+LIFELINE_ONLY: Final = " only"  # follows the descriptor if the launcher reports failures of the job only there
 ENV_SPAWN_OPTIONS: Final = "AIOMPI_SPAWN_OPTIONS"  # options of the launcher for the launchers of spawned jobs
 ENV_SIZE: Final = "AIOMPI_SIZE"
 ENV_APPNUM: Final = "AIOMPI_APPNUM"  # number of the section of the launcher's command line
@@ -112,8 +112,8 @@ class Join(NamedTuple):
 
     Attributes:
         pid: of its process.
-        namespace: in which `pid` counts (`aiompi.wire.liveness.namespace`).
-        world: generation of its world in a job that is open, 0 in another job.
+        namespace: pid namespace of `pid` (`aiompi.wire.liveness.namespace`).
+        world: generation of its world in an open job, 0 in any other job.
     """
 
     pid: int
@@ -122,23 +122,23 @@ class Join(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The place of the rank in the job.
+    """The rank of the process, and the properties of its job.
 
     Attributes:
         rank: in the world.
         size: of the world.
-        directory: for sockets; empty if there is none that all ranks share.
+        directory: for sockets; empty if the ranks share no directory.
         keys: for connections with each rank of the world, in rank order (`aiompi.wire.hello.pair_keys`).
-        address: of this machine, for ranks on other machines; empty if there are none.
+        address: of this machine, for ranks on other machines; empty if all are on this one.
         host: address of the rank's IMPI host, "unix:PATH"; empty in a job without an IMPI server.
         universe: an `aiompi.impi.universe.Universe`, packed; empty in a job without an IMPI server.
         survives: True if the job goes on when a rank fails.
         heartbeat: seconds after which a peer counts as cut off if its machine does not answer; 0 for never.
         job: id of the job, 16 bytes.
-        process: number of the rank in the job. It is the rank in the first world of a job, and the other ranks of the
-            world follow rank 0. Messages of this table name processes by these numbers.
-        namespace: in which the agent sees itself that processes are stopped. A rank that is in another one has it
-            reported (`aiompi.wire.liveness.start_monitor`), unless this is empty.
+        process: number of the process in the job, by which messages of this table name it. The numbers of a world are
+            consecutive; in the first world of a job they are the ranks.
+        namespace: pid namespace in which the agent itself sees that a process is stopped. A rank in another namespace
+            starts a monitor that reports this (`aiompi.wire.liveness.start_monitor`), unless `namespace` is empty.
     """
 
     rank: int
@@ -196,13 +196,13 @@ class Leave(NamedTuple):
 
 
 class ReportRequest(NamedTuple):
-    """Ask a rank what it waits for."""
+    """Ask a rank for a wait report."""
 
     number: int
 
 
 class Report(NamedTuple):
-    """What the rank waits for.
+    """A wait report of the rank.
 
     Attributes:
         number: of the request, 0 if there was none.
@@ -214,28 +214,28 @@ class Report(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A process has failed, and the job goes on. A rank sends this of itself before it ends with an error."""
+    """A process has failed, and the job goes on. A rank sends this before it ends with an error."""
 
     process: int
     cause: str
 
 
 class Suspect(NamedTuple):
-    """The rank has lost its link to a process of whose end it knows nothing: the agent decides what that means."""
+    """The rank has lost its link to a process and does not know why: the agent judges the process."""
 
     process: int
     cause: str
 
 
 class Obituary(NamedTuple):
-    """Processes of a spawned job have failed. The launcher of that job says this to the process that has started it.
+    """Processes of a spawned job have failed. Its launcher reports this to the process that has started the job.
 
     Attributes:
         job: id of the spawned job.
         everybody: True if the job has ended with all its processes.
-        process: the one that has failed otherwise.
+        process: number of the failed process, if the job has not ended.
         cause: of the failure.
-        starter: number of the process that has started the job, in its own job.
+        starter: number of the process that has started the spawned job, in the job of that process.
     """
 
     job: bytes
@@ -253,14 +253,14 @@ class Revoke(NamedTuple):
 
 
 class Agree(NamedTuple):
-    """The part of a rank in an agreement of a communicator (Comm.Agree, Comm.Shrink).
+    """The contribution of a rank to an agreement of a communicator (Comm.Agree, Comm.Shrink).
 
     Attributes:
         context: id of the communicator.
-        number: which of its agreements; all members count alike.
+        number: index of the agreement on the communicator, the same at all members.
         members: all its members, the same from each of them.
-        flag: of 64 bits; the result is the bitwise AND of those of all members.
-        proposal: the result is the largest of those of all members.
+        flag: 64 bits; the result is the bitwise AND of the flags of all members.
+        proposal: a number; the result is the largest proposal.
         acknowledged: the failed members that this rank has acknowledged.
     """
 
@@ -278,8 +278,8 @@ class Agreed(NamedTuple):
     Attributes:
         context, number: as in `Agree`.
         flag, proposal: the results.
-        failed: the members that had failed or left, in the order of that.
-        acknowledged: True if each member that has taken part had acknowledged all of these.
+        failed: the members that had failed or left, in the order in which they ended.
+        acknowledged: True if each contributing member had acknowledged all failed members.
     """
 
     context: int
@@ -294,10 +294,10 @@ class MemberCard(TypedDict):
     """A member of a job that is open.
 
     Attributes:
-        id: its number, which no other member ever has.
+        id: its number, never given to another member.
         host: name of its machine.
         since: when it joined, in seconds since the epoch, by the clock of the agent.
-        attributes: what it has said of itself.
+        attributes: the attributes with which it joined.
     """
 
     id: int
@@ -307,7 +307,7 @@ class MemberCard(TypedDict):
 
 
 class Enter(NamedTuple):
-    """A process becomes a member: as in `Join`, with the name of its machine, and what it says of itself."""
+    """A process becomes a member. The fields are as in `Join`, with the name of its machine and its attributes."""
 
     pid: int
     namespace: str
@@ -316,7 +316,7 @@ class Enter(NamedTuple):
 
 
 class Entered(NamedTuple):
-    """The process is member number `member`; `members` are all of them, itself included.
+    """The process is member number `member`; `members` are all members, itself included.
 
     `heartbeat` and `namespace` are as in `Welcome`.
     """
@@ -328,7 +328,7 @@ class Entered(NamedTuple):
 
 
 class MemberChange(NamedTuple):
-    """A member has joined, left or failed: `kind` is one of these words, `cause` why it has failed."""
+    """A member has joined, left or failed: `kind` is one of these words, `cause` is the cause of a failure."""
 
     kind: str
     member: MemberCard
@@ -350,7 +350,7 @@ class Assemble(NamedTuple):
 
 
 class Withdraw(NamedTuple):
-    """The member does not ask for a world any more, or does not join the one that was assembled."""
+    """The member asks for a world no more, or does not join the assembled world."""
 
     number: int
 
@@ -359,7 +359,7 @@ class Assembled(NamedTuple):
     """The answer to Assemble.
 
     Attributes:
-        number: as there.
+        number: as in `Assemble`.
         generation: of the world, from 1 on; 0 if there is none.
         rank: of the member in the world.
         members: the ids of all members of the world, by rank.
@@ -383,9 +383,9 @@ class Awaiting(NamedTuple):
     """The answer to Inquire.
 
     Attributes:
-        number: as there.
+        number: as in `Inquire`.
         cause: why there is no world yet.
-        others: True if members that are in a world have to ask for another one.
+        others: True if members of another world have to ask for a new world first.
     """
 
     number: int
@@ -394,7 +394,7 @@ class Awaiting(NamedTuple):
 
 
 class Outdated(NamedTuple):
-    """A world should be assembled again: a member of it is gone, or another one asks for a world."""
+    """A world should be assembled again, because a member of it has ended or another member asks for a world."""
 
     generation: int
     cause: str
@@ -437,9 +437,9 @@ MESSAGES: Final[Table] = {
     25: (Awaiting, (int, str, bool)),
     26: (Obituary, (bytes, bool, int, str, int)),
 }
-#: most bytes of messages that the agent keeps, or passes on to others
+#: most bytes of messages that the agent keeps or forwards
 _LONGEST: Final[dict[type[Any], int]] = {Card: 2**16, Enter: MAX_ATTRIBUTES + 2**10, Obituary: 4 * MAX_OBITUARY + 2**10}
-#: levels of lists and dicts around what a rank or a member has said, in the messages that pass it on
+#: levels of lists and dicts that forwarding adds around a field of a rank or a member
 _AROUND: Final[dict[type[Any], int]] = {Cards: 1, Entered: 2, MemberChange: 1}
 _SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold bytes that are not UTF-8
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}
@@ -467,7 +467,7 @@ class Decoder:
     Args:
         table: the messages, in the form of MESSAGES.
         end: bytes behind each message.
-        most: bytes of a message that may come.
+        most: most bytes of a message.
     """
 
     def __init__(self, table: Table = MESSAGES, end: bytes = b"", most: int = MAX_MESSAGE) -> None:
@@ -504,7 +504,7 @@ class Decoder:
 
 def _decode(body: bytes, table: Table) -> object:
     try:
-        code, *fields = msgpack.unpackb(body, unicode_errors=_SURROGATES)  # it bounds the depth before it recurses
+        code, *fields = msgpack.unpackb(body, unicode_errors=_SURROGATES)  # msgpack bounds the depth before it recurses
         if type(code) is not int:
             raise TypeError(f"code {code!r}")
         message, types = table[code]
@@ -523,7 +523,7 @@ def _decode(body: bytes, table: Table) -> object:
 
 
 def is_deep(value: object, most: int = MAX_DEPTH) -> bool:
-    """Return True if lists and dicts are nested deeper than so many levels. It looks at level after level."""
+    """Return True if lists and dicts are nested deeper than `most` levels. This searches breadth first."""
     level: list[Any] = [value]
     for _ in range(most + 1):
         inner: list[Iterable[Any]] = [
@@ -536,7 +536,7 @@ def is_deep(value: object, most: int = MAX_DEPTH) -> bool:
 
 
 def _fits(field: object, expected: Any) -> bool:
-    """Return True if a field is exactly of its type (a bool is not an int), and its items of theirs."""
+    """Return True if a field and its items are exactly of the expected types (a bool is not an int)."""
     if expected is BusinessCard:
         return is_card(field)
     if isinstance(expected, GenericAlias):

@@ -1,4 +1,4 @@
-"""Frames between two ranks: a fixed header, and for four kinds a payload, which is read straight into user memory.
+"""Frames between two ranks: a fixed header, and in four kinds a payload, which is read straight into user memory.
 
 | kind        | meaning                                                      | fields                               |
 |-------------|--------------------------------------------------------------|--------------------------------------|
@@ -28,12 +28,12 @@
 |             |                                                              | any tag of the context               |
 
 Every frame returns `credit` bytes of eager memory to its receiver. srqid is the sender's id of the message, drqid the
-receiver's (names of IMPI 0.0, section 3.5). In the first five kinds and in those of messages that were asked for, drqid
-holds instead the note that a message of a collective carries for its receive, and is 0 for other messages. READY in the
-kind of a message that was asked for says that it is in ready mode.
+receiver's (names of IMPI 0.0, section 3.5). In the first five kinds and in RTS_ASKED, RTS_ANY and RTS_EARLY, drqid is
+the note that a message of a collective carries for its receive; it is 0 in other messages. Each of these three kinds
+has a form with READY for messages in ready mode.
 
-At most MAX_ANNOUNCED messages of a sender may be announced unasked and not answered. It announces others, and whatever
-follows them, when answers come, or when the receiver asks for them (see `aiompi.engine.withheld`).
+A sender has at most MAX_ANNOUNCED unanswered announcements that were not asked for. It announces further messages when
+answers come, or when the receiver asks for them (see `aiompi.engine.withheld`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ READY: Final = 32
 #: kinds whose header is followed by `length` bytes
 WITH_PAYLOAD: Final = frozenset({EAGER, EAGER_SYNC, EAGER_READY, DATA})
 
-#: messages that are announced to one receiver at a time: many, because it may receive the first one last
+#: most unanswered announcements to one receiver: many, because it may receive the first message last
 MAX_ANNOUNCED = 2**17
 
 #: bytes that a process can address
@@ -86,7 +86,7 @@ Payload: TypeAlias = Sequence[bytes | memoryview]
 #: bytes read ahead per connection: hundreds of small frames, or one of 64 KiB, per system call. The rest of a longer
 #: payload is read straight into its place.
 READ_AHEAD: Final = 68 * 2**10
-#: after a frame of at most _BRIEF bytes, _LITTLE bytes are read ahead: all that is read is handed out in one turn
+#: after a frame of at most _BRIEF bytes, only _LITTLE bytes are read ahead, because one turn handles all read frames
 _BRIEF: Final = 512
 _LITTLE: Final = 16 * 2**10
 
@@ -106,18 +106,18 @@ def beginning(pieces: Iterable[bytes | memoryview], nbytes: int) -> list[bytes |
 
 
 class Landing(Protocol):
-    """Where the payload of a frame goes that has not arrived completely.
+    """The destination of the payload of a frame that has not arrived completely.
 
     Attributes:
         memory: for its first bytes.
-        filled: bytes that have been written. A ring counts them itself, and calls `advance` with 0 at the end.
+        filled: bytes that have been written. A ring counts them itself, and only calls `advance(0)` at the end.
     """
 
     memory: memoryview
     filled: int
 
     def room(self) -> memoryview:
-        """Return memory for the next bytes, never empty, never longer than what is missing."""
+        """Return memory for the next bytes, never empty, never longer than the missing part."""
 
     def advance(self, nbytes: int) -> None:
         """Note that `nbytes` more bytes have been written."""
@@ -127,7 +127,7 @@ class Waste:
     """Discards the payload of a frame after an error.
 
     Args:
-        length: bytes of it.
+        length: its bytes.
     """
 
     __slots__ = ("_length", "filled", "memory")
@@ -148,19 +148,19 @@ class Offer(Protocol):
     """A message that the receiver can copy from the memory of its sender."""
 
     def land(self, peer: Any, receive: Any, source: int, tag: int, length: int, srqid: int) -> bool:
-        """Match a receive and copy its message, at least a part of it; return False if another way must be taken.
+        """Match a receive and copy at least a part of its message; return False if the message cannot be copied.
 
         Args:
             peer: the sender, which gets the answer (`aiompi.core.PeerBase`).
-            receive: the one that the message has met (`aiompi.core.PostedReceive`).
+            receive: the matching receive (`aiompi.core.PostedReceive`).
             source, tag, length, srqid: of the message.
         """
 
     def invite(self, memory: memoryview) -> tuple[int, int] | None:
-        """Let the sender write the end of the message into its place meanwhile, until `close`.
+        """Let the sender write the end of the message into its place at the same time, until `close`.
 
         Returns:
-            A number and an address for the sender; None if it shall not write.
+            A number and an address for the sender; None if it must not write.
         """
 
     def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
@@ -170,15 +170,15 @@ class Offer(Protocol):
             memory: for the whole message; bytes for which it has no room are dropped.
 
         Returns:
-            The offset up to which the message has been copied; `length` also if no more can be copied, in which case
+            The offset up to which the message has been copied. It is `length`, too, if no more can be copied; then
             `stands` returns False.
         """
 
     def stands(self) -> bool:
-        """Return True if what has been copied is the message; otherwise the receiver must ask for it (CTS)."""
+        """Return True if the copied bytes are the message; otherwise the receiver must ask for it (CTS)."""
 
     def close(self, wait: bool = True) -> bool:
-        """Let no other process write into the memory any more; return False if one still does and `wait` is False."""
+        """Keep other processes from writing into the memory; return False if one still writes and `wait` is False."""
 
 
 class Sink(Protocol):
@@ -197,11 +197,11 @@ class Sink(Protocol):
 class FrameReader:
     """Splits the byte stream of one connection into frames.
 
-    Read into `get_buffer()`, then call `buffer_updated`. Headers and what arrives together with them pass through a
-    small buffer; the rest of a payload is read straight into its `Landing`.
+    Read into `get_buffer()`, then call `buffer_updated`. Headers, and bytes that arrive together with them, pass
+    through a small buffer; the rest of a payload is read straight into its `Landing`.
 
     Attributes:
-        landing: where the payload that is being read goes.
+        landing: the destination of the payload that is being read.
     """
 
     __slots__ = ("_brief", "_buffer", "_end", "_frame", "_missing", "_sink", "_view", "landing")
@@ -244,7 +244,7 @@ class FrameReader:
             return
         buffer, view = self._buffer, self._view
         start, end = 0, self._end + nbytes
-        # If a handler raises, even a signal handler that interrupts it, the next call goes on with the next frame.
+        # If a handler raises, or a signal handler interrupts it and raises, the next call goes on with the next frame.
         try:
             while end - start >= HEADER_BYTES:
                 header = _unpack_from(buffer, start)

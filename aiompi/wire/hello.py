@@ -5,24 +5,25 @@
                                  <--   Reply  banner channel nonce HMAC(key, "acceptor" Hello banner channel nonce)
     Proof  HMAC(key, "connector" Hello Reply)  -->
 
-The channel says what protects the connection at that end (`Channel`). It is under the proofs, and the connection ends
-if the other end says another one. So nothing in between can have one end encrypt and the other one talk in clear.
+The channel says what protects the connection at that end (`Channel`). The proofs cover it, and the connection ends if
+the two ends name different channels. So an attacker between them cannot make one end encrypt and the other send in
+clear.
 
-If the connection is to be encrypted, a TLS handshake follows, and both ends prove the key once more over the channel,
-so that nothing in between can have passed on the first proofs, as the end of two channels (`aiompi.net.tls.binding`):
+For an encrypted connection, a TLS handshake follows, and both ends prove the key once more over the channel. So an
+attacker cannot relay the first proofs and be the end of two channels (`aiompi.net.tls.binding`):
 
     Proof  HMAC(key, "bound connector" binding Hello Reply)  -->
                                           <--   Proof  HMAC(key, "bound acceptor" binding Hello Reply)
 
-Between ranks, the namespace says what the numbers of both ranks mean: that of their job, or one that two jobs have made
-when they met. Each two ranks of it have a key of their own (`pair_keys`), so that no rank can speak for another one. A
-connector believes its acceptor, and the reverse, only for the numbers of the hello.
+Between ranks, the namespace says what the numbers of both ranks mean: it belongs to their job, or two jobs made it when
+they met. Each pair of its ranks has a separate key (`pair_keys`), so that no rank can impersonate another. A proof is
+valid only for the two numbers in its hello.
 
 The banners name the protocol and the version of each end (`aiompi.wire.version`). An acceptor with another protocol
 answers with its banner alone, and closes the connection.
 
-The key itself is never sent. All messages have fixed lengths, so neither side reads a byte beyond them, and neither
-side interprets anything else before the last proof. Then either side may send.
+The key itself is never sent. All messages have fixed lengths, so that neither side reads a byte beyond them or
+interprets other data before the last proof. Then either side may send.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ _REPLY: Final = struct.Struct(f"!{BANNER_BYTES}sB{NONCE_BYTES}s{PROOF_BYTES}s")
 
 
 class Channel(enum.IntEnum):
-    """What protects a connection from all that lies between its ends (see `aiompi.net.handshake.channel_of`)."""
+    """The protection of a connection against attackers between its ends (see `aiompi.net.handshake.channel_of`)."""
 
-    #: a Unix socket, at whose other end is a process of the same user
+    #: a Unix socket, whose other end is a process of the same user
     LOCAL = 1
     #: TCP with TLS
     ENCRYPTED = 2
@@ -90,18 +91,18 @@ def new_key() -> bytes:
 
 
 def rank_key(key: bytes, rank: int) -> bytes:
-    """Return the key by which a rank that was started for a job proves to the job that it is this rank."""
+    """Return the key by which a started rank proves to its job which rank it is."""
     return hmac.digest(key, b"rank" + _RANK.pack(rank), hashlib.sha256)
 
 
 def pair_keys(master: bytes, own: int, others: range) -> bytes:
-    """Return the keys that one process shares with each of some others, PAIR_KEY_BYTES each.
+    """Return the keys that one process shares with each of `others`, PAIR_KEY_BYTES each.
 
     Args:
-        master: key that only the authority knows which gives each process its own keys: the agent of a job, or the
-            leaders of two groups that meet.
+        master: key that only the distributor of the keys knows: the agent of a job, or the leaders of two groups that
+            meet.
         own: number of the process.
-        others: numbers of the others. The number of the process itself may be among them.
+        others: numbers of the other processes; `own` may be among them.
     """
     return b"".join(
         hashlib.blake2b(_PAIR.pack(min(own, other), max(own, other)), key=master, digest_size=PAIR_KEY_BYTES).digest()
@@ -111,17 +112,17 @@ def pair_keys(master: bytes, own: int, others: range) -> bytes:
 
 @dataclasses.dataclass(slots=True)
 class Namespace:
-    """Processes that have keys for each other, and number each other.
+    """A set of processes with numbers, and with keys for each other.
 
     Attributes:
         id: 16 bytes.
-        key: the key of all of them; empty if each two have one of their own.
+        key: the key of all processes; empty if each pair has a separate key.
         own: number of this process.
-        members: by their numbers, what this process calls the others.
-        open: True if others are yet to come.
+        members: by number in the namespace, the number of each member at this process.
+        open: True if further processes may join.
         pairs: keys that this process shares with the others, as `pair_keys` returns them.
         first: number of the process to which the first of `pairs` belongs.
-        launched: True if others have a `rank_key` each in place of the key.
+        launched: True if each other process has a `rank_key` in place of `key`.
     """
 
     id: bytes
@@ -139,7 +140,7 @@ class Namespace:
         return cls(os.urandom(NAMESPACE_BYTES), new_key(), own)
 
     def key_for(self, index: int) -> bytes:
-        """Return the key that this process shares with the process of a number.
+        """Return the key that this process shares with the process number `index`.
 
         Raises:
             RemoteProtocolError: there is no such process.
@@ -153,16 +154,16 @@ class Namespace:
         return key
 
     def number(self, index: int) -> int | None:
-        """Return what this process calls a process with this number, None if it knows none."""
+        """Return the number of a member at this process; None if this process does not know it."""
         return self.members.get(index)
 
 
 def parse_key(text: str | bytes) -> bytes:
-    """Return the key from its hexadecimal form, as in the variable AIOMPI_KEY, or as it is given in bytes.
+    """Return a key that is given as bytes, or in hexadecimal form as in the variable AIOMPI_KEY.
 
     Raises:
-        AuthenticationError: the text is not hexadecimal, or the key is shorter than 128 bits. The message does not
-            repeat it.
+        AuthenticationError: the text is not hexadecimal, or the key is shorter than 128 bits. The message does not show
+            the key.
     """
     if isinstance(text, bytes):
         if len(text) < MIN_KEY_BYTES:
@@ -180,8 +181,7 @@ def parse_key(text: str | bytes) -> bytes:
 class Handshake:
     """One side of the exchange.
 
-    Feed it exactly what it asks for: read at most `needed` bytes, pass them to `receive_data`, send what
-    `data_to_send` returns, until `done`.
+    Until `done`: read at most `needed` bytes, pass them to `receive_data`, and send the result of `data_to_send`.
 
     Args:
         channel: what protects the connection at this end.
@@ -190,7 +190,7 @@ class Handshake:
         channel: what protects the connection, at both ends once `done`.
         key: key that both sides prove; of an acceptor, valid once `answered`.
         needed: bytes still to read before the next step.
-        done: True if the peer has proven the key; after `bind`, if it has done so over the channel.
+        done: True if the peer has proven the key; after `bind`, True if it has proven the key over the channel.
         answered: True once this side has answered a hello of the peer.
         peer_rank: rank that the peer claims, valid once `done`.
     """
@@ -208,10 +208,10 @@ class Handshake:
         self._binding = b""
 
     def bind(self, binding: bytes) -> None:
-        """Begin the proofs over an encrypted channel, after those in clear.
+        """Begin the proofs over an encrypted channel, after the proofs in clear.
 
         Args:
-            binding: what tells this channel from all others.
+            binding: bytes that identify this channel.
         """
         self.done = False
         self.needed = PROOF_BYTES
@@ -227,11 +227,11 @@ class Handshake:
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the peer, at most `needed`.
 
-        What `data_to_send` returns is sent also after an error: by it, a peer of another version learns of this one.
+        Send the result of `data_to_send` also after an error, so that a peer of another version learns this version.
 
         Raises:
-            RemoteProtocolError: the peer is not aiompi, or has another protocol, or it knows the key and protects the
-                connection in another way.
+            RemoteProtocolError: the peer is not aiompi, has another protocol, or knows the key but names another
+                channel.
             AuthenticationError: the peer does not know the key.
         """
         self._buffer += data
@@ -256,7 +256,7 @@ class Handshake:
             raise AuthenticationError("a peer could not prove the key of the job: does it have the right key?")
 
     def _agree(self, theirs: int) -> None:
-        """Check what the peer has said of its end; call this only after its proof."""
+        """Check the channel that the peer has named; call this only after its proof."""
         if theirs == self.channel:
             return
         other = next((words for channel, words in _WORDS.items() if channel == theirs), "is of an unknown kind")
@@ -274,10 +274,10 @@ class Connector(Handshake):
     """The side that connects.
 
     Args:
-        key: of the job, or that which both ranks share.
+        key: the key of the job, or the key that both ranks share.
         role: ROLE_PEER, ROLE_CONTROL or ROLE_HOST.
-        rank: own rank, RANK_ANY if it has not been assigned yet.
-        target: rank that should answer, RANK_AGENT for the agent and for an IMPI host.
+        rank: rank of this process, RANK_ANY if it has none yet.
+        target: rank of the acceptor, RANK_AGENT for the agent and for an IMPI host.
         channel: what protects the connection at this end.
         namespace: id of the namespace to which the ranks belong.
     """
@@ -310,13 +310,13 @@ class Acceptor(Handshake):
     """The side that accepts.
 
     Args:
-        namespaces: by id, the namespaces in which it may be addressed.
+        namespaces: by id, the namespaces in which others may address this process.
         role: role that the connection must have.
         channel: what protects the connection at this end.
 
     Attributes:
         namespace: the namespace of the connection, valid once `answered`.
-        refusal: why the peer was refused if it has another protocol, or the key and another channel; empty otherwise.
+        refusal: why a peer with another protocol, or with the key but another channel, was refused; otherwise empty.
     """
 
     def __init__(self, namespaces: Mapping[bytes, Namespace], *, role: int, channel: Channel) -> None:
@@ -332,7 +332,7 @@ class Acceptor(Handshake):
         """Return the acceptor of a process that has one key: an agent or an IMPI host.
 
         Args:
-            launched: True if only ranks connect that were started with a `rank_key` each.
+            launched: True if only started ranks connect, each with its `rank_key`.
         """
         return cls({NO_NAMESPACE: Namespace(NO_NAMESPACE, key, rank, launched=launched)}, role=role, channel=channel)
 

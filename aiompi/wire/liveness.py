@@ -1,9 +1,9 @@
-"""Whether another process is alive, as the kernel knows it.
+"""Whether another process is alive, according to the kernel.
 
-A rank that computes does not answer: while C code holds the GIL, not even a thread of it could. Therefore no rank is
-asked. The kernel of its machine says whether its process is stopped, and acknowledges TCP segments as long as the
-machine runs and can be reached, whatever the process does. Where the agent of the job is on another machine, a process
-beside the rank asks the kernel, and reports (`start_monitor`). It runs this file as a program.
+A computing rank cannot answer questions: while C code holds the GIL, none of its threads runs. Therefore the kernel of
+its machine is asked. It knows whether a process is stopped, and it acknowledges TCP segments as long as the machine
+runs and is reachable, whatever the process does. If the agent of the job is on another machine, a monitor process
+beside the rank asks the kernel and reports to the agent (`start_monitor`). The monitor runs this file as a program.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ import sys
 from collections import Counter
 from typing import Final
 
-#: how often a process is looked at in the time after which it counts as stuck
+#: checks per heartbeat interval
 LOOKS: Final = 4
 #: seconds of the heartbeat in jobs whose processes may be on several machines
 SEVERAL_MACHINES: Final = 10.0
-#: what is said of a machine that does not answer
+#: message about a machine that does not answer
 CUT_OFF: Final = "its machine does not answer: has it gone down, or is the network cut?"
 _STOPPED: Final = ("T", "t")  # by a signal, by a tracer
 _PROBES: Final = 100  # the caller gives up before the kernel does
-#: seconds after which `end_if_silent` has a connection ended where no setting says more, and without a heartbeat
+#: default seconds for `end_if_silent`, also without a heartbeat
 SILENCE, LONG_SILENCE = 14, 60
-#: socket option of Linux 6.15: most milliseconds between probes of a peer that does not read, 120 s without it
+#: socket option of Linux 6.15: most milliseconds between probes of a peer that does not read; 120 s otherwise
 _TCP_RTO_MAX_MS: Final = 44
 _LOST: Final = 3  # probes without an answer
-#: of struct tcp_info: unanswered probes, segments in flight, milliseconds since the last acknowledgement
+#: offsets in struct tcp_info: unanswered probes, segments in flight, milliseconds since the last acknowledgement
 _TCP_INFO: Final = struct.Struct("=3xB20xI28xI")
 
 
 def interval(setting: float | None, default: float = SEVERAL_MACHINES) -> float:
-    """Return the heartbeat of a job in seconds, 0 for none: the setting, or else the default."""
+    """Return the heartbeat interval of a job in seconds: the setting, or else the default; 0 for no heartbeat."""
     return default if setting is None else setting
 
 
 def namespace() -> str:
-    """Return what processes have in common that find each other under /proc; empty if that is unknown."""
+    """Return an identifier of this process's pid namespace and /proc; empty if it is unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return f"{file.read().strip()} {os.stat('/proc/self/ns/pid').st_ino}"
@@ -61,14 +61,14 @@ def is_stopped(pid: int) -> bool:
 class Stops:
     """Finds processes that are stopped for long.
 
-    It counts successive looks instead of seconds, because the process that looks may have been stopped itself.
+    It counts successive checks instead of seconds, because the checking process may have been stopped itself.
     """
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
 
     def look(self, number: int, pid: int) -> bool:
-        """Look at a process once more; return True if LOOKS in succession, and one before, have found it stopped.
+        """Check a process once more; return True if LOOKS + 1 successive checks have found it stopped.
 
         Args:
             number: of the process, for the caller.
@@ -82,29 +82,29 @@ class Stops:
 
 
 def stopped(seconds: float) -> str:
-    """Return what is said of a rank that `Stops` has found in so many seconds."""
+    """Return the message about a rank that `Stops` has found stopped for a heartbeat interval of `seconds`."""
     return f"was stopped for {seconds:g} s (AIOMPI_HEARTBEAT)"
 
 
 def start_monitor(sock: socket.socket, lifeline: socket.socket, seconds: float) -> int:
-    """Start a process that tells the other end of a TCP connection when this process is stopped for so many seconds.
+    """Start a monitor that reports to the other end of a TCP connection if this process is stopped for `seconds`.
 
     A thread of this process could not: it would be stopped too, and while C code holds the GIL it could not run either.
-    The report is a byte of urgent data, which is no part of the stream, so that it disturbs neither what this process
-    is sending nor TLS. The other end asks for it by `has_stopped`.
+    The report is a byte of urgent data outside the stream, so that it disturbs neither the data of this process nor
+    TLS. The other end checks for it by `has_stopped`.
 
     Args:
         sock: the connection.
-        lifeline: a socket; the process ends when its other end is closed.
+        lifeline: a socket; the monitor ends when its other end is closed.
 
     Returns:
-        The id of the process, a child of this one.
+        The process id of the monitor, a child of this process.
 
     Raises:
-        OSError: the process cannot be started, for example because the interpreter is embedded in another program.
+        OSError: the monitor cannot be started, for example because the interpreter is embedded in another program.
     """
     interpreter = sys.executable or ""
-    if "python" not in os.path.basename(interpreter):  # running another program would do something else
+    if "python" not in os.path.basename(interpreter):  # another program would not run this file
         raise OSError(errno.ENOEXEC, f"{interpreter!r} is no Python interpreter")
     program = __file__
     words = [interpreter, "-I", "-S", program, str(os.getpid()), str(seconds)]
@@ -117,7 +117,7 @@ def start_monitor(sock: socket.socket, lifeline: socket.socket, seconds: float) 
 
 
 def has_stopped(sock: socket.socket) -> bool:
-    """Return True if it was reported that the process at the other end of a TCP connection is stopped."""
+    """Return True if a monitor has reported that the process at the other end of a TCP connection is stopped."""
     try:  # by the method of the base class, because that of a TLS socket takes no flags
         return bool(socket.socket.recv(sock, 1, socket.MSG_OOB | socket.MSG_DONTWAIT))
     except OSError:  # there is no report
@@ -125,7 +125,7 @@ def has_stopped(sock: socket.socket) -> bool:
 
 
 def _monitor(pid: int, seconds: float) -> None:
-    """Be the process of `start_monitor`, with the connection and the lifeline as its first two descriptors."""
+    """Run as the monitor of `start_monitor`, with the connection and the lifeline as descriptors 0 and 1."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     stops = Stops()
     with socket.socket(fileno=0) as sock, socket.socket(fileno=1) as lifeline:
@@ -144,10 +144,10 @@ def keep_alive(sock: socket.socket, seconds: float, *, end: bool = False) -> Non
     """Let the kernel send probes on an idle TCP connection, so that `is_cut_off` is known.
 
     Args:
-        seconds: LOOKS probes are sent in this time, but at most one per second. 0 is LONG_SILENCE, after which the
-            kernel ends an idle connection.
-        end: True to let the kernel end the connection soon after `is_cut_off` becomes true, should this process not
-            look. TCP_USER_TIMEOUT would also end the connection of a peer that computes and does not read.
+        seconds: the kernel sends LOOKS probes in this time, but at most one per second. 0 stands for LONG_SILENCE,
+            after which the kernel ends an idle connection.
+        end: True to let the kernel end the connection soon after `is_cut_off` becomes true, in case this process does
+            not check. TCP_USER_TIMEOUT would also end the connection of a computing peer that does not read.
     """
     pause = _pause(seconds or LONG_SILENCE)
     limit = max(seconds, _LOST * pause) + pause if end else 0
@@ -157,9 +157,9 @@ def keep_alive(sock: socket.socket, seconds: float, *, end: bool = False) -> Non
 
 
 def end_if_silent(sock: socket.socket, seconds: int) -> None:
-    """Let the kernel end a TCP connection once the machine at the other end has not answered for so many seconds.
+    """Let the kernel end a TCP connection once the machine at the other end has not answered for `seconds`.
 
-    This is only for connections on which little is sent, so that it fits into the buffers even if nothing is read.
+    Use this only for connections with little data, which fits into the buffers even if the peer does not read.
     """
     _set(sock, max(1, seconds // 3), max(1, seconds // 5), _LOST, 1000 * seconds)
 
@@ -180,26 +180,26 @@ def describe(error: OSError) -> str:
 
 
 def is_cut_off(sock: socket.socket, seconds: float) -> bool:
-    """Return True if the machine at the other end of a TCP connection has acknowledged nothing for so many seconds.
+    """Return True if the machine at the other end of a TCP connection has not acknowledged data for `seconds`.
 
     Args:
         sock: the connection, after `keep_alive`.
-        seconds: at least; with less than three seconds, three probes are waited for.
+        seconds: the least time without an acknowledgement; below three seconds, three probes must be unanswered.
     """
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
         probes, in_flight, milliseconds = _TCP_INFO.unpack(info)
     except (OSError, struct.error):
         return False
-    # An older kernel may not have asked for long, if the peer does not read.
+    # An older kernel may not have sent a probe for long, if the peer does not read.
     asked = in_flight or probes > 1
     return bool(asked and milliseconds > 1000 * max(seconds, _LOST * _pause(seconds)))
 
 
 def silence(sock: socket.socket) -> float:
-    """Return the seconds since the machine at the other end of a TCP connection has last acknowledged something.
+    """Return the seconds since the last acknowledgement from the machine at the other end of a TCP connection.
 
-    They say whether the end of a connection has come from there, or from the kernel of this machine.
+    They tell whether that machine has ended the connection, or the kernel of this machine.
     """
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
@@ -210,9 +210,9 @@ def silence(sock: socket.socket) -> float:
 
 
 def is_unanswered(host: str) -> bool:
-    """Return True if the kernel has sent something to a machine several times, and got no answer.
+    """Return True if the kernel has sent data to a machine several times without an answer.
 
-    This is for connections of other processes, such as `ssh`, over which something is sent all the time.
+    This is for connections of other processes, such as `ssh`, which send data all the time.
 
     Args:
         host: numeric address of the machine.
@@ -226,13 +226,16 @@ def is_unanswered(host: str) -> bool:
             for row in rows:
                 if row[2].partition(":")[0].endswith(wanted) and max(int(row[6], 16), int(row[8])) >= _LOST:
                     return True
-    except (OSError, ValueError, IndexError):  # this is not Linux, or /proc is not mounted, or there is no such address
+    except (OSError, ValueError, IndexError):  # not Linux, /proc is not mounted, or /proc has no such address
         pass
     return False
 
 
 def _in_proc(host: str) -> str:
-    """Return the form of an address in /proc/net/tcp, where that of IPv4 may also be the end of one of IPv6."""
+    """Return the form of an address in /proc/net/tcp.
+
+    An IPv4 address may also be the end of a mapped IPv6 address there.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     packed = socket.inet_pton(family, host.partition("%")[0])
     return "".join(f"{word:08X}" for (word,) in struct.iter_unpack("=I", packed))

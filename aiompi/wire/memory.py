@@ -1,6 +1,7 @@
-"""Memory that two processes share. It has no name; one process passes its descriptor to the other.
+"""Memory that two processes share.
 
-Nothing is left behind, however a process ends: the kernel frees the memory when the last of the two has unmapped it.
+It has no name; one process passes its descriptor to the other. However a process ends, the kernel frees the memory when
+the last of the two has unmapped it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Final
 from aiompi.errors import RemoteProtocolError
 
 #: True if other processors see stores in program order, and after the loads that precede them, as on x86. Then plain
-#: words in shared memory can say what may be read and what may be written.
+#: words in shared memory can publish which bytes may be read or written.
 ORDERED: Final = os.uname().machine in ("x86_64", "AMD64")
 
-#: seals that memory must have: if a peer could shrink it, an access would kill this process
+#: seals that the memory must have: if a peer could shrink it, an access could kill this process
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-#: F_SEAL_FUTURE_WRITE, from Linux 5.1 on: nobody can map the memory for writing any more
+#: F_SEAL_FUTURE_WRITE, from Linux 5.1 on: no process can map the memory for writing any more
 _SEAL_WRITING: Final = 0x10
 #: PROT_NONE: addresses without memory
 _NO_ACCESS: Final = 0
@@ -57,7 +58,7 @@ def accept(fd: int, nbytes: int, *, own: bool = True) -> mmap.mmap:
     """Map memory that another process has passed, after checking its seals and its size.
 
     Args:
-        fd: its descriptor, which the caller still has to close.
+        fd: its descriptor, which the caller must close.
         nbytes: its size.
         own: False if this process only reads it.
 
@@ -84,7 +85,7 @@ def affords(nbytes: int) -> bool:
 
 
 def available(nbytes: int) -> bool:
-    """Return True if memory and an eventfd can be created; a limit, a sandbox or an old kernel may forbid it.
+    """Return True if shared memory and an eventfd can be created. A limit, a sandbox or an old kernel may forbid them.
 
     Args:
         nbytes: size of the memory.

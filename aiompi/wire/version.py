@@ -1,11 +1,11 @@
-"""Which aiompi is at the other end of a connection.
+"""The version of aiompi at the other end of a connection.
 
-What both ends of a connection send first has this form in all versions of aiompi, so that each end can name the other:
+In all versions of aiompi both ends of a connection first send a banner of this form, so that each end can name the
+version of the other:
 
     MAGIC (8 bytes)   protocol (4 bytes)   version (20 bytes: text, filled up with NUL)
 
-Processes with different numbers of the protocol do not understand each other, and refuse each other before anything
-else is said.
+Processes with different protocol numbers refuse each other before they send anything else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OtherVersionError(RemoteProtocolError):
 
 
 class Release(NamedTuple):
-    """What a process of aiompi says of itself."""
+    """The protocol and version of a process."""
 
     protocol: int
     version: str
@@ -35,7 +35,7 @@ class Release(NamedTuple):
         """Refuse another process if it has another protocol.
 
         Raises:
-            OtherVersionError: it has.
+            OtherVersionError: its protocol differs.
         """
         if other.protocol != self.protocol:
             raise OtherVersionError(
@@ -49,12 +49,12 @@ own = Release(PROTOCOL, VERSION)
 
 
 def banner() -> bytes:
-    """Return what this process sends first."""
+    """Return the banner of this process."""
     return _BANNER.pack(MAGIC, own.protocol, own.version.encode())
 
 
 def check(received: bytes | bytearray) -> None:
-    """Look at what has come first from the other end, as far as it has come.
+    """Check the banner of the other end, as far as it has arrived.
 
     Raises:
         OtherVersionError: it has another protocol.

@@ -1,7 +1,7 @@
-"""Reports of what each rank waits for, and their comparison.
+"""Reports of the calls in which ranks wait, and their comparison.
 
-A rank that waits for long sends a `WaitReport` if AIOMPI_DEBUG is set. The launcher then asks the other ranks for
-theirs, and prints the result of `compare`.
+A rank that waits for long sends a `WaitReport` if AIOMPI_DEBUG is set. The launcher then asks the other ranks for their
+reports, and prints the result of `compare`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Wait(NamedTuple):
         place: line of the program that called it, such as "app.py:12".
         seconds: how long it has been waiting.
         comm: name of the communicator for messages; empty if there is none.
-        on: world ranks that it waits for; empty if they are not known, or if any rank will do.
+        on: world ranks that it waits for; empty if they are unknown, or if any rank can end the wait.
         algorithm: of a collective; may be empty.
         context: context id of the communicator. It identifies a collective together with `number`.
         number: count of collectives on the communicator, from 1; 0 for other calls.
         members: world ranks of the communicator of a collective.
-        within: if an earlier call started it: where, and the call that waits for it now.
+        within: for an operation that an earlier call started: the place of that call, and the call that waits now.
     """
 
     call: str
@@ -65,7 +65,7 @@ class Wait(NamedTuple):
 
 
 class WaitReport(NamedTuple):
-    """What one rank waits for.
+    """The waiting calls of one rank.
 
     Attributes:
         waits: its calls that are waiting.
@@ -85,7 +85,7 @@ class WaitReport(NamedTuple):
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any]) -> WaitReport:
-        """Return the report that was packed, or an empty one if it cannot be read."""
+        """Return a packed report; an empty report if it cannot be read."""
         try:
             waits = tuple(itertools.starmap(_wait, packed["waits"][:MAX_WAITS]))
             counts = {_number(context): _number(count) for context, count in packed["counts"][:MAX_COUNTS]}
@@ -95,7 +95,7 @@ class WaitReport(NamedTuple):
 
 
 def _text(value: Any) -> str:
-    """Return a text of a report, without what could look like the end of a line, or move the cursor of a terminal."""
+    """Return a text of a report without characters that end a line or move the cursor of a terminal."""
     if type(value) is not str:
         raise TypeError(f"{type(value).__name__} in place of a text")
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value[:MAX_TEXT])[:MAX_TEXT]
