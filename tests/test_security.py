@@ -231,7 +231,7 @@ PROMISES: Final = {
     "At 1,000 ranks these keys take": "test_security.py::test_the_keys_of_a_thousand_ranks",
     "Processes of two groups that meet": (
         "faults/test_impostors.py::test_no_rank_speaks_for_another_one, "
-        "create/test_ports.py::test_what_is_no_knock_at_a_port_is_passed_over"
+        "create/test_ports.py::test_wrong_first_message_at_a_port_is_ignored"
     ),
     "nothing of another group can have a number of the own job": (
         "create/test_ports.py::test_a_leader_that_lies_gets_an_error_of_mpi"

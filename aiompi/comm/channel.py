@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: tag of the collectives that IMPI 0.0 does not define, on communicators that span clients. IMPI's own tags are 110 to
-#: 230. Such collectives run one after the other, so that one tag serves them all.
+#: 230. These collectives run one after the other, so one tag is enough.
 EXTENSION_TAG: Final = 300
 #: tag of their messages within the local group of an intercommunicator
 LOCAL_GROUP_TAG: Final = 301
 #: tag of messages within a client
 CLIENT_TAG: Final = 302
-#: tag of messages among the part of the members that makes a communicator without the others
+#: tag of messages among members that make a communicator without the other members
 PART_TAG: Final = 303
 
-#: added to these tags for the first persistent collective, added twice for the second, and so on
+#: added once to these tags for the first persistent collective, twice for the second, and so on
 BOUND_TAGS: Final = 512
 
 
@@ -33,10 +33,10 @@ class Route:
 
     Args:
         comm: communicator.
-        members: world ranks that can be reached; by default those that the communicator reaches.
+        members: process numbers of the destinations; by default the processes that the communicator reaches.
         rank: rank of this process among the members; by default its rank in the communicator.
-        offset: added to the source that messages carry, which separates channels with one context and one tag.
-        sources: by member, the source that its messages carry, instead of rank plus offset.
+        offset: added to the source of messages, to separate channels with the same context and tag.
+        sources: the source in the messages of each member, instead of its rank plus offset.
         point_to_point: True for messages in the context of point-to-point communication.
 
     Attributes:
@@ -73,17 +73,17 @@ class Route:
 class Channel:
     """The collective context of a communicator, with a tag of its own for one call.
 
-    All members call collectives in the same order (section 4.1). The number of the call therefore serves as its tag,
-    and several calls can be in progress at once. On an intercommunicator the channel leads to the remote group, and
-    `local` to the local one. Where the communicator spans IMPI clients, tags are those of IMPI (see `tagged`), with a
-    number added for a persistent collective.
+    All members call collectives in the same order (section 4.1). So the number of the call is its tag, and several
+    calls can be in progress at once. On an intercommunicator the channel leads to the remote group, and `local` to the
+    local group. On a communicator that spans IMPI clients, the tags are IMPI's (see `tagged`), with a number added for
+    a persistent collective.
 
     Args:
         comm: communicator.
         number: the tag.
         operation: name of the call, for error messages.
         note: see below.
-        route: members other than those that the communicator reaches.
+        route: other destinations than the processes that the communicator reaches.
 
     Attributes:
         comm: communicator.
@@ -91,8 +91,8 @@ class Channel:
         size: number of processes that can be reached: the size of the group, or of the remote group.
         tag: tag of the messages.
         operation: name of the call.
-        note: number that messages carry beside their content, for receives to compare; 0: none.
-        ordered: True if all members make the same calls in the same order, so that they can exchange slots.
+        note: number that messages carry beside their content, for receives to compare; 0 for none.
+        ordered: True if all members make the same calls in the same order, so that they can use slots.
     """
 
     __slots__ = ("_added", "operation", "_route", "comm", "ordered", "note", "rank", "size", "tag")
@@ -119,7 +119,7 @@ class Channel:
 
     @property
     def hosts(self) -> list[list[int]]:
-        """The ranks of each host; a rank that shares memory with no other is on a host of its own."""
+        """The ranks of each host; a rank that shares memory with no other rank counts as a separate host."""
         return self.comm.hosts or [[rank] for rank in range(self.size)]
 
     @property
@@ -182,8 +182,8 @@ class Channel:
     def between_leaders(cls, comm: Communicator, tag: int, operation: str) -> Channel:
         """Return a channel between two leaders, which agree on a tag (section 5.6.2).
 
-        Between IMPI clients their messages are in the collective context, by the general rule of section 4.3 of
-        IMPI 0.0. If the setting `impi_leaders_collective` is off, they are in the context of the user's messages.
+        Between IMPI clients their messages are in the collective context, by the general rule of section 4.3 of IMPI
+        0.0. If the setting `impi_leaders_collective` is off, they are in the point-to-point context.
         """
         if comm.native:
             return cls(comm, tag, operation, route=Route(comm, offset=_everyone(comm)))
@@ -192,9 +192,9 @@ class Channel:
 
     @classmethod
     def within(cls, comm: Communicator, group: Group, tag: int, operation: str) -> Channel:
-        """Return a channel for a part of the members, which agree on a tag; ranks are those in `group`.
+        """Return a channel for a part of the members, which agree on a tag; its ranks are the ranks in `group`.
 
-        Over IMPI clients constructors run one after the other, so that one tag serves them all.
+        Over IMPI clients constructors run one after the other, so one tag is enough.
         """
         added = 2 * _everyone(comm) if comm.native else 0
         sources = [added + rank for rank in group.Translate_ranks(None, comm.group)]
@@ -225,16 +225,16 @@ class Channel:
         return receive
 
     def alarm(self) -> MessageListener:
-        """Return a listener for messages for which this rank has no receive; see `alert`."""
+        """Return a listener for messages without a receive at this rank; see `alert`."""
         return MessageListener(self._route.engine, self._route.matcher, self.size)
 
     def alert(self, alarm: MessageListener, notify: Callable[[Message], object]) -> None:
-        """Call `notify` with each such message of this call, until the alarm is unset."""
+        """Call `notify` with each message of this call without a receive, until the alarm is unset."""
         alarm.set(self.tag, notify)
 
 
 def _everyone(comm: Communicator) -> int:
-    """Return the number of processes in both groups of a communicator, above all ranks."""
+    """Return the number of processes in both groups of a communicator, which is above all ranks."""
     return comm.size + (0 if comm.remote is None else comm.remote.size)
 
 
@@ -244,7 +244,7 @@ async def run_after(
     channel: Channel,
     algorithm: Callable[[Channel], Coroutine[Any, None, T]],
 ) -> T:
-    """Run a collective when another one has ended, even if that one has failed."""
+    """Run a collective after another one has ended, whether it has succeeded or failed."""
     before.when_done(lambda _: gate.complete())
     await gate
     return await algorithm(channel)

@@ -53,7 +53,7 @@ from aiompi.status import Status, check_status
 from aiompi.wire.frame import Payload
 
 T = TypeVar("T")
-#: what programs pass for a rank or a tag
+#: type of a rank or a tag in a call of the program
 Integer: TypeAlias = SupportsIndex
 
 _STANDARD: Final = Mode.STANDARD
@@ -78,17 +78,18 @@ class Communicator(CommunicatorBase[Receive]):
         native: True if no message passes through IMPI hosts. Otherwise the communicator spans clients, and chapter 4
             of IMPI 0.0 defines what its collectives send.
         shares_memory: True if all members can read shared memory of each other.
-        hosts, spans_hosts: ranks by host (`Engine.hosts`); True if there are several, and one has several ranks.
+        hosts, spans_hosts: ranks by host (`Engine.hosts`); True if there are several hosts, one of them with several
+            ranks.
         tag_ub: largest tag of a message, the same on all communicators.
-        conversion: representation in which the user's buffers travel.
-        attachment: buffer for buffered sends on this communicator; without one, that of the session is used.
+        conversion: data representation of the user's buffers in messages.
+        attachment: buffer for buffered sends on this communicator; if none is attached, the session's buffer is used.
         session: session, or World Model, from which the communicator comes; None if there is none.
         attributes: values that the program caches on the communicator (section 5.7).
         errhandler: handler called when a call fails (section 7.2).
         topology: arrangement of the processes, if there is one (chapter 6).
         route: route of the collectives.
         shm_sync: how its collectives use slots.
-        slots: the slots of its members, once they share some, for calls with common arguments.
+        slots: the slots of its members, once they have some, for calls with common arguments.
         hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
         matcher: queues of its point-to-point messages.
         collectives: number of collectives that have been started.
@@ -136,7 +137,7 @@ class Communicator(CommunicatorBase[Receive]):
         self.shares_memory = len(self.hosts) == 1 and engine.share_memory(self.targets[:1])
         self.spans_hosts = 1 < len(self.hosts) < self.size
         self.freed = self.is_revoked = False
-        self._refusal: Exception | None = None  # why it has no collectives any more
+        self._refusal: Exception | None = None  # why no collective can start any more
         self.tag_ub = TAG_UB if engine.universe is None else engine.universe.tagub
         self.conversion = self._conversion()
         self.attachment = Attachment(engine)
@@ -151,7 +152,7 @@ class Communicator(CommunicatorBase[Receive]):
             engine.failure.watch(self)
 
     def _open_contexts(self) -> Matcher:
-        """Tell the engine which sources messages of the members may carry; `Channel` has those of collectives."""
+        """Tell the engine the sources that messages of members may carry; `Channel` defines them for collectives."""
         own, other = self.group.index, (self.remote or self.group).index
         both = self.size + (remote_size := 0 if self.remote is None else self.remote.size)
         more = [(remote_size, own), (both, other), (2 * both, own)] if self.native else [(0, own)]
@@ -273,7 +274,7 @@ class Communicator(CommunicatorBase[Receive]):
         return receive
 
     def recv_arrived(self, source: Any, tag: Any, decode: Decode, status: Status | None) -> Request[Any] | None:
-        """Receive the object of a message that is there in half the time of `irecv`; None if `irecv` must be called."""
+        """Receive the object of an arrived message, in half the time of `irecv`; None if `irecv` must be called."""
         usual = type(source) is int and type(tag) is int and (status is None or isinstance(status, Status))
         if not (usual and self._reach and ANY_SOURCE <= source < self._reach and ANY_TAG <= tag <= self.tag_ub):
             return None
@@ -294,7 +295,7 @@ class Communicator(CommunicatorBase[Receive]):
         return probe
 
     def improbe(self, source: Integer, tag: Integer) -> tuple[bool, Message | None]:
-        """Extract the message that a receive would get now (MPI_Improbe, MPI-3).
+        """Extract the message that a receive would match now (MPI_Improbe, MPI-3).
 
         Returns:
             (flag, message): flag is True if there is one; message is None for PROC_NULL.
@@ -361,7 +362,7 @@ class Communicator(CommunicatorBase[Receive]):
         return None if message is None else message.envelope()
 
     def _peer_rank(self, source: int, tag: int) -> int:
-        """Check the envelope that a receive wants; return the world rank of its source, or ANY_SOURCE."""
+        """Check the source and tag of a receive; return the process number of the source, or ANY_SOURCE."""
         if not 0 <= tag <= self.tag_ub and tag != ANY_TAG:
             raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a receive is not in 0..{self.tag_ub}")
         if 0 <= source < self._reach:
@@ -371,7 +372,7 @@ class Communicator(CommunicatorBase[Receive]):
         raise self._bad_rank("source", source)
 
     def _integers(self, role: str, rank: Integer, tag: Integer) -> tuple[int, int]:
-        """Return the integers that a rank and a tag stand for, such as those of NumPy."""
+        """Return a rank and a tag as ints. The program may pass other integers, such as NumPy's."""
         try:
             return index(rank), index(tag)
         except TypeError:
@@ -407,7 +408,7 @@ class Communicator(CommunicatorBase[Receive]):
         return self.name or f"communicator {self.context_id}"
 
     def checked_root(self, root: Integer, operation: str) -> int:
-        """Return the root of a collective, an int also if the program passes another integer, such as one of NumPy.
+        """Return the root of a collective as an int. The program may pass another integer, such as NumPy's.
 
         Raises:
             InvalidRootError, TypeError: root is not a rank of this communicator, or not an integer.
@@ -472,8 +473,8 @@ class Communicator(CommunicatorBase[Receive]):
     def start_on(self, channel: Channel, algorithm: Callable[[Channel], Coroutine[Any, None, T]]) -> Schedule[T]:
         """Start a collective on the channel that was just made for it.
 
-        On a communicator that spans clients, the tags of chapter 4 of IMPI 0.0 do not distinguish one call from the
-        next. There a collective begins when the previous one has ended at this rank.
+        On a communicator that spans clients, a collective begins when the previous one has ended at this rank, because
+        the tags of chapter 4 of IMPI 0.0 do not distinguish one call from the next.
         """
         if self.native:
             return Schedule(self.engine, algorithm(channel), self)
@@ -514,7 +515,7 @@ class Communicator(CommunicatorBase[Receive]):
         return self.context_id in (CONTEXT_WORLD, CONTEXT_SELF)
 
     def release(self, refusal: Exception | None = None) -> None:
-        """Refuse new operations, as freed by default; drop the contexts after pending ones (MPI_Comm_free)."""
+        """Refuse new operations, by default as freed; drop the contexts after pending operations (MPI_Comm_free)."""
         self.freed, self._reach, self.slots, self._refusal = True, 0, None, refusal or self._gone()
         self.engine.failure.forget(self)
         self._retire()
@@ -535,7 +536,7 @@ class Communicator(CommunicatorBase[Receive]):
     def revoked(self, error: Exception, source: int) -> None:
         if not self.is_revoked and not self.freed:
             self.is_revoked, self._reach, self.slots, self._refusal = True, 0, None, error
-            if self.agreeing is not None:  # before an operation that fails frees the communicator, and its members
+            if self.agreeing is not None:  # before a failing operation frees the communicator and forgets its members
                 self.engine.failure.spread_revocation(self.context_id, self._met, source)
             for context in (self.context_id, self.context_id + 1):
                 self.engine.failure.end_context(context, error)
@@ -552,7 +553,7 @@ class Communicator(CommunicatorBase[Receive]):
         self.engine.processes.release(self._met)
 
     def pending(self) -> Iterator[Request[Any]]:
-        """Yield the operations that still need the queues of the contexts, or processes of other jobs."""
+        """Yield the operations that still use the queues of the contexts, or processes of other jobs."""
         engine, matchers = self.engine, (self.matcher, self.route.matcher)
         yield from (schedule for schedule in engine.schedules if schedule.owner is self)
         for matcher in matchers:

@@ -1,14 +1,14 @@
 """Agreements on communicators that several jobs share, where no agent knows all members (Comm.Agree, Comm.Shrink).
 
-Each member sends its part to all others. When it has the part of each other member, or knows that this one has failed,
-it makes a result of the parts that it has. The results may differ, because a member that fails may have sent its part
-to some members only. Therefore each member in turn sends its result to all others, which take it in place of their own.
-They skip the turn of a member that they know to have failed. After the turn of the first member that does not fail, all
-have the same result. The last result is therefore uniform, also at members that fail once they have it.
+Each member sends its contribution to all others. It waits until every other member has contributed or is known to have
+failed, and combines the contributions to a result. The results may differ, because a failing member may have sent its
+contribution to some members only. Therefore each member in turn sends its result to all others, which replace their own
+result by it. They skip the turn of a member that they know to have failed. After the turn of the first member that does
+not fail, all members have the same result. So the last result is uniform, even at members that fail later.
 
-This takes a perfect failure detector, which notices each failure and suspects no living process (Chandra and Toueg,
-"Unreliable failure detectors for reliable distributed systems"). The agents are one, and so are the ends of
-connections. With p members there are 2 p (p - 1) messages, of which p + 1 are in succession.
+This needs a perfect failure detector, which notices each failure and suspects no living process (Chandra and Toueg,
+"Unreliable failure detectors for reliable distributed systems"). The agents and the ends of connections are such a
+detector. With p members there are 2 p (p - 1) messages, in p + 1 rounds.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from aiompi.errors import Exception as MPIError
 from aiompi.errors import ProcessFailedError, RemoteProtocolError
 from aiompi.wire.control import Agreed
 
-#: tags, of which one agreement after the other has the next one
+#: tags; each agreement uses the next one
 _TAGS: Final = 2**30
 
 
 class _Part(NamedTuple):
-    """What one member gives: as in `aiompi.wire.control.Agree`; members are places in the order of their names."""
+    """The contribution of a member, as in `aiompi.wire.control.Agree`; a member is its index in the order of names."""
 
     flag: int
     proposal: int
@@ -39,7 +39,7 @@ class _Part(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """What a turn spreads: as in `aiompi.wire.control.Agreed`."""
+    """The result that a member sends in its turn, as in `aiompi.wire.control.Agreed`."""
 
     flag: int
     proposal: int
@@ -53,7 +53,7 @@ _TYPES: Final[dict[type, tuple[type, ...]]] = {_Part: (int, int, list), _Result:
 
 
 class Consensus:
-    """The part of this process in one agreement.
+    """The participation of this process in one agreement.
 
     Args:
         comm: communicator that several jobs share.
@@ -107,7 +107,7 @@ class Consensus:
                     continue  # it has failed
 
     async def _arrival(self, receive: NotedReceive, kind: type[M]) -> M | None:
-        """Return what another member sends, None if it has failed."""
+        """Return the message of another member; None if it has failed."""
         try:
             await receive
         except MPIError:
@@ -123,7 +123,7 @@ class Consensus:
         raise RemoteProtocolError(f"{self._comm.label}: a member has sent something else than its part of an agreement")
 
     def _agreed(self, result: _Result) -> Agreed:
-        """Return a result with the numbers of processes. The failed ones are known to be failed from now on."""
+        """Return a result with process numbers in place of indices. From now on this rank knows its failed members."""
         if self._own in result.failed:
             raise ProcessFailedError(f"{self._comm.label}: the other members take this process for failed")
         failed = [self._members[at] for at in result.failed]
@@ -136,7 +136,7 @@ class Consensus:
 
 
 def _combined(parts: Mapping[int, _Part], count: int) -> _Result:
-    """Return the result of the parts of some of the members, of which there are `count`."""
+    """Return the result of the contributions of some of the `count` members."""
     flag = -1
     for part in parts.values():
         flag &= part.flag

@@ -20,15 +20,15 @@ class ContextIds:
     """The identifiers that this process has used.
 
     A communicator has two: an even one for point-to-point communication, and the next one for collectives. A process
-    uses none twice. While agreements on new identifiers are in progress, the process remembers those that were
-    proposed since the first agreement began. Other identifiers below the highest can then still be taken.
+    never uses an identifier twice. While agreements on new identifiers are in progress, it remembers the identifiers
+    proposed since the first of these agreements began. So it can still take other identifiers below the highest.
 
     Attributes:
         highest: the largest identifier in use (IMPI_max_cid); 1 is used by collectives on COMM_WORLD.
         agreements: number of agreements that have begun, including those that have ended.
         latest: request that completes with the latest agreement among IMPI clients.
-        temporary: by context id of a temporary communicator, the request that completes when this process has
-            released it (`aiompi.create.from_group`).
+        temporary: context id of a temporary communicator -> the request that completes when this process has released
+            it (`aiompi.create.from_group`).
     """
 
     __slots__ = ("_floor", "_inner", "_proposed", "_under_way", "agreements", "highest", "latest", "temporary")
@@ -45,7 +45,7 @@ class ContextIds:
 
     @property
     def inner(self) -> ContextIds:
-        """The identifiers of communicators within one of several IMPI clients; they begin at INNER_CID."""
+        """The identifiers, from INNER_CID on, of communicators within one IMPI client of a job with several."""
         if self._inner is None:
             self._inner = ContextIds(INNER_CID - 1)
         return self._inner

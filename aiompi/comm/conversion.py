@@ -1,4 +1,4 @@
-"""The representation in which the user's buffers travel on a communicator.
+"""The data representation of the user's buffers in the messages of a communicator.
 
 Between ranks of one client a message has the representation of this machine, and contiguous memory is not copied.
 Messages to ranks of other clients are in external32 (IMPI 0.0, section 1.2.2).
@@ -47,7 +47,7 @@ class Conversion:
 
 
 def prepared(message: Callable[[], memoryview]) -> Callable[[], tuple[Payload, int]]:
-    """Turn a function that makes a message into the one that a persistent send calls at each start."""
+    """Turn a function that makes a message into the function that a persistent send calls at each start."""
 
     def contents() -> tuple[Payload, int]:
         memory = message()

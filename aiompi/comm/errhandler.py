@@ -1,7 +1,7 @@
 """Error handlers, which run when a call on a communicator fails (section 7.2).
 
 A handler is a function of the communicator and the error code. It is called before the failing call raises. The
-predefined handlers are such functions too: one does nothing, the other ends the job.
+predefined handlers are functions of this kind, too: one does nothing, the other ends the job.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def _abort(failed: Any, code: int) -> None:
 
 ERRHANDLER_NULL: Final = Errhandler()
 
-#: The call raises, and nothing else happens. Both faces give this handler to all communicators, as mpi4py does. MPI's
-#: own default is ERRORS_ARE_FATAL. An exception that nothing catches ends the job.
+#: The call raises, and has no other effect. Both faces give this handler to all communicators, as mpi4py does; MPI's
+#: own default is ERRORS_ARE_FATAL. An uncaught exception ends the job.
 ERRORS_RETURN: Final = Errhandler._denote(_Handler(_leave_to_exception, "ERRORS_RETURN"))
 
 #: The job ends, as if the process had called Abort with the error code.

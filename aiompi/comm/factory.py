@@ -1,4 +1,4 @@
-"""The making of communicators of the class that their members need."""
+"""Makes communicators of the class that fits their members."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def make_communicator(
     remote: Group | None = None,
     ids: ContextIds | None = None,
 ) -> Communicator:
-    """Make a communicator of the class that its members need; see `Communicator` for the arguments."""
+    """Make a communicator of the class that fits its members; see `Communicator` for the arguments."""
     gateway = engine.gateway
     if gateway is not None and any(map(gateway.reaches, (*group.members, *(remote.members if remote else ())))):
         from aiompi.comm.impi_communicator import ImpiCommunicator  # only such jobs need it
@@ -27,7 +27,7 @@ def make_communicator(
 
 
 def derive(comm: Communicator, group: Group, context_id: int, remote: Group | None = None) -> Communicator:
-    """Make a communicator that inherits the error handler (section 7.2) and session of another, and nothing else."""
+    """Make a communicator that inherits only the error handler (section 7.2) and the session of another."""
     made = make_communicator(comm.engine, group, context_id, "", remote, comm.ids)
     made.session = comm.session
     made.errhandler = Errhandler(comm.errhandler)

@@ -34,8 +34,7 @@ class _Members:
 
 
 class Group(Reference[_Members]):
-    """An ordered set of processes, named by their numbers in this rank: their ranks in the world, or those of processes
-    that this rank has met later (aiompi.engine.processes).
+    """An ordered set of processes, named by their numbers at this rank (see aiompi.engine.processes).
 
     Groups with the same members in the same order are equal. A group is true unless it is null. Freeing a group makes
     it null; then every operation except comparison raises InvalidGroupError.
@@ -92,7 +91,7 @@ class Group(Reference[_Members]):
 
     @property
     def session(self) -> SessionState | None:
-        """Session, or World Model, from which the group comes; None for GROUP_EMPTY and what is made of it alone."""
+        """Session, or World Model, of the group; None for GROUP_EMPTY and groups made only from it."""
         return self._valid.session
 
     @property
@@ -272,7 +271,7 @@ def _valid(group: object, name: str) -> tuple[int, ...]:
 
 
 def _origin(first: Group, second: Group) -> tuple[int, SessionState | None]:
-    """Return the number of this process and the session, which groups made from GROUP_EMPTY do not know."""
+    """Return `own` and `session` of two groups. A group made from GROUP_EMPTY has neither; then the other's count."""
     return max(first.own, second.own), first.session or second.session
 
 

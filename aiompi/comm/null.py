@@ -1,4 +1,4 @@
-"""The stand-in that a handle of a communicator holds while it is COMM_NULL (section 5.4)."""
+"""The stand-in for the communicator of a handle that is COMM_NULL (section 5.4)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiompi.errors import InvalidCommError
 
 
 class NullCommunicator:
-    """Stands in the place of a Communicator and raises InvalidCommError at each access.
+    """Replaces a Communicator, and raises InvalidCommError at each access.
 
     Args:
         reason: why the handle is null, for error messages.
@@ -41,7 +41,7 @@ def is_null(comm: Communicator) -> bool:
 
 
 def freed(comm: Communicator) -> Communicator:
-    """Return what the handle of a communicator holds after it was freed."""
+    """Return the stand-in for a freed communicator."""
     return cast(Communicator, NullCommunicator(f"{comm.label}, rank {comm.rank}, has been freed"))
 
 

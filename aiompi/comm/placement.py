@@ -29,14 +29,14 @@ class Placement(NamedTuple):
         if universe is None:
             nowhere = (0,) * len(members)
             return cls(nowhere, nowhere, True)
-        # Processes that have been met later are at no host of this job.
+        # Processes met later are at no host of this job.
         hosts = tuple(universe.procs[member].host if member < universe.size else 0 for member in members)
         clients = tuple(universe.hosts[host].client for host in hosts)
         return cls(clients, hosts, universe.native or len(set(clients)) < 2)
 
 
 class Colors(NamedTuple):
-    """The number of clients (or hosts) in a communicator, and the one of a process, numbered from 0.
+    """The number of clients (or hosts) in a communicator, and the number of one process's client (or host), from 0.
 
     Attributes:
         size: number of clients or hosts.

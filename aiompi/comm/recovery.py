@@ -1,8 +1,8 @@
 """Communicators whose members fail: revocation, acknowledgement and agreement (ULFM, as in mpi4py 4.1).
 
-`aiompi.engine.failure` notices failures, and the agent of the job decides agreements (`aiompi.wire.agreement`). The
-members of a communicator that several jobs share decide by themselves (`aiompi.comm.consensus`). `aiompi.create.shrink`
-makes a communicator of the members that are left.
+`aiompi.engine.failure` notices failures, and the agent of the job decides agreements (`aiompi.wire.agreement`). On a
+communicator that several jobs share, the members decide by themselves (`aiompi.comm.consensus`). `aiompi.create.shrink`
+makes a communicator of the surviving members.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiompi.errors import InvalidArgumentError, ProcessFailedError, RevokedError
 if TYPE_CHECKING:
     from aiompi.wire.control import Agreed
 
-#: numbers of agreements that one call may use
+#: most rounds of agreement in one call
 ROUNDS: Final = 2**16
 
 
@@ -40,7 +40,7 @@ def revoke(comm: Communicator) -> None:
 
 
 def get_failed(comm: Communicator) -> Group:
-    """Return the members that this rank knows to have failed, in the order in which it has noticed it."""
+    """Return the members that this rank knows to have failed, in the order in which it noticed their failures."""
     return Group.of(_failed(comm), comm.group.own)
 
 
@@ -48,10 +48,10 @@ def ack_failed(comm: Communicator, number: int | None = None) -> int:
     """Acknowledge failures: receives from any source wait again, and `agree` raises no error because of them.
 
     Args:
-        number: acknowledge the first so many of `get_failed`; None for all that are known.
+        number: acknowledge the first `number` failures of `get_failed`; None for all known failures.
 
     Returns:
-        How many failures are acknowledged now.
+        The number of acknowledged failures.
 
     Raises:
         InvalidArgumentError: the number is negative.
@@ -75,8 +75,8 @@ def agree(comm: Communicator, flag: int) -> Request[int]:
 
     Raises:
         InvalidArgumentError: the flag has more than 64 bits.
-        ProcessFailedError: awaiting the request: a member has failed whose failure not all others had acknowledged.
-            All of them raise it. Its attribute `flag` has the result.
+        ProcessFailedError: awaiting the request: a member has failed, and not all others have acknowledged its failure.
+            All living members raise this error. Its attribute `flag` has the result.
     """
     recovery = recovery_of(comm, "Agree")
     value = integer(flag, f"{comm.where('Agree')}: flag")
@@ -100,9 +100,9 @@ def agree(comm: Communicator, flag: int) -> Request[int]:
 
 
 def begin(comm: Communicator) -> int:
-    """Return the number of the first agreement of a call; the ROUNDS - 1 next ones belong to the call as well.
+    """Return the number of the first agreement of a call; the call also has the ROUNDS - 1 next numbers.
 
-    All members make such calls in the same order.
+    All members make these calls in the same order.
     """
     number, comm.agreements = comm.agreements, comm.agreements + ROUNDS
     return number
@@ -117,7 +117,7 @@ def ask(comm: Communicator, recovery: Recovery, number: int, flag: int, proposal
 
 
 def recovery_of(comm: Communicator, operation: str) -> Recovery:
-    """Return what answers the questions of `ask`.
+    """Return the `Recovery` for `ask`: the agent, or the other members.
 
     Raises:
         NotImplementedError: the job has other IMPI clients.

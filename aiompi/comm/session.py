@@ -1,4 +1,4 @@
-"""The sessions of a rank (chapter 11 of MPI-4), and what the groups and communicators of a session have in common."""
+"""The sessions of a rank (chapter 11 of MPI-4), and the state shared by the groups and communicators of a session."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SELF: Final = "mpi://SELF"
 
 
 class SessionState:
-    """The object behind the handles of a session; the World Model of a rank has one too.
+    """The object behind the handles of a session; the World Model of a rank has one, too.
 
-    Groups refer to it, and pass it on to the groups and communicators that are made of them.
+    A group refers to it, and so do groups and communicators made from the group.
 
     Args:
         runtime: the rank, of class `aiompi.job.runtime.Runtime`.
@@ -30,7 +30,7 @@ class SessionState:
     Attributes:
         runtime, engine, ids, attachment: as above.
         errhandler: handler called when a call on the session fails.
-        hints: what `Get_info` returns.
+        hints: the result of `Get_info`.
     """
 
     def __init__(self, runtime: Any, engine: Engine, ids: ContextIds, attachment: Attachment) -> None:
@@ -43,13 +43,13 @@ class SessionState:
 
     @property
     def appnum(self) -> int | None:
-        """Number of the section of the launcher's command line that has started this process, None if there is none."""
+        """Number of this process's section of the launcher's command line; None without a command line."""
         contact = self.runtime.contact
         return None if contact is None else contact.appnum
 
     @property
     def universe_size(self) -> int:
-        """Number of processes that there is room for, at least that of the ranks unless a setting says otherwise."""
+        """Number of processes that have room: at least the number of ranks, unless a setting says otherwise."""
         size: int = self.runtime.settings.universe_size or max(self.runtime.universe_size, self.engine.size)
         return size
 
@@ -78,8 +78,8 @@ class Sessions:
     def psets(self) -> dict[str, list[int]]:
         """Return the members of the process sets of the job, by name (MPI-4, section 11.3.2).
 
-        Beside those of the standard there is one for each host, and one for each section of the launcher's command line
-        as far as they are known.
+        Beside the sets of the standard there is one for each known host, and one for each known section of the
+        launcher's command line.
         """
         psets = {WORLD: [*range(self._engine.size)], SELF: [self._engine.rank]}
         for rank in range(self._engine.size):

@@ -28,7 +28,7 @@ class Agreement(ABC):
         comm: communicator from which the new one is made.
 
     Attributes:
-        alike: True if all processes have given `reach` the same number, as far as the protocol tells.
+        alike: True if all processes have given `reach` the same number, as far as the protocol can tell.
     """
 
     __slots__ = ("_comm", "alike")
@@ -43,7 +43,7 @@ class Agreement(ABC):
 
         Args:
             participants: the processes that must agree.
-            number: 0..2**64-1; its comparison costs no message of its own.
+            number: 0..2**64-1; comparing it needs no extra message.
 
         Returns:
             The even identifier, for point-to-point communication; collectives use the next one.
@@ -68,16 +68,16 @@ def none_left(comm: Communicator) -> OtherError:
 class NativeAgreement(Agreement):
     """The protocol of processes that reach each other natively; several agreements may be in progress.
 
-    Each process proposes the lowest pair above all that it uses, and reserves it. The largest proposal wins: it is the
-    maximum over the processes, plus one and plus two. A process that has proposed less raises its own maximum. If all
-    have proposed the same pair, which is usual, one step is enough.
+    Each process proposes the lowest pair above all its identifiers, and reserves it. The largest proposal wins. A
+    process with a lower proposal raises its own maximum. Usually all processes propose the same pair, and one step is
+    enough.
 
-    Constructors may run on several communicators at once, in a different order in each process. A process may
-    therefore be unable to take the winning pair, because another agreement has taken it there meanwhile. It then
-    proposes a higher pair, and all processes do another step. The distance differs from process to process, so that
-    two agreements do not collide again and again.
+    Constructors may run on several communicators at once, in a different order in each process. So another agreement
+    may already have taken the winning pair at a process. This process then proposes a higher pair, and all processes do
+    another step. The distance to the higher pair differs from process to process, so that two agreements do not collide
+    repeatedly.
 
-    In a job with other IMPI clients, communicators within one client have numbers of their own (`ContextIds.inner`).
+    In a job with other IMPI clients, communicators within one client use separate identifiers (`ContextIds.inner`).
     """
 
     __slots__ = ()
@@ -112,8 +112,8 @@ class NativeAgreement(Agreement):
 class ImpiAgreement(Agreement):
     """The protocol of IMPI: the largest identifier that any of the processes uses, plus one and plus two.
 
-    It has one step, in which a process cannot tell whether another of its agreements ends with the same identifiers.
-    The agreements of one process therefore run one after the other, in the order of the calls.
+    It has one step, so two overlapping agreements of a process could end with the same identifiers. Therefore the
+    agreements of a process run one after the other, in the order of the calls.
     """
 
     __slots__ = ("_before", "_ended")

@@ -15,14 +15,14 @@ from aiompi.errors import InvalidCommError, InvalidGroupError, InvalidTagError
 
 
 def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
-    """Make a communicator of some members, or several that have no member in common (MPI-2.2); all of `comm` call it.
+    """Make a communicator of some members, or several disjoint ones (MPI-2.2); all members of `comm` call this.
 
     On an intercommunicator each side gives a part of its local group, and the result is an intercommunicator between
     these parts (MPI-2).
 
     Args:
-        group: members of the new communicator, in the order of their ranks. All of them give the same group; other
-            processes may give the same group, an empty one, or another one that contains them. On an
+        group: members of the new communicator, in the order of their ranks. All these members give the same group.
+            Another process may give the same group, an empty group, or a group that contains this process. On an
             intercommunicator all processes of a side give the same group.
 
     Returns:
@@ -30,8 +30,8 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
 
     Raises:
         InvalidGroupError: the group is null, or has processes that are not in `comm`. Awaiting the request: a process
-            of a group has given another group. Over IMPI clients this is not noticed, because section 4.4 of IMPI
-            0.0 defines no messages for it.
+            of a group has given another group. Over IMPI clients other groups are not noticed, because section 4.4 of
+            IMPI 0.0 has no messages for this check.
     """
     group = _part(comm, group, "Comm_create")
 
@@ -72,7 +72,7 @@ def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communic
 
     Args:
         group: members of the new communicator; all of them give the same group.
-        tag: 0..tag_ub; distinguishes calls that are in progress at once in some of the same processes.
+        tag: 0..tag_ub; distinguishes simultaneous calls that have processes in common.
 
     Raises:
         InvalidCommError: an intercommunicator.
@@ -105,7 +105,7 @@ def create_group(comm: Communicator, group: Group, tag: int) -> Request[Communic
 
 
 def _part(comm: Communicator, group: Group, operation: str) -> Group:
-    """Check a group and copy it, so that the caller may free its own."""
+    """Check a group and copy it, so that the caller may free the group."""
     instance(group, Group, f"{comm.where(operation)}: group", "a Group")
     outside = Group.Difference(group, comm.group)
     if outside.size:
@@ -116,12 +116,12 @@ def _part(comm: Communicator, group: Group, operation: str) -> Group:
 
 
 def _ranks(comm: Communicator, group: Group) -> tuple[int, ...]:
-    """Return the ranks in the local group of a communicator, which all its processes understand."""
+    """Return the members of a group as ranks in the local group, which mean the same to all its processes."""
     return tuple(group.Translate_ranks(None, comm.group))
 
 
 async def _check_given(channel: Channel, group: Group, apart: bool) -> None:
-    """Check that the groups that the processes have given are consistent, although not all are alike.
+    """Check that the given groups of the processes are consistent, although they differ.
 
     Args:
         apart: True if groups without a common member may differ.

@@ -18,8 +18,9 @@ def disconnect(comm: Communicator) -> Request[None]:
     """Free a communicator when its pending operations are complete in all its processes (MPI_Comm_disconnect, MPI-2).
 
     Returns:
-        A request that completes when the communicator is free. It fails with ProcessFailedError or RevokedError if
-        processes of the communicator have failed or revoked it, which does not keep the communicator from being freed.
+        A request that completes when the communicator is freed. If a process of the communicator has failed, or has
+        revoked it, the request fails with ProcessFailedError or RevokedError, and the communicator is freed all the
+        same.
 
     Raises:
         InvalidCommError: COMM_WORLD or COMM_SELF.
@@ -46,9 +47,9 @@ def disconnect(comm: Communicator) -> Request[None]:
 def free(comm: Communicator) -> Request[None]:
     """Free a communicator at once (MPI_Comm_free, section 5.4.3).
 
-    No operation can be started on it any more. Pending operations complete as usual; the contexts are dropped after
-    the last of them. Processes need not wait for each other, because no context id is used twice. Between IMPI clients
-    the call is a Barrier, or its counterpart on an intercommunicator (IMPI 0.0, section 4.5).
+    No further operation can be started on it. Pending operations complete as usual; the contexts are dropped after the
+    last of them. Processes need not wait for each other, because no context id is used twice. Between IMPI clients the
+    call is a Barrier, or its counterpart on an intercommunicator (IMPI 0.0, section 4.5).
 
     Returns:
         A request that completes when this rank may forget the communicator.

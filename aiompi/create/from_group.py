@@ -1,7 +1,7 @@
-"""Communicators of groups, without a communicator from which they are made (sections 7.4.2 and 7.6.2 of MPI-4).
+"""Communicators made from groups alone, without an older communicator (sections 7.4.2 and 7.6.2 of MPI-4).
 
-The members agree on context ids through a temporary communicator. Its own context id is a digest of the group and of
-the string tag, so that calls of different groups, or with different string tags, may overlap in any order.
+The members agree on context ids through a temporary communicator. Its context id is a digest of the group and the
+string tag. So calls of different groups, or with different string tags, may overlap in any order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiompi.create.participants import OneGroup, TwoGroups
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidGroupError, InvalidRankError
 
-#: context ids of temporary communicators, far above those of others, and below those within an IMPI client
+#: context ids of temporary communicators: far above ordinary ones, and below those within an IMPI client
 _FIRST: Final = 2**62
 
 
@@ -83,7 +83,7 @@ def create_from_groups(
 
 
 class _Call:
-    """A call that the members of a group make, with the temporary communicator through which they agree.
+    """A call by the members of a group, with the temporary communicator for their agreement.
 
     Args:
         operation: name of the call.
@@ -103,7 +103,7 @@ class _Call:
         if not Placement.of(self._session.engine.universe, group.members).native:
             raise NotImplementedError(f"{operation}: the group has processes of several IMPI clients: use Create_group")
         self._operation = operation
-        self._group = Group.of(group.members, group.own, group.session)  # the caller may free its own
+        self._group = Group.of(group.members, group.own, group.session)  # the caller may free `group`
         self._name = f"the group of {stringtag!r}"
         names = list(map(self._session.engine.processes.name, group.members))
         digest = hashlib.sha256(repr((stringtag, operation, part, names)).encode()).digest()
@@ -112,7 +112,7 @@ class _Call:
     def start(
         self, run: Callable[[Communicator, Channel], Coroutine[Any, None, Communicator]]
     ) -> Request[Communicator]:
-        """Run a constructor on the temporary communicator, after calls of this process that use the same context."""
+        """Run a constructor on the temporary communicator, after earlier calls of this process in the same context."""
         engine, ids = self._session.engine, self._session.ids
         before, ended = ids.temporary.get(self._context), Request[None](engine)
         ids.temporary[self._context] = ended

@@ -43,8 +43,8 @@ class ImpiTwoGroups(TwoGroups):
         """Return the largest numbers of both groups.
 
         All ranks but 0 send their numbers to rank 0 of the other group. The two ranks 0 exchange the maxima of the
-        numbers that they have, their own included, and send the result to all others of the other group. Rank 0 of a
-        group thus learns the other numbers of its group from the remote rank 0.
+        received numbers and their own, and send the result to all other ranks of the other group. So rank 0 of a group
+        learns the numbers of its own group from the remote rank 0.
         """
         exchange = RemoteExchange(self._bridge.tagged(DUP_TAG))
         found = await exchange.gather(numbers)
@@ -56,7 +56,7 @@ class ImpiTwoGroups(TwoGroups):
 
 
 class RemoteExchange:
-    """Exchange between the groups of an intercommunicator: to the remote rank 0, between the ranks 0, to the rest.
+    """Exchange between two groups: each rank sends to the remote rank 0, both ranks 0 exchange, and send to all others.
 
     Args:
         channel: channel to the remote group, with the tag of the constructor.
@@ -68,7 +68,7 @@ class RemoteExchange:
         self._channel = channel
 
     async def gather(self, own: Numbers) -> Numbers | None:
-        """Send numbers to the remote rank 0. Rank 0 returns the maxima of its own and of those it has received."""
+        """Send numbers to the remote rank 0. Rank 0 returns the maxima of the received numbers and its own."""
         if self._channel.rank:
             await self._send(own, 0)
             return None
@@ -215,7 +215,7 @@ class ImpiSeparateGroups(Participants):
         return self._local.rank == self._leader
 
     async def _exchange(self, data: bytes, nbytes: int) -> bytes:
-        """Exchange data with the remote leader; a rank that is not the leader gets as many zero bytes."""
+        """Exchange data with the remote leader. A rank that is not the leader gets zero bytes of the same length."""
         if not self._is_leader:
             return bytes(nbytes)
         answer = Block.of(nbytes)

@@ -1,4 +1,4 @@
-"""Intercommunicators: how two groups are connected, and made one (section 5.6.2)."""
+"""Intercommunicators: constructors that connect and merge two groups (section 5.6.2)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidRankErr
 def create_intercomm(
     comm: Communicator, leader: int, peer_comm: Communicator | None, remote_leader: int, tag: int
 ) -> Request[Communicator]:
-    """Connect two groups; the members of both call it, each with the communicator of its group.
+    """Connect two groups; the members of both call this, each with the communicator of its group.
 
     Args:
         comm: communicator of the local group.
         leader: rank in `comm` of the process that communicates with the remote leader.
         peer_comm: communicator that contains both leaders; only the leader uses it, others may give None.
         remote_leader: rank of the remote leader in `peer_comm`; only the leader uses it.
-        tag: 0..tag_ub; distinguishes calls that are in progress at once between the same leaders.
+        tag: 0..tag_ub; distinguishes simultaneous calls with the same leaders.
 
     Raises:
         InvalidCommError: `comm` or `peer_comm` is of the wrong kind. Awaiting the request: the groups overlap.
@@ -33,8 +33,8 @@ def create_intercomm(
     operation = "Intercomm_create"
     where = comm.where(operation)
     leader, remote_leader, tag = _checked(where, comm, leader, peer_comm, remote_leader, tag)
-    # Only the leaders know whether the remote group is in the same client. In a job of several clients IMPI's protocol
-    # is used in any case.
+    # Only the leaders know whether the remote group is in the same client. So a job of several clients always uses
+    # IMPI's protocol.
     spans_clients = not Placement.of(comm.engine.universe, range(comm.engine.size)).native
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator:
@@ -51,11 +51,11 @@ def create_intercomm(
 
 
 async def connect(where: str, comm: Communicator, participants: TwoGroups, agreement: Agreement) -> Communicator:
-    """Make the intercommunicator between the local group and the one that the remote leader tells.
+    """Make the intercommunicator between the local group and the group that the remote leader sends.
 
     Args:
         where: name of the call, for error messages.
-        comm: communicator of the local group, of which the new one inherits.
+        comm: communicator of the local group, from which the new one inherits.
     """
     remote, met_now = await introduce(participants, comm)
     processes = comm.engine.processes
@@ -71,7 +71,7 @@ async def connect(where: str, comm: Communicator, participants: TwoGroups, agree
 
 
 async def _connect_all(where: str, comm: Communicator, participants: TwoGroups, remote: Group) -> None:
-    """Return in all processes once all connections between the two groups are there, or raise in all of them."""
+    """Return in all processes once all connections between the two groups exist, or raise in all of them."""
     strangers = Strangers(comm.engine, remote, participants.local)
     try:
         error = await strangers.reached()
@@ -86,7 +86,10 @@ async def _connect_all(where: str, comm: Communicator, participants: TwoGroups, 
 def _checked(
     where: str, comm: Communicator, leader: int, peer_comm: Communicator | None, remote_leader: int, tag: int
 ) -> tuple[int, int, int]:
-    """Check the arguments; return the leaders and the tag as ints, also if the program passes other integers."""
+    """Check the arguments; return the leaders and the tag as ints.
+
+    The program may pass other integers, such as NumPy's.
+    """
     if comm.remote is not None:
         raise InvalidCommError(f"{where}: the local communicator must be an intracommunicator")
     tag = integer(tag, f"{where}: tag")
@@ -111,12 +114,12 @@ def merge(comm: Communicator, high: bool) -> Request[Communicator]:
     """Make an intracommunicator of both groups of an intercommunicator; all processes call it.
 
     Args:
-        high: True if the local group comes after the remote one; the same within a group. If both groups give the
-            same, the group whose rank 0 has the lower name comes first, which is the lower world rank in one world.
+        high: True if the local group comes after the remote one; equal within a group. If both groups give the same
+            value, the group whose rank 0 has the lower name comes first; within one world this is the lower world rank.
 
     Raises:
         InvalidCommError: not an intercommunicator.
-        InvalidArgumentError: awaiting the request: `high` differs within a group. Over IMPI clients that of rank 0
+        InvalidArgumentError: awaiting the request: `high` differs within a group. Over IMPI clients the value of rank 0
             counts.
     """
     remote = comm.remote

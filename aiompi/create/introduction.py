@@ -1,4 +1,4 @@
-"""Introductions: how the processes of two groups get to know each other (see `aiompi.engine.processes`)."""
+"""Introductions: the processes of two groups learn each other's names and addresses (see `aiompi.engine.processes`)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from aiompi.wire.hello import KEY_BYTES, NAMESPACE_BYTES, Namespace, pair_keys
 _NAME: Final = struct.Struct(f">{NAMESPACE_BYTES}sQ")
 _SURROGATES: Final = "surrogatepass"  # paths in cards may hold bytes that are not UTF-8
 _TAG: Final = 0
-#: added to ids of contexts in which no communicator sends
+#: added to ids of contexts that no communicator uses
 _CONTEXTS: Final = 2**63
 #: the world of a group whose members are of several worlds
 _MIXED: Final = b"\xff" * _NAME.size
 
 
 async def introduce(groups: TwoGroups, comm: Communicator) -> tuple[Group, bool]:
-    """Let two groups get to know each other; all their members call this.
+    """Introduce two groups to each other; all their members call this.
 
     Groups of one world exchange only names, because their processes know each other from the start.
 
@@ -40,7 +40,7 @@ async def introduce(groups: TwoGroups, comm: Communicator) -> tuple[Group, bool]
         comm: communicator of the local group.
 
     Returns:
-        The remote group, and False if both groups are of one world. Processes of another one are forgotten when they
+        The remote group, and False if both groups are of one world. Processes of another world are forgotten when they
         end, unless `Processes.retain` is called for them.
 
     Raises:
@@ -71,7 +71,7 @@ async def introduce(groups: TwoGroups, comm: Communicator) -> tuple[Group, bool]
 
 
 async def _exchange_cards(groups: TwoGroups, cards: list[BusinessCard]) -> tuple[list[BusinessCard], list[bytes]]:
-    """Return the cards of the remote group, and at the leader the random bytes that both leaders offer, sorted."""
+    """Return the cards of the remote group; at the leader also the sorted random bytes of both leaders."""
     offer = os.urandom(KEY_BYTES)
     data: bytes = msgpack.packb(cards, unicode_errors=_SURROGATES)
     theirs = await groups.exchange(offer + data, kept=KEY_BYTES)
@@ -89,7 +89,7 @@ async def _dealt(groups: TwoGroups, offers: list[bytes], ours: range, others: ra
     """Return the namespace of two groups, in which each process gets its keys from its leader.
 
     Args:
-        offers: at the leader, what both leaders have offered.
+        offers: at the leader, the random bytes of both leaders.
         ours: numbers of the local group in the namespace.
         others: numbers of the remote group.
         rank: of this process in the local group.
@@ -121,15 +121,15 @@ def apart(where: str, comm: Communicator, remote: Group) -> Group:
 
 
 class Strangers:
-    """The connections to processes of other jobs, of whose end no agent tells: the end of the connection does.
+    """The connections to processes of other jobs. Each process needs one, because no agent reports its end.
 
-    One of two processes connects, so that there is one connection, and sends a message that the other one answers. When
-    all processes of both groups have awaited `reached`, each of them has all its connections, and notices their ends.
-    All of them must know each other before.
+    Of two processes one connects and sends a message, which the other answers. When all processes of both groups have
+    awaited `reached`, each has all its connections, and notices when they end. The processes must have been introduced
+    to each other before.
 
     Args:
         engine: of this process.
-        remote: the other group, which was introduced.
+        remote: the introduced other group.
         local: channel between the members of the group of this process.
     """
 
@@ -170,9 +170,9 @@ class Strangers:
             self._stop(error)
 
     async def _meet(self, number: int, connects: bool) -> None:
-        """Exchange a message with a process. Without a new connection this only notices its end."""
+        """Exchange a message with a process. Over an existing connection this only notices the end of the process."""
         engine = self._engine
-        namespace, index = engine.processes.way(number)
+        namespace, index = engine.processes.reference(number)
         context, peer = context_of(namespace.id), engine.peer(number)
         self._contexts.add(context)
         receive = NotedReceive(engine, engine.matcher(context), None, index, _TAG, number)
@@ -189,7 +189,7 @@ class Strangers:
             await peer.send((), 0, context, namespace.own, _TAG)
 
     async def _watch(self, local: Channel) -> None:
-        """Notice when the own group fails: no process of it sends a message to itself."""
+        """Notice a failure in the local group, by a receive that no message matches."""
         receive = local.irecv(None, local.rank)
         self._receives.append(receive)
         await receive

@@ -29,7 +29,7 @@ class Participants(ABC):
 
     @abstractmethod
     async def maximum(self, *numbers: int) -> Numbers:
-        """Return the element-wise maximum of the numbers, 0..2**64-1; all processes give equally many."""
+        """Return the element-wise maximum of the numbers, 0..2**64-1; all processes give the same count."""
 
 
 class OneGroup(Participants):
@@ -84,7 +84,7 @@ class TwoGroups(Participants):
 
     Attributes:
         local: as above.
-        gone: kind of error if the other group is gone.
+        gone: class of the error if the other group has ended.
     """
 
     __slots__ = ("_bridge", "_leader", "_remote_leader", "gone", "local")
@@ -106,13 +106,13 @@ class TwoGroups(Participants):
         return await _maximum(self.local, numbers)
 
     async def share(self, data: bytes) -> bytes:
-        """Broadcast data within the local group; only the argument of the leader counts."""
+        """Broadcast the leader's data within the local group; the arguments of other processes are ignored."""
         block = Block.holding((data,), len(data)) if self.local.rank == self._leader else Block()
         await binomial(self.local, block, self._leader)
         return bytes(block.data)
 
     async def exchange(self, data: bytes, kept: int = 0) -> bytes:
-        """Exchange data between the leaders, and broadcast what the remote leader has sent.
+        """Exchange data between the leaders, and broadcast the data of the remote leader.
 
         Args:
             data: data for the remote group; only the argument of the leader counts.
@@ -172,7 +172,7 @@ def unpack(data: bytes | memoryview) -> Numbers:
 
 
 async def _maximum(channel: Channel, numbers: Numbers) -> Numbers:
-    """Return the maximum by dissemination: a message covers all ranks heard of so far, and some of them twice."""
+    """Return the maximum by dissemination: each message has the maximum over all ranks heard of so far."""
     rank, size, distance = channel.rank, channel.size, 1
     while distance < size:
         data, answer = pack(numbers), Block()

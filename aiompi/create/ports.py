@@ -1,8 +1,8 @@
-"""Ports: how two groups of processes meet that have no communicator in common (MPI-2, section 5.4).
+"""Ports: how two groups of processes without a common communicator meet (MPI-2, section 5.4).
 
-The name of a port says how its process can be reached, and has a key of its own. With that, the root of a connecting
-group becomes a peer of the root of the accepting group, for as long as both groups are introduced to each other and
-agree on a context id. All messages of a port are in one context.
+The name of a port contains the addresses of its process and a key. With these, the root of a connecting group becomes a
+peer of the root of the accepting group until both groups are introduced to each other and have agreed on a context id.
+All messages of a port are in one context.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from aiompi.wire.frame import Payload
 from aiompi.wire.hello import KEY_BYTES, NAMESPACE_BYTES, Namespace
 
 _PREFIX: Final = "aiompi-port:"
-#: the first message of a root that connects: its number in the namespace of the port, and a tag for what follows
-_KNOCK: Final = struct.Struct(">II")
-_KNOCK_TAG: Final = 0
-#: transports that can be used before the processes are introduced to each other; one message does not need more
+#: the first message of a connecting root: its number in the namespace of the port, and the tag of all later messages
+_CONNECT: Final = struct.Struct(">II")
+_CONNECT_TAG: Final = 0
+#: transports that the roots use before the introduction of their groups; the few messages need no faster ones
 _TRANSPORTS: Final = ("unix", "tcp")
 _next_tag: Final = itertools.count(1).__next__
 
 
 class PortNamespace(Namespace):
-    """The namespace of an open port, in which unknown processes that have the key are met.
+    """The namespace of an open port, in which unknown processes with the key connect.
 
     Args:
-        processes: those that this process knows.
+        processes: the processes that this process knows.
     """
 
     __slots__ = ("_processes",)
@@ -62,13 +62,13 @@ class PortNamespace(Namespace):
 
 
 class _Bridge:
-    """The channel between the two roots (in the place of `aiompi.comm.Channel`).
+    """The channel between the two roots, with the interface of `aiompi.comm.Channel`.
 
     Args:
         number: number of the other root.
         id: of the namespace of the port.
-        source: the source that messages of this root carry.
-        carried: the source that those of the other root carry.
+        source: the source in messages of this root.
+        carried: the source in messages of the other root.
         tag: of all messages.
     """
 
@@ -95,7 +95,7 @@ class _Bridge:
         return receive
 
     def close(self) -> None:
-        """Forget the other root, unless it has been introduced otherwise."""
+        """Forget the other root, unless an introduction has made it known."""
         self.on_close()
         processes = self._engine.processes
         processes.release([self._number])
@@ -104,11 +104,11 @@ class _Bridge:
 
 
 class _Meeting(TwoGroups):
-    """Two groups whose roots are connected by a bridge. What fails at the root fails in its whole group.
+    """Two groups whose roots are connected by a bridge. An error at a root is raised in its whole group.
 
     Args:
-        channel, crossing, root: the first three of `TwoGroups`.
-        gone: kind of error if the other group is gone.
+        channel, crossing, root: the first three arguments of `TwoGroups`.
+        gone: class of the error if the other group has ended.
     """
 
     def __init__(self, channel: Channel, crossing: Channel, root: int, gone: type[MPIError]) -> None:
@@ -133,7 +133,7 @@ class _Meeting(TwoGroups):
 
 
 async def open_port(engine: Engine) -> str:
-    """Open a port, at which this process can accept other groups; return its name.
+    """Open a port at which this process can accept other groups; return its name.
 
     The name contains a key. Any process that knows the name can connect.
     """
@@ -152,7 +152,7 @@ async def open_port(engine: Engine) -> str:
 
 
 def close_port(engine: Engine, name: str) -> None:
-    """Close a port (MPI_Close_port): nobody can connect to it any more.
+    """Close a port (MPI_Close_port): no process can connect to it any more.
 
     Raises:
         InvalidPortError: this process has not opened it.
@@ -163,15 +163,15 @@ def close_port(engine: Engine, name: str) -> None:
         raise InvalidPortError("Close_port: this process has no such open port")
     processes.namespaces.pop(namespace.id, None)
     for number in [*namespace.members.values()]:
-        processes.forget_unused(number)  # those that still wait are told by the end of their connection
+        processes.forget_unused(number)  # waiting processes notice the end of their connection
     engine.contexts.pop(context_of(namespace.id), None)
 
 
 def accept(comm: Communicator, port: str | None, root: int, stop: Request[None] | None = None) -> Request[Communicator]:
-    """Wait for a group that connects, and make an intercommunicator with it (MPI_Comm_accept).
+    """Wait for a connecting group, and make an intercommunicator with it (MPI_Comm_accept).
 
     Args:
-        comm: communicator of the accepting group, all of which call this.
+        comm: communicator of the accepting group; all its members call this.
         port: name of a port that the root has opened; other processes may give None.
         root: rank of the process that has opened the port.
         stop: request whose completion at the root ends the wait with a SpawnError.
@@ -183,7 +183,7 @@ def accept(comm: Communicator, port: str | None, root: int, stop: Request[None] 
         TypeError: the name is no string.
     """
     name = _checked(port)
-    return meet(comm, lambda: _await_knock(comm.engine, name, stop), root, "Accept")
+    return meet(comm, lambda: _await_connect(comm.engine, name, stop), root, "Accept")
 
 
 def connect(comm: Communicator, port: str | None, root: int) -> Request[Communicator]:
@@ -193,7 +193,7 @@ def connect(comm: Communicator, port: str | None, root: int) -> Request[Communic
         InvalidPortError: awaiting the request: there is no such port, or it cannot be reached.
     """
     name = _checked(port)
-    return meet(comm, lambda: _knock(comm.engine, name), root, "Connect")
+    return meet(comm, lambda: _send_connect(comm.engine, name), root, "Connect")
 
 
 def meet(
@@ -207,8 +207,8 @@ def meet(
     """Make an intercommunicator with the group of another root.
 
     Args:
-        bridge: returns what the root makes to reach the other one. If it raises, all processes do.
-        gone: kind of error if the other group fails meanwhile.
+        bridge: called at the root only; makes the channel to the other root. All processes raise its errors.
+        gone: class of the error if the other group fails before the intercommunicator is made.
         spawns: True if the root starts the processes of the other group.
     """
     where = comm.where(operation)
@@ -263,8 +263,8 @@ def spawn(
     """Start processes, and make an intercommunicator with their world (MPI_Comm_spawn_multiple, MPI-2).
 
     Args:
-        comm: communicator all of whose processes call this.
-        programs: what to start; only the argument of the root counts.
+        comm: communicator; all its processes call this.
+        programs: the programs to start; only the argument of the root counts.
         root: rank of the process that starts them.
         options: more options of the launcher.
 
@@ -280,7 +280,7 @@ def spawn(
 async def _start(engine: Engine, programs: Sequence[Program], options: Sequence[str]) -> _Bridge:
     port = await open_port(engine)
     try:
-        bridge = await _await_knock(engine, port, engine.processes.start(programs, port, options))
+        bridge = await _await_connect(engine, port, engine.processes.start(programs, port, options))
     except BaseException:
         close_port(engine, port)
         raise
@@ -288,11 +288,11 @@ async def _start(engine: Engine, programs: Sequence[Program], options: Sequence[
     return bridge
 
 
-async def _await_knock(engine: Engine, port: str, failure: Request[None] | None = None) -> _Bridge:
+async def _await_connect(engine: Engine, port: str, failure: Request[None] | None = None) -> _Bridge:
     """Wait for the root of another group.
 
     Args:
-        failure: request whose end means that none will come.
+        failure: request whose completion means that no group will connect.
     """
     await engine.processes.admit()
     namespace = engine.processes.ports.get(port)
@@ -301,7 +301,7 @@ async def _await_knock(engine: Engine, port: str, failure: Request[None] | None 
     context = context_of(namespace.id)
     while True:
         matcher = engine.matcher(context)
-        receive = NotedReceive(engine, matcher, None, ANY_SOURCE, _KNOCK_TAG, ANY_SOURCE)
+        receive = NotedReceive(engine, matcher, None, ANY_SOURCE, _CONNECT_TAG, ANY_SOURCE)
         engine.receive(receive)
         give_up = functools.partial(_give_up, receive)
         if failure is not None and failure.done():
@@ -313,12 +313,12 @@ async def _await_knock(engine: Engine, port: str, failure: Request[None] | None 
         finally:
             if failure is not None:
                 failure.forget(give_up)
-        knock = receive.data or b""
-        if len(knock) != _KNOCK.size:
-            continue  # it is none
-        token, tag = _KNOCK.unpack(knock)
+        first = receive.data or b""
+        if len(first) != _CONNECT.size:
+            continue  # not a valid first message
+        token, tag = _CONNECT.unpack(first)
         number = namespace.members.get(token)
-        if number is not None:  # otherwise it has ended meanwhile
+        if number is not None:  # otherwise the other root has ended
             engine.processes.retain([number])
             return _Bridge(engine, number, namespace.id, 0, token, tag)
 
@@ -329,7 +329,7 @@ def _give_up(receive: NotedReceive, failed: Request[Any]) -> None:
         receive.fail(failed.exception() or error)
 
 
-async def _knock(engine: Engine, port: str) -> _Bridge:
+async def _send_connect(engine: Engine, port: str) -> _Bridge:
     id, key, offered = _parse(port)
     processes = engine.processes
     if isinstance(processes.namespaces.get(id), PortNamespace):
@@ -340,8 +340,8 @@ async def _knock(engine: Engine, port: str) -> _Bridge:
     processes.retain([number])
     tag = _next_tag() % 2**30 or 1
     try:
-        knock = _KNOCK.pack(own.own, tag)
-        await engine.peer(number).send((knock,), len(knock), context_of(id), own.own, _KNOCK_TAG)
+        first = _CONNECT.pack(own.own, tag)
+        await engine.peer(number).send((first,), len(first), context_of(id), own.own, _CONNECT_TAG)
     except MPIError as error:
         processes.release([number])
         raise InvalidPortError(f"Connect: the port cannot be reached: {error}") from None
@@ -373,7 +373,7 @@ def _parse(port: str) -> tuple[bytes, bytes, dict[str, object]]:
 def join(alone: Communicator, fd: int) -> Request[Communicator]:
     """Make an intercommunicator with the process at the other end of a socket (MPI_Comm_join).
 
-    Both processes exchange names of ports over the socket, which is quiet before and afterwards.
+    Both processes exchange names of ports over the socket. It must carry no other data during the call.
 
     Args:
         alone: COMM_SELF.
@@ -398,7 +398,7 @@ def join(alone: Communicator, fd: int) -> Request[Communicator]:
 
 
 async def _swap_lines(engine: Engine, fd: int, line: str) -> str:
-    """Exchange one line over a socket, of which no byte beyond it is read."""
+    """Exchange one line over a socket; read no byte beyond the line."""
     driver, out, answer = engine.driver, line.encode() + b"\n", bytearray()
     blocking, done = os.get_blocking(fd), Request[None](engine)
     os.set_blocking(fd, False)

@@ -1,4 +1,4 @@
-"""Communicators of the members that are left (MPI_Comm_shrink, ULFM)."""
+"""Communicators of the surviving members (MPI_Comm_shrink, ULFM)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from aiompi.comm.recovery import ROUNDS, ask, begin, recovery_of
 from aiompi.create.agreement import none_left
 from aiompi.engine import Request
 
-#: distance between two proposals of one rank, so that it grows out of the range that others have taken
+#: distance between two proposals of one rank, so that it leaves the range that other ranks have taken
 _LEAP = 64
 
 
 def shrink(comm: Communicator) -> Request[Communicator]:
     """Make a communicator of the members that have not failed, in the order of their ranks.
 
-    All living members call this; it works on revoked communicators as well. All get the same members: those that had
-    not failed when the last of them took part. On an intercommunicator both groups shrink.
+    All living members call this; it works on revoked communicators as well. All get the same members: the members that
+    had not failed when the last of them called this. On an intercommunicator both groups shrink.
 
     Returns:
-        The request; its result is the new communicator. Failures do not make it fail.
+        The request; its result is the new communicator. It succeeds in spite of failed members.
 
     Raises:
         OtherError: awaiting the request: no context identifier is left.

@@ -16,13 +16,13 @@ from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError
 
 _ENTRY: Final = struct.Struct(">qq")  # colour, key
-_KEY: Final = struct.Struct(">?q")  # whether to take part, key; the name of the node follows
+_KEY: Final = struct.Struct(">?q")  # whether the member takes part, and its key; the name of the node follows
 _LENGTH: Final = struct.Struct(">I")
 _KEYS: Final = range(-(2**63), 2**63)
 
 
 def split(comm: Communicator, color: int, key: int) -> Request[Communicator | None]:
-    """Make one communicator of all members that give the same colour; all of `comm` call it.
+    """Make a communicator of the members of each colour; all members of `comm` call this.
 
     On an intercommunicator the result is an intercommunicator between the members of both sides (MPI-2).
 
@@ -31,7 +31,7 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
         key: new ranks are in the order of the keys; members with equal keys keep their order in `comm`.
 
     Returns:
-        The request; its result is None for the colour UNDEFINED, and if no process of the remote side has the colour.
+        The request. Its result is None for the colour UNDEFINED, and if no process of the remote side has the colour.
 
     Raises:
         InvalidArgumentError: the colour is negative, or an argument takes more than 64 bits, or more than 32 if the
@@ -58,7 +58,7 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
 
 
 def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str]) -> Request[Communicator | None]:
-    """Make communicators of members that have something in common (MPI_Comm_split_type, MPI-3).
+    """Make communicators of members that share a resource (MPI_Comm_split_type, MPI-3).
 
     On an intercommunicator the result is an intercommunicator between both sides, as for `split`.
 

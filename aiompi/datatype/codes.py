@@ -45,7 +45,7 @@ CODES.update({
 })  # fmt: skip
 
 # numpy's type characters of the types with a fixed size. Eight-bit integers are numbers in numpy, so they map to types
-# that can be reduced; section 4.9.2 excludes the C characters.
+# with reductions; section 4.9.2 defines no reductions of the C characters.
 BY_CHAR: Final[dict[str, Datatype]] = {
     **{char: CODES[char] for char in "?hilqHILQefdgFDGcmM"},
     "b": mpi.INT8_T,
@@ -136,7 +136,7 @@ def _struct(dtype: np.dtype[Any]) -> Datatype:
         struct = struct.Create_resized(0, dtype.itemsize)
     from numpy.lib.format import drop_metadata
 
-    struct.dtype = drop_metadata(dtype)  # it describes memory, and an equal type may have other metadata
+    struct.dtype = drop_metadata(dtype)  # metadata describes memory, and differs between equal types
     return struct
 
 
@@ -168,9 +168,10 @@ def _exported(view: memoryview) -> np.dtype[Any]:
 def to_dtype(datatype: Datatype) -> np.dtype[Any]:
     """Return the numpy type of one item of a datatype: the same elements in the same places.
 
-    The length of the type is the extent of the datatype, or its upper bound if data begin after the address and reach
-    beyond the extent. Derived types become structured types. Their fields are the blocks, aligned if possible and named
-    f0, f1 ... unless the datatype was made from a numpy type. Contiguous types and whole subarrays become sub-arrays.
+    The type is as long as the extent of the datatype, or as its upper bound if the data begin after the address and
+    reach beyond the extent. Derived types become structured types. Their fields are the blocks, aligned if possible and
+    named f0, f1 ... unless the datatype was made from a numpy type. Contiguous types and whole subarrays become
+    sub-arrays.
 
     Raises:
         InvalidTypeError: no numpy type can describe the datatype. It has data before its address or beyond its upper

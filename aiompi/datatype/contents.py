@@ -87,7 +87,7 @@ class Decoding(TypeHandle):
         return integers, addresses, [], [self._handle_of(old) for old in typemap.types]
 
     def decode(self) -> tuple[Datatype, str, dict[str, Any]]:
-        """Return the call that made the type in a form that can be repeated.
+        """Return the call that made the type, in a repeatable form.
 
         Returns:
             (datatype, combiner, arguments): `getattr(datatype, "Create_" + combiner.lower())(**arguments)` makes

@@ -60,7 +60,7 @@ class TypeHandle(Opaque, attribute.Caching):
         size: bytes of data in one item, gaps not counted.
         lb: lower bound: where an item starts, in bytes from its address.
         extent: bytes from one item to the next.
-        dense: True if any number of items is contiguous; False if that depends on the type map.
+        dense: True if any number of items is contiguous; False if the type map must be checked.
     """
 
     __slots__ = ("_dtype", "_map", "_null", "_several", "_state", "dense", "extent", "lb", "size")
@@ -91,7 +91,7 @@ class TypeHandle(Opaque, attribute.Caching):
         self.size = typemap.signature.size
         self.lb = typemap.lb
         self.extent = typemap.extent
-        self.dense = self.size == self.extent and not typemap.types  # no derived type, which may have its data anywhere
+        self.dense = self.size == self.extent and not typemap.types  # a derived type may have its data elsewhere
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
@@ -170,7 +170,7 @@ class TypeHandle(Opaque, attribute.Caching):
 
     @property
     def usable_items(self) -> Items | None:
-        """The items of the type as calls on buffers move them; None if it may not be used in communication."""
+        """The items of the type, for calls on buffers; None if the type may not be used in communication."""
         if self._null or not self._state.committed:
             return None
         return self._map.items or self._map.make_items("items")
@@ -190,7 +190,7 @@ class TypeHandle(Opaque, attribute.Caching):
         return self._state.attributes
 
     def _copy_attributes(self, duplicate: TypeHandle) -> None:
-        """Copy the attributes to a duplicate, as the copy callbacks say."""
+        """Copy the attributes to a duplicate by their copy callbacks."""
         if self._state.attributes is not None:
             duplicate._state.attributes = self._state.attributes.copy(self, duplicate)
 

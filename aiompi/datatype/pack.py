@@ -1,7 +1,7 @@
 """Pack and Unpack, as methods of the datatype (section 3.13; 4.2 and 4.3 of MPI-3.1).
 
 A packing unit is a buffer that `Pack` fills from position 0 on; each call appends where the previous one ended. The
-unit is one message that holds exactly what was packed, without a header. A unit sent as PACKED may be received with
+unit is one message that holds exactly the packed items, without a header. A unit sent as PACKED may be received with
 any matching types, and a message sent with other types may be received as PACKED and unpacked.
 
 The representation of the elements depends on the communicator over which the unit will travel: its attribute
@@ -263,7 +263,7 @@ class _Items:
         return _bytes(array)
 
     def finish(self) -> None:
-        """Copy the unpacked items into the array if it is not contiguous; they were unpacked into a copy."""
+        """Copy the unpacked items into a non-contiguous array. They were unpacked into a contiguous copy."""
         if self._array is not None and self._copy is not None:
             self._array[...] = self._copy
 

@@ -1,7 +1,7 @@
 """Type signatures: the sequence of basic types in a type map (sections 3.12 and 3.12.5).
 
-A signature is stored as parts with repetition counts, as it was built. It needs no more memory than the calls that made
-it: a billion repetitions of a struct are one part.
+A signature is stored as it was built: as parts with repetition counts. A billion repetitions of a struct are one part,
+so a signature needs no more memory than the calls that made it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Signature:
         return self._known
 
     def repeat(self, count: int, stride: int = 0) -> Signature:
-        """Return the sequence `count` times. The stride, which other forms of a type map need, has no effect."""
+        """Return the sequence `count` times. The stride has no effect; other forms of a type map need it."""
         if count == 0 or not self.count:
             return EMPTY
         if len(self._parts) == 1:

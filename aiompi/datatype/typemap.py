@@ -131,11 +131,11 @@ class TypeMap:
         components: Iterable[TypeMap] | None = None,
         dtype: np.dtype[Any] | Callable[[], np.dtype[Any]] | None = None,
     ) -> TypeMap:
-        """Return the type map that a constructor makes, or that it made before with equal arguments.
+        """Return the type map that a constructor makes, or made in an earlier call with equal arguments.
 
         Args:
-            markers: lower and upper bound, in place of those that follow from the components.
-            components: type maps of which it is composed; `types` by default.
+            markers: lower and upper bound, instead of the bounds that follow from the components.
+            components: type maps from which it is composed; `types` by default.
             dtype: numpy type of an item, or a function that returns it.
         """
         call = (combiner, *types, *arguments.values())
@@ -202,7 +202,7 @@ class TypeMap:
     def make_items(self, form: str) -> Items:
         """Make the items in one representation, named by their attribute.
 
-        They are empty, and so of no use, where elements of external32 have to be converted one by one.
+        They are empty if elements must be converted to external32 one by one. Then they cannot be used.
         """
         from aiompi.datatype import external32
 
@@ -214,11 +214,11 @@ class TypeMap:
         return made
 
     def _complete(self, form: str) -> None:
-        """Compute a layout after those of the components, without recursion: they may be nested too deeply for it."""
+        """Compute a layout after the layouts of the components, without recursion: types may be nested deeply."""
         stack = [self]
         while stack:
             typemap = stack[-1]
-            if getattr(typemap, form) is not None:  # needed by several parents, and computed for another one
+            if getattr(typemap, form) is not None:  # a component of several types, computed for another one
                 stack.pop()
                 continue
             missing = [part for part in typemap._components if getattr(part, form) is None]
@@ -232,7 +232,7 @@ class TypeMap:
 
 
 def recalled(combiner: int, types: Iterable[TypeMap], *arguments: object) -> TypeMap | None:
-    """Return the type map that a constructor made before with equal arguments, which need not be checked again.
+    """Return the type map of an earlier constructor call with equal arguments, which need not be checked again.
 
     Args:
         combiner: the call, one of the COMBINER_ constants.

@@ -10,11 +10,11 @@
 
 A method is available if the user enabled it through its environment variable, at each side separately. With KEY the
 key travels in clear, as the specification demands: it keeps strangers and stray jobs out, but not an eavesdropper.
-TLS is a method of aiompi, in which the key itself is not sent: both ends prove it, with a secret that follows from it,
-for this channel (`aiompi.net.tls.binding`). Other implementations ignore that it is offered, and do not offer it.
+TLS is a method of aiompi that never sends the key: with a secret derived from the key, both ends prove it for this
+channel (`aiompi.net.tls.binding`). Other implementations ignore the offer of this method, and do not offer it.
 
-A client of aiompi sets one more bit, which is no method. A server of aiompi answers it with the GREETING behind
-Server_auth, where an answer may have bytes of its method. So each knows what the other one understands.
+A client of aiompi also sets a bit that is not a method. A server of aiompi then sends GREETING behind Server_auth, in
+the place of the optional bytes of the method. So each side knows that the other is aiompi.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from aiompi.impi.command import LENGTHS, Code, encode, swap_hint
 NONE: Final = 0
 KEY: Final = 1
 TLS: Final = 31
-#: no method: the bit of a client that is aiompi
+#: not a method: the bit by which a client says that it is aiompi
 AIOMPI: Final = 30
-#: what a server of aiompi answers such a client
+#: the answer of a server of aiompi to this bit
 GREETING: Final = b"aiompi server"
 
 #: method -> environment variable, the strongest first: the default order of preference
@@ -109,7 +109,7 @@ class Credentials:
 
         Args:
             side: end of the channel that proves it.
-            binding: what tells the channel from all others.
+            binding: bytes that identify the channel.
         """
         assert self.key is not None
         return hmac.digest(_stretch(self.key), side + b" " + binding, hashlib.sha256)
@@ -199,7 +199,7 @@ def encode_server_auth(which: int, greeting: bytes = b"") -> bytes:
 
     Args:
         which: the method.
-        greeting: what follows; GREETING to a client of aiompi.
+        greeting: bytes behind it; GREETING to a client of aiompi.
     """
     return _SERVER_AUTH.pack(which, len(greeting)) + greeting
 

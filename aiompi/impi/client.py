@@ -11,8 +11,8 @@
     FINISHED   all our procs have ended                          end of file        FINI
     BROKEN     an exception ended the conversation
 
-LABELS lasts until all standard labels have arrived, and longer only if every client of the job is aiompi and this one
-takes part in private labels.
+LABELS lasts until all standard labels have arrived. It lasts longer only if every client of the job is aiompi and this
+client submits private labels.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ Event: TypeAlias = Note | Accepted | Described | PrivateLabel | Started
 class Client:
     """One client's connection to the server.
 
-    Send what `data_to_send` returns after construction and after each call of another method. In the state SECURING
+    Send the result of `data_to_send` after construction and after each call of another method. In the state SECURING
     perform a TLS handshake, and call `secured`. Call `receive_eof` when the connection ends, for whatever reason.
 
     Args:
@@ -207,10 +207,10 @@ class Client:
         return events
 
     def secured(self, binding: bytes) -> None:
-        """Go on after the TLS handshake: all that follows is encrypted.
+        """Go on after the TLS handshake: all further data is encrypted.
 
         Args:
-            binding: what tells this channel from all others (`aiompi.net.tls.binding`).
+            binding: bytes that identify this channel (`aiompi.net.tls.binding`).
 
         Raises:
             LocalProtocolError: the state is not SECURING.

@@ -1,7 +1,7 @@
 """Commands between an IMPI client and the server (IMPI 0.0, section 2.3.2).
 
-A command is `IMPI_Cmd {Int4 cmd, Int4 len}` and `len` bytes. Two messages of the AUTH conversation travel without
-that header (section 2.3.3), so the caller of the reader says what it expects next.
+A command is `IMPI_Cmd {Int4 cmd, Int4 len}` and `len` bytes. Two messages of the AUTH conversation have no header
+(section 2.3.3), so the caller of the reader names the message that it expects next.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def encode(code: Code, payload: bytes = b"") -> bytes:
 
 
 def encode_note(text: str) -> bytes:
-    """Return NOTE with a text, of which the end is left out if it is too long."""
+    """Return NOTE with a text, cut off at the end if it is too long."""
     return encode(Code.NOTE, text.encode("ascii", "replace")[:MAX_NOTE_BYTES])
 
 
 def decode_note(payload: bytes) -> str:
-    """Return the text of a NOTE, with a question mark for all that cannot be printed."""
+    """Return the text of a NOTE, with a question mark for each unprintable character."""
     return "".join(letter if letter.isprintable() else "?" for letter in payload.decode("latin-1"))
 
 
@@ -137,7 +137,7 @@ def decode_broadcast(payload: bytes) -> Broadcast:
 
 
 def swap_hint(number: int, plausible: Container[int]) -> str:
-    """Return an addition to the error about an impossible number, if swapping its 4 bytes makes it possible."""
+    """Return an addition to the error about an impossible number, if swapping its 4 bytes gives a possible one."""
     swapped = int.from_bytes((number % 2**32).to_bytes(4, "little"), signed=True)
     if swapped not in plausible:
         return ""
@@ -165,7 +165,7 @@ class CommandReader:
         self._drain()
 
     def skip(self, nbytes: int) -> None:
-        """Discard the next `nbytes` bytes of the stream, without storing those that are still to come."""
+        """Discard the next `nbytes` bytes of the stream, without storing bytes that are still to come."""
         self._skipping += nbytes
         self._drain()
 

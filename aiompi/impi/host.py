@@ -1,7 +1,7 @@
 """An IMPI host: checks and counts packets between its procs and the hosts of other clients. Sans I/O.
 
-The procs implement the protocol of section 3 themselves. Their host passes on whole packets, and looks only at type,
-source and destination. It owns a channel to each host of another client (IMPI 0.0, sections 2.3.8, 2.4 and 3.8):
+The procs implement the protocol of section 3 themselves. Their host forwards whole packets, and reads only type, source
+and destination. It owns a channel to each host of another client (IMPI 0.0, sections 2.3.8, 2.4 and 3.8):
 
     state     meaning                             what the peer may send
     AWAITED   not connected yet                   its host rank, if the peer connects
@@ -10,8 +10,8 @@ source and destination. It owns a channel to each host of another client (IMPI 0
     SAID      this host has sent FINI             packets, which it acknowledges for procs that have ended; FINI
     CLOSED    both have sent FINI                 acknowledgements, end of file
 
-The bytes of a channel may be hostile, because a peer authenticates itself by nothing but its host rank. So the host
-checks source and destination of each packet, and limits the unacknowledged packets of each pair of procs.
+The bytes of a channel may be hostile, because the host rank is the only authentication of a peer. So the host checks
+source and destination of each packet, and limits the unacknowledged packets of each pair of procs.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ ACKNOWLEDGEMENTS: Final = frozenset(
     {PacketType.PROTOACK, PacketType.SYNCACK, PacketType.CANCELYES, PacketType.CANCELNO}
 )
 
-#: A pair of procs may have this many times hiwater unacknowledged before the host reports an attack. Implementations
-#: differ in what they count, which is tolerated.
+#: A pair of procs may have this many times hiwater unacknowledged packets before the host reports an attack. The
+#: tolerance is necessary because implementations count differently.
 PATIENCE: Final = 4
-#: The same for data packets, which all implementations count, and which take memory.
+#: The same for data packets, which take memory, and which all implementations count alike.
 PATIENCE_DATA: Final = 2
 
 
@@ -123,7 +123,7 @@ class Host:
             address: numeric address of its end of the connection.
 
         Returns:
-            The address that it has published if `address` is another one, else an empty string.
+            The address that the host has published, if `address` differs from it; otherwise an empty string.
 
         Raises:
             RemoteProtocolError: no such host may connect; the connection must be closed.
@@ -201,7 +201,7 @@ class Host:
         return self._ranks.get(packet.pk_dest)
 
     def overdue(self, proc: int) -> list[tuple[int, bytes]]:
-        """Return acknowledgements for packets to a proc that has ended, so that no sender waits (section 3.8).
+        """Return acknowledgements for the packets to an ended proc, so that no sender waits (section 3.8).
 
         Args:
             proc: its COMM_WORLD rank.

@@ -26,10 +26,10 @@ VERSION_0_0: Final[Version] = (0, 0)
 #: version of IMPI. Servers do not interpret the array; other clients pick the highest version that all clients list.
 NATIVE_VERSION: Final[Version] = (0x61696F6D, 0x70690001)
 
-#: Entry of C_VERSION of an aiompi client whose hosts encrypt their channels to those of other such clients.
+#: Entry of C_VERSION by which aiompi clients recognise each other if their hosts encrypt the channels between them.
 TLS_VERSION: Final[Version] = (0x61696F6D, 0x70690100)
 
-#: Labels for aiompi clients among themselves, above all others: letters "ai" and a number.
+#: Private labels of aiompi clients, above all others: letters "ai" and a number.
 FIRST_PRIVATE: Final = 0x61690000
 LAST_PRIVATE: Final = 0x6169FFFF
 
@@ -39,7 +39,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 class Per(enum.Enum):
-    """What a label has one element for."""
+    """The kind of object of which each has one element of a label."""
 
     CLIENT = "client"
     HOST = "host"
@@ -60,7 +60,7 @@ class Label:
     """One row of the table.
 
     Attributes:
-        per: what the label has one element for.
+        per: the kind of object of which each has one element.
         value: number on the wire; labels are submitted in ascending order.
         name: without the prefix IMPI_.
         format: struct code of an element.
@@ -160,8 +160,8 @@ class ClientPart:
         versions: (major, minor) ascending, beginning with (0, 0).
         datalen: bytes of user data that it takes in one packet.
         tagub: largest tag.
-        xsize: bytes from which collectives use their long protocols, -1 to leave it at 1024.
-        maxlinear: number of clients up to which collectives are linear, -1 to leave it at 4.
+        xsize: bytes from which on collectives use their long protocols; -1 for 1024.
+        maxlinear: number of clients up to which collectives are linear; -1 for 4.
         native: True to add NATIVE_VERSION, by which aiompi clients recognise each other.
         tls: True to add TLS_VERSION, by which their hosts recognise each other.
 

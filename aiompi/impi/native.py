@@ -5,9 +5,9 @@
     KEY       client 0: a new key, sealed for each other client; the others: nothing
     CARDS     the business cards of its ranks, in the order of their ranks
 
-Ranks of different clients prove the key to each other. A process that knows it can run code in every rank, because
-objects may be pickled. So the key does not cross the network in clear (`key_exchange`), as IMPI_AUTH_KEY does. This
-protects against an eavesdropper; nothing in IMPI 0.0 protects against an attacker that can change what is sent.
+Ranks of different clients prove the key to each other. A process that knows the key can run code in every rank, because
+objects may be pickled. So the key, unlike IMPI_AUTH_KEY, does not cross the network in clear (`key_exchange`). This
+protects against an eavesdropper. IMPI 0.0 has no protection against an attacker that changes data in transit.
 """
 
 from __future__ import annotations

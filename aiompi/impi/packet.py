@@ -1,4 +1,4 @@
-"""Packets on a channel between two hosts (IMPI 0.0, section 3.5): a header of 128 bytes, for two types with data.
+"""Packets on a channel between two hosts (IMPI 0.0, section 3.5): a header of 128 bytes, and data in two types.
 
 | type      | meaning                                                        | valid fields besides pk_type         |
 |-----------|----------------------------------------------------------------|--------------------------------------|
@@ -166,7 +166,7 @@ def describe(packet: Packet) -> str:
     return f"packet {name} from process {source} to {dest}"
 
 
-#: called with a header, and with the whole packet including it; the memory is valid only during the call
+#: called with a header, and with the whole packet including the header; the memory is valid only during the call
 OnPacket: TypeAlias = Callable[[Packet, memoryview], object]
 
 
@@ -215,7 +215,7 @@ class PacketReader:
         """
         start, end = 0, self._end + nbytes
         needed = HEADER_BYTES
-        # If a handler raises, even a signal handler that interrupts it, the next call goes on with the next packet.
+        # If a handler raises, or a signal handler interrupts it and raises, the next call goes on with the next packet.
         try:
             while end - start >= HEADER_BYTES:
                 if self.slots is not None and (slot := self.slots.referred(self._view, start)) is not None:

@@ -17,8 +17,9 @@
 Before a client has a rank, an error concerns its connection only: the server drops it and goes on waiting.
 Afterwards an error ends the job: the server reports it, and closes all connections.
 
-Clients may join at any time. Once all have joined, a client that stops sending standard labels, for which the others
-wait, fails the job after `start_timeout`. There is no limit for later labels: clients may wait for their programs.
+Clients may join at any time. Once all have joined, a client that stops sending the standard labels fails the job after
+`start_timeout`, because the other clients wait for them. Later labels have no time limit: clients may wait for their
+programs.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ class ServerConnection:
 
     @property
     def closing(self) -> bool:
-        """True if the caller should send what `data_to_send` still returns, and close the socket."""
+        """True if the caller should send the rest of `data_to_send`, and close the socket."""
         return self.state in {ConnectionState.FINISHED, ConnectionState.CLOSED}
 
     def data_to_send(self) -> bytes:
@@ -189,9 +190,10 @@ class ServerConnection:
             self._server._drop(self, str(error))
 
     def secured(self) -> None:
-        """Take what `receive_data` gets from now on for decrypted.
+        """From now on, treat the bytes that `receive_data` gets as decrypted.
 
-        The caller performs a TLS handshake in the state SECURING, calls this method when it begins, and then `bind`.
+        The caller performs a TLS handshake in the state SECURING. It calls this method at the begin of the handshake,
+        and `bind` after it.
         """
         if self.state is not ConnectionState.SECURING:
             return
@@ -204,10 +206,10 @@ class ServerConnection:
         """Go on after the TLS handshake.
 
         Args:
-            binding: what tells this channel from all others (`aiompi.net.tls.binding`).
+            binding: bytes that identify this channel (`aiompi.net.tls.binding`).
         """
         self._binding = binding
-        self.receive_data(b"")  # what has arrived before this call
+        self.receive_data(b"")  # handle bytes that arrived before this call
 
     def receive_eof(self) -> None:
         """Handle the end of the connection, which is in order only after FINI."""
@@ -299,16 +301,16 @@ _HANDLERS: Final[dict[Code, Callable[[ServerConnection, bytes], None]]] = {
 class Server:
     """The rendezvous of one job.
 
-    Bytes that one connection receives may produce bytes for all others: after each call, send what
-    `data_to_send` of every open connection returns, then close those that are `closing`.
+    Bytes that one connection receives may produce bytes for all others. So after each call, send the result of
+    `data_to_send` of every open connection, then close the connections that are `closing`.
 
     Args:
         count: number of clients to wait for, 1..32.
         credentials: authentication methods that the user enabled.
         preference: methods that may be used, most preferred first; see `auth.parse_preference`.
         auth_timeout: seconds within which a connection must join.
-        start_timeout: seconds without a label, after which a client for whose labels the others wait fails the job. It
-            may take up to twice as long. 0 for no limit.
+        start_timeout: seconds without a label after which a client that keeps the others waiting fails the job;
+            detection takes up to twice as long. 0 for no limit.
         max_label_bytes: most bytes of one client's labels that wait for other clients.
 
     Raises:
@@ -375,7 +377,7 @@ class Server:
             now: seconds, on the clock of `handle_timer`.
 
         Returns:
-            The connection; it is `closing` already if no client can join any more.
+            The connection. It is already `closing` if no client can join any more.
         """
         self._now = now
         connection = ServerConnection(self, peer, now + self._auth_timeout)
@@ -400,7 +402,7 @@ class Server:
             self._check_start()
 
     def tell(self, text: str) -> None:
-        """Tell all clients of aiompi that wait, or are yet to come, why others have not come."""
+        """Tell all aiompi clients that wait or join later why other clients have not come."""
         self._notes.append(encode_note(text))
         for client in self._clients.values():
             if client.known and not self._full:

@@ -26,9 +26,9 @@ NOT_SHARED: Final = b"\0"
 #: shorter packets pass through the socket
 LONG: Final = 16 * 2**10
 
-#: bytes of memory for each direction, which decide the number of slots
+#: bytes of memory for each direction, from which the number of slots follows
 _DIRECTION_BYTES: Final = 8 * 2**20
-#: most and least slots; if not even the least have room, no memory is shared
+#: most and least slots; if there is no room for the least number, no memory is shared
 _MOST: Final = 16
 _LEAST: Final = 2
 
@@ -151,7 +151,7 @@ class SharedPackets:
     Args:
         memory: `nbytes(datalen)` bytes.
         datalen: most bytes of data in a packet.
-        rank: True for the side of the rank, False for that of its host.
+        rank: True for the side of the rank, False for the side of its host.
 
     Attributes:
         outbound: slots that this side fills.

@@ -13,7 +13,7 @@ from aiompi.errors import InvalidArgumentError, RemoteProtocolError
 Version: TypeAlias = tuple[int, int]
 
 # Host identifiers (section 1.2.3) have 16 bytes: an IPv6 address, or an IPv4 address in one of two forms. They are
-# compared and passed on exactly as their client wrote them, and interpreted only to connect.
+# compared and forwarded exactly as their client wrote them, and interpreted only to connect.
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 _COMPATIBLE: Final = bytes(12)
 # Short numbers behind twelve zeros are IPv6's own "unspecified" and "loopback", not 0.0.0.0 and 0.0.0.1.
@@ -58,7 +58,7 @@ class ProcInfo:
     Attributes:
         ipv6: first half of its identity, 16 bytes exactly as its client wrote them.
         pid: second half of its identity.
-        host: rank of the host that serves it.
+        host: rank of its host.
     """
 
     ipv6: bytes
@@ -143,7 +143,7 @@ class Universe:
         return self.hosts[self.procs[rank].host].client
 
     def pack(self) -> dict[str, Any]:
-        """Return the universe in msgpack types, without what follows from the order."""
+        """Return the universe in msgpack types, without the numbers that follow from the order."""
         packed: dict[str, Any] = {name: getattr(self, name) for name in _SCALARS}
         packed["version"] = list(self.version)
         packed["clients"] = [[len(c.hosts), [list(version) for version in c.versions]] for c in self.clients]

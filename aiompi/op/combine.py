@@ -19,7 +19,7 @@ from aiompi.errors import InvalidTypeError
 if TYPE_CHECKING:
     from aiompi.op.operation import Op
 
-# Takes packed vectors; combines each of them, the operand of lower ranks, with the last argument, in place.
+# Takes packed vectors, and combines each, as the operand of lower ranks, with the last argument, in place.
 Combine: TypeAlias = Callable[[Iterable[bytes | memoryview], memoryview], None]
 
 
@@ -28,8 +28,8 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
 
     Raises:
         InvalidOpError: the operation is OP_NULL.
-        InvalidTypeError: items of the datatype begin before their address. A user function receives memory from that
-            address on, so it would not see all of the data.
+        InvalidTypeError: items of the datatype begin before their address. A user function receives memory from the
+            address on, so it would miss a part of the data.
     """
     kernel = op.kernel
     if op.is_predefined:

@@ -692,7 +692,7 @@ def test_group_that_is_lost_while_it_is_met(
         return BrokenBridge()
 
     monkeypatch.setattr(ports, "_start", bridge)
-    monkeypatch.setattr(ports, "_await_knock", bridge)
+    monkeypatch.setattr(ports, "_await_connect", bridge)
 
     async def main() -> None:
         (world,) = aiompi.local_world(1)
@@ -702,31 +702,31 @@ def test_group_that_is_lost_while_it_is_met(
     asyncio.run(main())
 
 
-KNOCK = ports._KNOCK
+CONNECT = ports._CONNECT
 
 
-class Knocks:
-    """What a process says first at a port, if it is hostile."""
+class Connects:
+    """The struct of the first message at a port, with the message of a hostile process."""
 
     def __init__(self, said: bytes) -> None:
         self._said = said
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(KNOCK, name)
+        return getattr(CONNECT, name)
 
     def pack(self, *_: int) -> bytes:
         return self._said
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("said", [b"!", b"no knock!", bytes(1000)])
-async def test_what_is_no_knock_at_a_port_is_passed_over(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+@pytest.mark.parametrize("said", [b"!", b"no number!", bytes(1000)])
+async def test_wrong_first_message_at_a_port_is_ignored(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
     async with jobs(3) as worlds:
         port = await worlds[0].Open_port()
         space = worlds[0]._runtime.engine.processes.ports[port]
         accepted = asyncio.ensure_future(worlds[0].Accept(port))
         with monkeypatch.context() as hostile:
-            hostile.setattr(ports, "_KNOCK", Knocks(said))
+            hostile.setattr(ports, "_CONNECT", Connects(said))
             refused = asyncio.ensure_future(worlds[1].Connect(port))
             while not space.members:
                 await asyncio.sleep(0.001)

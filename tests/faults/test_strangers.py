@@ -19,7 +19,7 @@ from aiompi.wire.version import MAGIC, banner
 from support.jobs import FACES, KEY, Port, Running, Site, in_face
 from support.worlds import STREAMS
 
-KNOCKS: Final = {
+FIRST_BYTES: Final = {
     "nothing": b"",
     "garbage": random.Random(0).randbytes(2**16),
     "an enormous length": b"\xff\xff\xff\xff" * 4,
@@ -63,7 +63,7 @@ def strangers(ports: list[Port]) -> Iterator[dict[str, list[socket.socket]]]:
     """Connect a stranger of each kind to each port; they stay until the port closes the connection."""
     with contextlib.ExitStack() as stack:
         connections: dict[str, list[socket.socket]] = {}
-        for kind, data in KNOCKS.items():
+        for kind, data in FIRST_BYTES.items():
             connections[kind] = [stack.enter_context(port.connect()) for port in ports]
             for connection in connections[kind]:
                 with contextlib.suppress(OSError):  # they are thrown out while they still talk

@@ -1,4 +1,4 @@
-"""Strangers at the door, and connections that cannot be made."""
+"""Connections of strangers, and connections that cannot be made."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def test_another_version_is_refused_at_once_and_told_of_this_one(
         patched.setattr(version, "own", version.Release(7, "0.7.1"))
         theirs = Connector(KEY, role=ROLE_PEER, rank=1, target=0, channel=Channel.LOCAL).data_to_send()
 
-    def knock() -> None:
+    def connect() -> None:
         with RawPeer(w, 0) as raw:
             raw.send(theirs)
             assert raw.receive(len(ours)) == ours
             w.until(raw.dropped)
 
     with pytest.warns(RuntimeWarning, match=r"rank 0 has refused a connection: it is aiompi 0\.7\.1 "):
-        knock()
-    knock()  # no warning is printed twice
+        connect()
+    connect()  # no warning is printed twice
     alive(w)
 
 

@@ -1,4 +1,4 @@
-"""Process topologies (chapter 6): data that defines which processes are neighbours.
+"""Process topologies (chapter 6), which define the neighbours of each process.
 
 A communicator has at most one: a `Cartesian`, a `Graph` or a `DistributedGraph`. Each returns the neighbours of a rank
 in the order in which neighbourhood collectives use them.

@@ -174,14 +174,15 @@ class Cartesian:
 
 
 def Compute_dims(nnodes: int, dims: int | Sequence[int]) -> list[int]:
-    """Distribute processes over the dimensions of a grid as evenly as possible (MPI_Dims_create, section 6.5.2).
+    """Choose dimensions of a grid that are as equal as possible (MPI_Dims_create, section 6.5.2).
 
     Args:
         nnodes: processes in the grid.
         dims: number of dimensions, or one item for each: 0 for a dimension to be chosen, else its size.
 
     Returns:
-        The dimensions. The chosen ones do not increase; the largest is as small as possible, then the next one.
+        The dimensions. The chosen ones are in descending order; the first is as small as possible, then the second, and
+        so on.
 
     Raises:
         TypeError: an argument has another type.

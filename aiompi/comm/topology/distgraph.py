@@ -12,8 +12,8 @@ from aiompi.errors import InvalidArgumentError, InvalidRankError
 
 Weights: TypeAlias = "Sequence[int] | int | None"
 
-#: edges of one process that another process has named: (sources of edges to it, destinations of edges from it), each
-#: with the weight of the edge; 1 in a graph without weights
+#: edges of one process that another process has named: (sources of edges to it, destinations of edges from it). Each
+#: edge has a weight; 1 in a graph without weights
 Edges: TypeAlias = "tuple[list[tuple[int, int]], list[tuple[int, int]]]"
 
 
@@ -52,8 +52,8 @@ class DistributedGraph:
 
         Raises:
             InvalidRankError: there is no such process.
-            InvalidArgumentError: a weight is negative, their number is wrong, or only one side has weights although
-                both have edges.
+            InvalidArgumentError: a weight is negative, the number of weights is wrong, or only one side has weights
+                although both sides have edges.
             TypeError: not sequences of integers.
         """
         ends = _ranks(sources, "sources", size), _ranks(destinations, "destinations", size)
@@ -67,7 +67,7 @@ class DistributedGraph:
 
     @classmethod
     def gathered(cls, parts: Iterable[Edges], weighted: bool) -> DistributedGraph:
-        """Make the graph of one process from the edges that all have sent it; see `split_edges`.
+        """Make the graph of one process from the edges that all processes have sent to it; see `split_edges`.
 
         Args:
             parts: edges from each rank, in rank order.

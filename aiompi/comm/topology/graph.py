@@ -36,9 +36,9 @@ class Graph:
         """Make a graph from the arguments of MPI_Graph_create (section 6.5.3).
 
         Args:
-            index: see the attribute. As in mpi4py an index that begins with 0 and ends with the number of edges is the
-                compressed form: the position of the first neighbour of each node, and the end. A graph whose first
-                node has no neighbour is given in that form, with one 0 more.
+            index: see the attribute. As in mpi4py, an index that begins with 0 and ends with the number of edges has
+                the compressed form: the position of the first neighbour of each node, and the end. If the first node
+                has no neighbour, give the compressed form, which has one more 0.
             edges: see the attribute.
             size: number of processes; the graph may leave some out.
 

@@ -1,7 +1,7 @@
 """Buffers of numpy arrays that are not contiguous: sliced, transposed, reversed, broadcast.
 
-Their elements are used in place, in C order of the indices. Contiguous arrays, also those in Fortran order, are plain
-memory and do not need this module; their elements are in the order of memory.
+Their elements are used in place, in C order of the indices. Contiguous arrays, even in Fortran order, are plain memory
+and do not need this module; their elements are in the order of memory.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class ArrayBuffer(Buffer):
         if self._is_item_per_cell:
             super().from_external32(message)
             return
-        # The message may end within an item: bytes that it does not contain are written back unchanged.
+        # The message may end within an item: bytes beyond its end are written back unchanged.
         packed = self.packed()
         external32.unpack(external32.packed_layout(self.datatype, self.count), message, packed, 0)
         self.unpack(packed)

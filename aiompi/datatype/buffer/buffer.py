@@ -54,7 +54,7 @@ class Buffer:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Positions of the first byte of the items in memory and after the last; equal if there is none."""
+        """Positions in memory of the first byte of the items and after the last byte; equal if there are no items."""
         base, layout = self.base, self._layout
         return (base, base + self.nbytes) if layout is None else (base + layout.lb, base + layout.ub)
 
@@ -99,7 +99,7 @@ class Buffer:
         for piece in self.pieces:
             move.unpack(piece.layout, message, piece.memory, piece.base)
 
-    # external32 is the form of user data that is sent to other implementations (IMPI 0.0, section 1.2.2).
+    # User data for other implementations is in external32 (IMPI 0.0, section 1.2.2).
 
     @property
     def lies_external(self) -> bool:

@@ -15,11 +15,11 @@ As in mpi4py, a message buffer is an object with the buffer protocol, or a list 
 datatypes automatically. It may be DATATYPE_NULL if no items are sent or skipped. A count is inferred from the length
 of the memory, in extents of the type.
 
-Contiguous memory is used in its own order, also that of an array in Fortran order, as in mpi4py. Elements of any other
-array, such as a slice or a reversed or transposed array, are used in place, in C order of the indices. The caller never
-copies them, and they are copied only once between two ranks.
+Contiguous memory is used in the order of memory, even for an array in Fortran order, as in mpi4py. Elements of any
+other array, such as a slice or a reversed or transposed array, are used in place, in C order of the indices. The caller
+never copies them, and they are copied only once between two ranks.
 
-A buffer keeps the exporting object alive.
+The resolved buffer keeps the exporting object alive.
 """
 
 from __future__ import annotations

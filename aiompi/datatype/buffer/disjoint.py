@@ -23,7 +23,7 @@ from aiompi.errors import InvalidBufferError, InvalidTypeError
 Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 Offsets: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
-# Larger numbers of irregular runs are not compared, because that would take longer than the copy itself.
+# Larger numbers of irregular runs are not compared, because a comparison would take longer than the copy.
 MOST_RUNS: Final = 64 * 2**10
 
 # Up to this number, strided blocks are compared pair by pair, each with this limit of work in numpy.
@@ -101,7 +101,7 @@ def _pieces(buffer: memoryview | Buffer) -> Sequence[Piece]:
 
 
 def refuse_overlap(buffer: Buffer, name: str) -> None:
-    """Refuse to receive into a byte twice (section 3.12.5).
+    """Refuse a buffer in which a receive would write a byte twice (section 3.12.5).
 
     Raises:
         InvalidBufferError: elements of the array share memory.
@@ -120,7 +120,7 @@ def refuse_overlap(buffer: Buffer, name: str) -> None:
 
 
 def refuse_common(buffers: Sequence[Buffer], name: str) -> None:
-    """Raise if two ranks would be received into the same byte (section 4.5).
+    """Raise if data of two ranks would be received into the same byte (section 4.5).
 
     Args:
         buffers: the block of each rank.
@@ -174,14 +174,14 @@ def _meet(a: Piece, b: Piece) -> bool:
     starts_a, stops_a = _runs(a)
     starts_b, stops_b = _runs(b)
     order = np.argsort(starts_b)
-    # Of the runs of b that begin before a run of a ends, the one with the highest end decides.
+    # A run of a overlaps b if the highest end of the runs of b that begin before its end is above its start.
     before = np.searchsorted(starts_b[order], stops_a)
     reach = np.concatenate([[start_a], np.maximum.accumulate(stops_b[order])])
     return bool((reach[before] > starts_a).any())
 
 
 def _regular(a: Piece, b: Piece) -> bool | None:
-    """Return True if two pieces with few strided blocks overlap, decided by numpy; None if that is unknown."""
+    """Return True if numpy finds that two pieces with few strided blocks overlap; None if it cannot decide."""
     views_a, views_b = _views(a), _views(b)
     if views_a is None or views_b is None:
         return None

@@ -21,7 +21,7 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name in m
         buf: any contiguous buffer, whose memory is shared and kept alive; empty by default.
 
     Attributes:
-        obj: the object that the memory belongs to.
+        obj: the owner of the memory.
     """
 
     obj: Any

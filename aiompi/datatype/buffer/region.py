@@ -51,7 +51,7 @@ class Region(ABC):
 
     @abstractmethod
     def items(self, datatype: Datatype, displ: int, count: int, nblocks: int = 1) -> Buffer:
-        """Return the `count` items from item `displ` on, which are the items of `nblocks` blocks.
+        """Return the `count` items from item `displ` on, for `nblocks` blocks together.
 
         Raises:
             InvalidBufferError: they are not within the memory.

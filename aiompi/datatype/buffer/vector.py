@@ -150,7 +150,7 @@ def _resolve_typed(spec: object, name: str, nblocks: int, writable: bool) -> lis
 
 
 def _key(where: Region, given: Sequence[object], counts: object, displs: object, writable: bool) -> tuple[object, ...]:
-    """Return all on which the checks of blocks in contiguous memory depend; empty if they must be made again."""
+    """Return a key with all inputs of the checks of blocks in contiguous memory; empty if it cannot be made."""
     if not isinstance(where, Flat):
         return ()
     key: list[object] = [writable, where.nbytes]

@@ -11,7 +11,7 @@ from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, Dim, IntArray, Part, 
 
 #: number of irregular runs from which they become one ScatteredRuns instead of single blocks
 _FEW: Final = 8
-#: runs of different lengths are slower to copy, so runs of equal length are merged only if that reduces their number by
+#: runs of equal length are merged to runs of different lengths, which are slower to copy, only if their number falls by
 #: this factor
 _MANY: Final = 8
 
@@ -98,7 +98,7 @@ def _stride(where: IntArray, packed: IntArray, count: int) -> Dim:
 
 
 def _period(where: IntArray, packed: IntArray) -> int:
-    """Return the number of places at the start that lie in regular strides, if that repeats to the end; otherwise 1."""
+    """Return the length of the pattern of regular strides at the start, if it repeats to the end; otherwise 1."""
     count = len(where)
     if count < 2:
         return 1

@@ -66,8 +66,7 @@ class Copies:
             unpacking: True to copy from the message into memory, False for the other direction.
 
         Returns:
-            False if a byte is outside of the memory or of the message, or what is written is read-only. Then nothing
-            has been copied.
+            False, without a copy, if a byte is outside of the memory or the message, or the target is read-only.
         """
         low, high = self._span
         if self._parts and not (base + low >= 0 and base + high <= len(memory) and self._stop <= len(message)):
@@ -89,7 +88,7 @@ class Items(Copies):
         parts, words: see `Copies`.
         size: bytes of an item in a message.
         extent: bytes from an item to the next in memory.
-        overlapping: function that returns True if a byte of an item occurs twice in it.
+        overlapping: function that returns True if a byte occurs twice in an item.
     """
 
     __slots__ = ()
@@ -113,8 +112,8 @@ class Items(Copies):
             position: bytes of it that are in use.
 
         Returns:
-            The new position; -1 if the arguments are of other kinds, or wrong. Then nothing has been copied. In this
-            form all are other kinds.
+            The new position. -1, without a copy, if the arguments are wrong or of other kinds; this pure form always
+            returns -1.
         """
         return -1
 
@@ -295,7 +294,7 @@ def windows(
     """Yield the places of the elements of uniform runs.
 
     Args:
-        block: which bytes go where.
+        block: the copies to make.
         memory, base, packed: see `move_strided`.
         memory_dtype, packed_dtype: types of a run in memory and in the message, with its size there.
 

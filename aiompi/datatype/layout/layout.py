@@ -1,8 +1,8 @@
-"""Layouts: which bytes of memory go where in a packed message (section 3.12, type maps).
+"""Layouts: the place in a packed message of each byte of memory (section 3.12, type maps).
 
 A `Layout` is the flattened type map of a datatype: a set of copies between memory and the packed stream, grouped into
-`StridedBlock`s and, where the displacements are irregular, `ScatteredRuns`. Each stores its place on both sides,
-so their order does not matter. Address 0 of a layout is where the buffer argument of a communication points.
+`StridedBlock`s and, where the displacements are irregular, `ScatteredRuns`. Each stores its place on both sides, so
+their order does not matter. Address 0 of a layout is the address of the buffer argument of a call.
 
     vector(3 blocks of 2 doubles, stride 4)        memory  [aa..bb..cc]     packed  [aabbcc]
     StridedBlock(memory=0, packed=0, dims=(Dim(count=3, memory=32, packed=16),), run=16)
@@ -40,7 +40,7 @@ class Layout:
         lb, ub: the bytes of memory lie in [lb, ub); 0, 0 if there are none.
         blocks: the copies.
         contiguous: True if the packed stream equals the memory in [lb, ub).
-        copies: what makes the copies, once they have been made; see `move`.
+        copies: the `Copies` object, once it has been used; see `move`.
     """
 
     __slots__ = ("_overlapping", "blocks", "contiguous", "copies", "lb", "size", "ub")
@@ -153,7 +153,7 @@ class Layout:
         most = int(times.max())
         furthest = max(abs(int(where.min())), abs(int(where.max())))
         _check_range(furthest + (most + 1) * abs(extent) + max(abs(self.lb), abs(self.ub)))
-        if len(where) * most * self.size >= _LIMIT:  # not all of them may be that long
+        if len(where) * most * self.size >= _LIMIT:  # an upper bound: some may be shorter
             _check_range(sum(np.broadcast_to(times, where.shape).tolist()) * self.size)
 
     def _placed(self, where: IntArray) -> Layout:

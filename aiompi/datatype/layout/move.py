@@ -88,8 +88,8 @@ def views(
         block: block of a layout whose bounds have been checked, see `check`.
         memory, base: see `pack` and `unpack`.
         packed: the message.
-        memory_dtype: type of a run in memory; its size is that of the run.
-        packed_dtype: type of a run in the message; its size is that of the packed run.
+        memory_dtype: type of a run in memory, of the same size.
+        packed_dtype: type of a run in the message, of the same size.
         unpacking: True if memory is written, False if the message is.
 
     Yields:

@@ -1,7 +1,7 @@
 """The protocol between two processes of different clients (IMPI 0.0, chapter 3). Sans I/O.
 
 A `Pair` is one process's side of its traffic with one other process. It splits messages into packets, obeys flow
-control, and handles incoming packets. The hosts in between pass packets on unchanged.
+control, and handles incoming packets. The hosts in between forward packets unchanged.
 
     pair     the two directions between two processes
     message  outgoing and incoming messages, and their phases

@@ -49,7 +49,7 @@ class Outgoing:
         drqid: the receiver's id of a long message, once it is matched.
         phase: see the table at the top of the module.
         cancelling: True while a CANCEL is unanswered.
-        ahead: data of its next packets that have been written ahead, in their new places.
+        ahead: data of its next packets, written ahead into the memory from which they will be sent.
     """
 
     __slots__ = (
@@ -95,11 +95,11 @@ class Outgoing:
         return data
 
     def write_ahead(self, datalen: int, write: Callable[[Payload], Payload | None]) -> None:
-        """Write data that are still to be sent to the place from which they will be sent.
+        """Write unsent data into the memory from which they will be sent.
 
         Args:
             datalen: bytes of a packet.
-            write: called with the data of a packet; returns them in their new place, or None to stop.
+            write: called with the data of a packet; returns the written data, or None to stop.
         """
         left = self.left - sum(sum(map(len, data)) for data in self.ahead)
         while left:
@@ -128,7 +128,7 @@ class Outgoing:
         return pieces
 
     def detach(self) -> None:
-        """Copy what has neither been taken nor written ahead, so that the user's memory is free."""
+        """Copy the data that are neither sent nor written ahead, so that the user's memory is free."""
         pieces = [memoryview(piece) for piece in self._payload[self._index :]]
         if pieces:
             pieces[0] = pieces[0][self._at :]

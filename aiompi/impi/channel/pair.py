@@ -50,7 +50,7 @@ class PairUser(Protocol):
         """
 
     def waits(self, outgoing: Outgoing) -> None:
-        """The rest of a long message waits for a matching receive; it may be written ahead meanwhile."""
+        """The rest of a long message waits for a matching receive; until then, it may be written ahead."""
 
     def arrived(self, incoming: Incoming, data: memoryview) -> None:
         """The first packet of a message has arrived. Call `pair.match` once a receive has matched the message.
@@ -222,7 +222,7 @@ class Pair:
 
         Args:
             packet: its header.
-            data: what follows the header.
+            data: the bytes behind the header.
 
         Raises:
             RemoteProtocolError: the packet breaks the protocol; the channel cannot be used any more.
