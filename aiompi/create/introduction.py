@@ -172,7 +172,7 @@ class Strangers:
     async def _meet(self, number: int, connects: bool) -> None:
         """Exchange a message with a process. Over an existing connection this only notices the end of the process."""
         engine = self._engine
-        namespace, index = engine.processes.reference(number)
+        namespace, index = engine.processes.namespace_of(number)
         context, peer = context_of(namespace.id), engine.peer(number)
         self._contexts.add(context)
         receive = NotedReceive(engine, engine.matcher(context), None, index, _TAG, number)

@@ -168,7 +168,7 @@ class Processes:
 
     # Connections.
 
-    def reference(self, number: int) -> tuple[Namespace, int]:
+    def namespace_of(self, number: int) -> tuple[Namespace, int]:
         """Return the namespace in which a process is addressed, and its index there."""
         ways = self._ways.get(number)
         return ways[-1] if ways else (self.namespaces[self.job], self.name(number).process)

@@ -123,7 +123,7 @@ class StreamTransport(Transport):
     def connect(self, peer: Peer, address: Any) -> Link:
         targets = self.targets(address)
         # Looked up before the first attempt, because the peer may be forgotten before a later one.
-        namespace, target = self.engine.processes.reference(peer.rank)
+        namespace, target = self.engine.processes.namespace_of(peer.rank)
         key = namespace.key_for(target)
 
         def handshake(channel: Channel) -> Connector:

@@ -41,7 +41,7 @@ def test_ranks_of_the_world_keep_their_numbers() -> None:
 def test_process_of_the_job_is_addressed_by_its_number_there() -> None:
     processes = an_engine().processes
     number = processes.meet(Name(JOB, 20), CARD, a_meeting(), 7)
-    namespace, index = processes.reference(number)
+    namespace, index = processes.namespace_of(number)
     assert (namespace.id, namespace.own, index) == (JOB, 11, 20)
     assert processes.caller(JOB, 20) == number
     assert [processes.caller(JOB, index) for index in (11, 21)] == [None, None], "this rank itself, and a stranger"
@@ -55,7 +55,7 @@ def test_process_of_another_job_is_addressed_in_the_namespace_of_the_meeting() -
     meeting = a_meeting(own=3)
     number = processes.meet(Name(OTHER, 0), CARD, meeting, 8)
     assert number >= FIRST_MET
-    assert processes.reference(number) == (meeting, 8)
+    assert processes.namespace_of(number) == (meeting, 8)
     assert processes.caller(meeting.id, 8) == number
     assert processes.caller(meeting.id, 9) is None
     assert processes.caller(b"?" * 16, 8) is None
@@ -69,7 +69,7 @@ def test_process_that_is_met_again_keeps_its_number_and_has_two_addresses() -> N
     first, second = a_meeting(), Namespace(b"n" * 16, b"t" * 32, 0)
     number = processes.meet(Name(OTHER, 0), CARD, first, 8)
     assert processes.meet(Name(OTHER, 0), CARD, second, 1) == number
-    assert processes.reference(number) == (second, 1)
+    assert processes.namespace_of(number) == (second, 1)
     assert processes.caller(first.id, 8) == processes.caller(second.id, 1) == number
 
 
