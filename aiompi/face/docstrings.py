@@ -80,7 +80,7 @@ def complete(cls: type, native: type | None) -> None:
         native: class of the native face with the same methods; None if there is none.
     """
     for base in cls.__mro__:
-        if base.__module__.startswith("aiompi."):
+        if base.__module__.startswith("aiompi.") and ".collective" not in base.__module__:
             for name, value in vars(base).items():
                 function = getattr(value, "__func__", value)
                 if isinstance(function, FunctionType) and not name.startswith("_") and _DONE not in function.__dict__:

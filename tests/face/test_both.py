@@ -12,13 +12,13 @@ import aiompi
 from aiompi import MPI
 from aiompi.coll import buffers, neighborhood
 from aiompi.face.common import Membership
-from aiompi.face.native.collective.objects import ObjectCollectives
+from aiompi.face.native.collective.nonblocking_objects import NonblockingObjectCollectives
 from aiompi.face.native.job import World
 
 NATIVE, BLOCKING = aiompi.Intracomm, MPI.Intracomm
 
 #: of the native face only: mpi4py has no nonblocking collectives on objects
-ALWAYS_NONBLOCKING: Final = {name for name in vars(ObjectCollectives) if name.startswith("i")}
+ALWAYS_NONBLOCKING: Final = {name for name in vars(NonblockingObjectCollectives) if name[0] != "_"}
 #: what the blocking face has as a constant of the module
 ALWAYS_AT_HAND: Final = {"COMM_SELF"}
 #: of the blocking face only: in the native one every operation is nonblocking, and what is not used any more goes

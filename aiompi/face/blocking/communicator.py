@@ -16,8 +16,7 @@ from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.absent import AbsentOfComm
-from aiompi.face.blocking.collective import Collectives
-from aiompi.face.blocking.collective.neighborhood import NeighborhoodCollectives
+from aiompi.face.blocking.collective import Collectives, NeighborhoodCollectives
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.point_to_point import PointToPoint
 from aiompi.face.blocking.process import check_running_loop, process

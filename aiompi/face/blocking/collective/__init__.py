@@ -1,15 +1,5 @@
-"""Collectives of the blocking face (chapter 4); `aiompi.face.native.collective` describes their arguments."""
+"""Collectives of the blocking face (chapter 4). All but `by_hand` are written by `aiompi/face/generate.py`."""
 
-from aiompi.face.blocking.collective.buffers import BufferCollectives
-from aiompi.face.blocking.collective.nonblocking import NonblockingCollectives
-from aiompi.face.blocking.collective.objects import ObjectCollectives
-from aiompi.face.blocking.request_kinds import Prequest
-from aiompi.face.persistent import PersistentCollectives
+from aiompi.face.blocking.collective.by_hand import Collectives, NeighborhoodCollectives
 
-__all__ = ["Collectives"]
-
-
-class Collectives(BufferCollectives, NonblockingCollectives, ObjectCollectives, PersistentCollectives[Prequest[None]]):
-    """The collective operations of a communicator."""
-
-    __slots__ = ()
+__all__ = ["Collectives", "NeighborhoodCollectives"]

@@ -1,7 +1,5 @@
-"""Collectives on buffers of the blocking face (chapter 4).
-
-`aiompi.face.native.collective.buffers` describes their arguments.
-"""
+# Written by aiompi/face/generate.py from native/collective: movement, reduction. Change these.
+"""Collectives of the blocking face on buffers (chapter 4)."""
 
 from __future__ import annotations
 
@@ -14,80 +12,368 @@ from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW, InPlace
 
 
 class BufferCollectives(Handle):
-    """The collectives of a communicator on buffers; each returns when it is complete for this rank."""
+    """The collectives on buffers; each returns when it is complete for this rank."""
 
     __slots__ = ()
 
     def Barrier(self) -> None:
-        """Wait until every rank has called it (section 4.3)."""
+        """Wait until every rank has called it (section 4.3).
+
+        Raises:
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            comm.Barrier()
+        """
         self._finish(buffers.barrier.begin(self._entered("Barrier()")))
 
     def Bcast(self, buf: BufSpec, root: int = 0) -> None:
-        """Fill the buffer of every rank with the root's (section 4.4)."""
+        """Fill the buffer of every rank with the root's (section 4.4).
+
+        Args:
+            buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            model = np.zeros(1000)  # at the root: what the others get
+            comm.Bcast(model, root=0)
+        """
         self._finish(buffers.bcast.begin(self._entered("Bcast(buf, root)"), buf, root))
 
     def Scatter(self, sendbuf: BufSpecB | None, recvbuf: BufSpec | InPlace, root: int = 0) -> None:
-        """Block i of the root's buffer goes to rank i (section 4.6)."""
+        """Block i of the root's buffer goes to rank i (section 4.6).
+
+        Args:
+            sendbuf: at the root (size, count) items, C order; ignored elsewhere.
+            recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            rows = np.zeros((comm.size, 4)) if comm.rank == 0 else None
+            row = np.empty(4)
+            comm.Scatter(rows, row, root=0)
+        """
         self._finish(buffers.scatter.begin(self._entered("Scatter(sendbuf, recvbuf, root)"), sendbuf, recvbuf, root))
 
     def Scatterv(self, sendbuf: BufSpecV | None, recvbuf: BufSpec | InPlace, root: int = 0) -> None:
-        """Blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6)."""
-        self._finish(buffers.scatterv(self._entered("Scatterv(sendbuf, recvbuf, root)"), sendbuf, recvbuf, root))
+        """Blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
+
+        Args:
+            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they are, in items; blocks may overlap; ignored elsewhere.
+            recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
+                it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            table = [np.arange(5.0), [2, 3]] if comm.rank == 0 else None
+            part = np.empty((2, 3)[comm.rank])
+            comm.Scatterv(table, part, root=0)
+        """
+        self._finish(buffers.scatterv.begin(self._entered("Scatterv(sendbuf, recvbuf, root)"), sendbuf, recvbuf, root))
 
     def Gather(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB | None, root: int = 0) -> None:
-        """The buffers of all ranks become the blocks of the root's (section 4.5)."""
+        """The buffers of all ranks become the blocks of the root's (section 4.5).
+
+        Args:
+            sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
+            recvbuf: at the root (size, count) items, C order; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            rows = np.empty((comm.size, 4)) if comm.rank == 0 else None
+            comm.Gather(np.full(4, comm.rank, "d"), rows, root=0)
+        """
         self._finish(buffers.gather.begin(self._entered("Gather(sendbuf, recvbuf, root)"), sendbuf, recvbuf, root))
 
     def Gatherv(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV | None, root: int = 0) -> None:
-        """The buffers of all ranks, of any lengths, come to places in the root's (section 4.5)."""
-        self._finish(buffers.gatherv(self._entered("Gatherv(sendbuf, recvbuf, root)"), sendbuf, recvbuf, root))
+        """The buffers of all ranks, of any lengths, come to places in the root's (section 4.5).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.
+            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they go, in items; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            table = [np.empty(5), [2, 3]] if comm.rank == 0 else None
+            comm.Gatherv(np.ones((2, 3)[comm.rank]), table, root=0)
+        """
+        self._finish(buffers.gatherv.begin(self._entered("Gatherv(sendbuf, recvbuf, root)"), sendbuf, recvbuf, root))
 
     def Allgather(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB) -> None:
-        """The buffers of all ranks become the blocks of everyone's (section 4.7)."""
+        """The buffers of all ranks become the blocks of everyone's (section 4.7).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (size, count) items, C order.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            rows = np.empty((comm.size, 4))
+            comm.Allgather(np.full(4, comm.rank, "d"), rows)
+        """
         self._finish(buffers.allgather.begin(self._entered("Allgather(sendbuf, recvbuf)"), sendbuf, recvbuf))
 
     def Allgatherv(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV) -> None:
-        """The buffers of all ranks, of any lengths, come to places in everyone's (section 4.7)."""
-        self._finish(buffers.allgatherv(self._entered("Allgatherv(sendbuf, recvbuf)"), sendbuf, recvbuf))
+        """The buffers of all ranks, of any lengths, come to places in everyone's (section 4.7).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
+            recvbuf: as of `Gatherv`, with the same counts on all ranks.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            table = np.empty(5)
+            comm.Allgatherv(np.ones((2, 3)[comm.rank]), [table, [2, 3]])
+        """
+        self._finish(buffers.allgatherv.begin(self._entered("Allgatherv(sendbuf, recvbuf)"), sendbuf, recvbuf))
 
     def Alltoall(self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB) -> None:
-        """Block r of every rank goes to rank r (section 4.8)."""
+        """Block r of every rank goes to rank r (section 4.8).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, of which a copy is made.
+            recvbuf: (size, count) items, C order.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            rows, columns = np.ones((comm.size, 4)), np.empty((comm.size, 4))
+            comm.Alltoall(rows, columns)
+        """
         self._finish(buffers.alltoall.begin(self._entered("Alltoall(sendbuf, recvbuf)"), sendbuf, recvbuf))
 
     def Alltoallv(self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV) -> None:
-        """Block r of every rank, of any length, goes to a place at rank r (section 4.8)."""
-        self._finish(buffers.alltoallv(self._entered("Alltoallv(sendbuf, recvbuf)"), sendbuf, recvbuf))
+        """Block r of every rank, of any length, goes to a place at rank r (section 4.8).
+
+        Args:
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
+                as in `Alltoall`.
+            recvbuf: the same; its count for a rank is what that one sends here.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            counts = [2] * comm.size
+            table = np.empty(2 * comm.size)
+            comm.Alltoallv([np.ones(2 * comm.size), counts], [table, counts])
+        """
+        self._finish(buffers.alltoallv.begin(self._entered("Alltoallv(sendbuf, recvbuf)"), sendbuf, recvbuf))
 
     def Alltoallw(self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW) -> None:
-        """Do what `Alltoallv` does, with a datatype for each rank (MPI-2)."""
-        self._finish(buffers.alltoallw(self._entered("Alltoallw(sendbuf, recvbuf)"), sendbuf, recvbuf))
+        """Do what `Alltoallv` does, with a datatype for each rank (MPI-2).
+
+        Args:
+            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
+            recvbuf: the same.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            table, places = np.empty(comm.size), [8 * rank for rank in range(comm.size)]
+            layout = [([1] * comm.size, places), [MPI.DOUBLE] * comm.size]
+            comm.Alltoallw([np.ones(comm.size), *layout], [table, *layout])
+        """
+        self._finish(buffers.alltoallw.begin(self._entered("Alltoallw(sendbuf, recvbuf)"), sendbuf, recvbuf))
 
     def Reduce(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, root: int = 0) -> None:
-        """Combine the buffers of all ranks element by element, into the root's (section 4.9)."""
+        """Combine the buffers of all ranks element by element, into the root's (section 4.9).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE at the root.
+            recvbuf: (count,) items at the root; ignored elsewhere.
+            op: operation, defined for the datatype.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            total = np.empty(3) if comm.rank == 0 else None
+            comm.Reduce(np.ones(3), total, MPI.SUM, root=0)
+        """
         self._finish(
             buffers.reduce.begin(self._entered("Reduce(sendbuf, recvbuf, op, root)"), sendbuf, recvbuf, op, root)
         )
 
     def Allreduce(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> None:
-        """Combine the buffers of all ranks element by element, into everyone's (section 4.9.6)."""
+        """Combine the buffers of all ranks element by element, into everyone's (section 4.9.6).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items; the same bits on all ranks.
+            op: operation, defined for the datatype.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            total = np.empty(3)
+            comm.Allreduce(np.ones(3), total, MPI.SUM)
+        """
         self._finish(buffers.allreduce.begin(self._entered("Allreduce(sendbuf, recvbuf, op)"), sendbuf, recvbuf, op))
 
     def Reduce_scatter(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, recvcounts: Sequence[int] | None = None, op: Op = SUM
     ) -> None:
-        """Combine the buffers of all ranks; rank i gets segment i of the result (section 4.10)."""
-        core = self._entered("Reduce_scatter(sendbuf, recvbuf, recvcounts, op)")
-        self._finish(buffers.reduce_scatter(core, sendbuf, recvbuf, recvcounts, op))
+        """Combine the buffers of all ranks; rank i gets segment i of the result (section 4.10).
+
+        Args:
+            sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
+            recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
+            recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
+            op: operation, defined for the datatype.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            part = np.empty(comm.rank + 1)
+            items = sum(range(1, comm.size + 1))
+            comm.Reduce_scatter(np.ones(items), part)
+        """
+        self._finish(
+            buffers.reduce_scatter.begin(
+                self._entered("Reduce_scatter(sendbuf, recvbuf, recvcounts, op)"), sendbuf, recvbuf, recvcounts, op
+            )
+        )
 
     def Reduce_scatter_block(self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, op: Op = SUM) -> None:
-        """Combine the buffers of all ranks; rank i gets block i of the result (MPI-2.2)."""
-        core = self._entered("Reduce_scatter_block(sendbuf, recvbuf, op)")
-        self._finish(buffers.reduce_scatter_block.begin(core, sendbuf, recvbuf, op))
+        """Combine the buffers of all ranks; rank i gets block i of the result (MPI-2.2).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. Where a count is given it is that
+                of one block, here as in `recvbuf`.
+            recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
+            op: operation, defined for the datatype.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            part = np.empty(4)
+            comm.Reduce_scatter_block(np.ones((comm.size, 4)), part)
+        """
+        self._finish(
+            buffers.reduce_scatter_block.begin(
+                self._entered("Reduce_scatter_block(sendbuf, recvbuf, op)"), sendbuf, recvbuf, op
+            )
+        )
 
     def Scan(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> None:
-        """Combine the buffers of the ranks up to this one, it included, element by element (section 4.11)."""
+        """Combine the buffers of the ranks up to this one, it included, element by element (section 4.11).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items.
+            op: operation, defined for the datatype.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            before = np.empty(1)
+            comm.Scan(np.ones(1), before)  # comm.rank + 1
+        """
         self._finish(buffers.scan.begin(self._entered("Scan(sendbuf, recvbuf, op)"), sendbuf, recvbuf, op))
 
     def Exscan(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> None:
-        """Combine the buffers of the ranks below this one element by element (MPI-2)."""
-        self._finish(buffers.exscan(self._entered("Exscan(sendbuf, recvbuf, op)"), sendbuf, recvbuf, op))
+        """Combine the buffers of the ranks below this one element by element (MPI-2).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
+            op: operation, defined for the datatype.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            before = np.zeros(1)
+            comm.Exscan(np.ones(1), before)  # comm.rank
+        """
+        self._finish(buffers.exscan.begin(self._entered("Exscan(sendbuf, recvbuf, op)"), sendbuf, recvbuf, op))

@@ -1,85 +1,413 @@
-"""Neighbourhood collectives of the blocking face; `aiompi.face.native.collective.neighborhood` describes arguments."""
+# Written by aiompi/face/generate.py from native/collective: neighborhood. Change these.
+"""Neighbourhood collectives of the blocking face (chapter 7 of MPI-3.1, MPI-4)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from aiompi.coll import neighborhood, objects
-from aiompi.coll.algorithms.neighborhood import Neighborhood
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.blocking.requests import Request
-from aiompi.face.persistent import PersistentNeighborhoodCollectives
+from aiompi.info import INFO_NULL, Info
 from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW
 
 
-class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[Prequest[None]]):
-    """The collectives of a communicator with a topology, in the order of `inedges` and `outedges`.
-
-    Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
-    dimension what is sent to the next process arrives there from the one before, also where both are the same.
-    """
+class NeighborhoodForms(Handle):
+    """The collectives with neighbours, in the order of `inedges` and `outedges`."""
 
     __slots__ = ()
 
     def Neighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> None:
-        """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1)."""
-        core = self._entered("Neighbor_allgather(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_allgather(core, sendbuf, recvbuf))
-
-    def Neighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> None:
-        """Do what `Neighbor_allgather` does, with a length of each neighbour's own (section 7.6.1 of MPI-3.1)."""
-        core = self._entered("Neighbor_allgatherv(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_allgatherv(core, sendbuf, recvbuf))
-
-    def Neighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> None:
-        """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1)."""
-        core = self._entered("Neighbor_alltoall(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_alltoall(core, sendbuf, recvbuf))
-
-    def Neighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> None:
-        """Do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1)."""
-        core = self._entered("Neighbor_alltoallv(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_alltoallv(core, sendbuf, recvbuf))
-
-    def Neighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> None:
-        """Do what `Neighbor_alltoallv` does, with a datatype for each neighbour (section 7.6.2 of MPI-3.1)."""
-        core = self._entered("Neighbor_alltoallw(sendbuf, recvbuf)")
-        self._finish(neighborhood.neighbor_alltoallw(core, sendbuf, recvbuf))
-
-    def neighbor_allgather(self, sendobj: object) -> list[Any]:
-        """Collect the objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1)."""
-        core = self._entered("neighbor_allgather(sendobj)")
-        return self._finish(objects.neighbor_allgather(core, process.codec, sendobj))
-
-    def neighbor_alltoall(self, sendobj: Sequence[Any] | None) -> list[Any]:
-        """Send an object to each neighbour (section 7.6.2 of MPI-3.1).
+        """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1).
 
         Args:
-            sendobj: `outdegree` items, or None instead of as many None.
+            sendbuf: (count,) items.
+            recvbuf: (indegree, count) items, C order.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty((2, 3))
+            grid.Neighbor_allgather(np.ones(3), sides)
         """
-        core = self._entered("neighbor_alltoall(sendobj)")
-        sequence = [None] * Neighborhood.of(core, "neighbor_alltoall").outdegree if sendobj is None else sendobj
-        return self._finish(objects.neighbor_alltoall(core, process.codec, sequence))
+        self._finish(
+            neighborhood.neighbor_allgather.begin(
+                self._entered("Neighbor_allgather(sendbuf, recvbuf)"), sendbuf, recvbuf
+            )
+        )
+
+    def Neighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> None:
+        """Do what `Neighbor_allgather` does, with a length of each neighbour's own (section 7.6.1 of MPI-3.1).
+
+        Args:
+            sendbuf: (count,) items.
+            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty(6)
+            grid.Neighbor_allgatherv(np.ones(3), [sides, [3, 3]])
+        """
+        self._finish(
+            neighborhood.neighbor_allgatherv.begin(
+                self._entered("Neighbor_allgatherv(sendbuf, recvbuf)"), sendbuf, recvbuf
+            )
+        )
+
+    def Neighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> None:
+        """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1).
+
+        Args:
+            sendbuf: (outdegree, count) items, C order.
+            recvbuf: (indegree, count) items, C order.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty((2, 3))
+            grid.Neighbor_alltoall(np.ones((2, 3)), sides)
+        """
+        self._finish(
+            neighborhood.neighbor_alltoall.begin(self._entered("Neighbor_alltoall(sendbuf, recvbuf)"), sendbuf, recvbuf)
+        )
+
+    def Neighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> None:
+        """Do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
+
+        Args:
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here;
+                blocks may overlap.
+            recvbuf: the same for the edges that lead here.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty(5)
+            grid.Neighbor_alltoallv([np.ones(5), [3, 2]], [sides, [2, 3]])
+        """
+        self._finish(
+            neighborhood.neighbor_alltoallv.begin(
+                self._entered("Neighbor_alltoallv(sendbuf, recvbuf)"), sendbuf, recvbuf
+            )
+        )
+
+    def Neighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> None:
+        """Do what `Neighbor_alltoallv` does, with a datatype for each neighbour (section 7.6.2 of MPI-3.1).
+
+        Args:
+            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
+            recvbuf: the same.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides, layout = np.empty(2), [([1, 1], [0, 8]), [MPI.DOUBLE] * 2]
+            grid.Neighbor_alltoallw([np.ones(2), *layout], [sides, *layout])
+        """
+        self._finish(
+            neighborhood.neighbor_alltoallw.begin(
+                self._entered("Neighbor_alltoallw(sendbuf, recvbuf)"), sendbuf, recvbuf
+            )
+        )
+
+    def neighbor_allgather(self, sendobj: object) -> list[Any]:
+        """Collect the objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1).
+
+        Args:
+            sendobj: any object that can be pickled.
+
+        Returns:
+            The list of the objects, in the order of `inedges`.
+
+        Raises:
+            InvalidTypeError: an object cannot be turned into a message.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            left, right = grid.neighbor_allgather(comm.rank)
+        """
+        return self._finish(
+            objects.neighbor_allgather(self._entered("neighbor_allgather(sendobj)"), process.codec, sendobj)
+        )
 
     def Ineighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> Request[None]:
-        """Start a `Neighbor_allgather`."""
+        """Start a `Neighbor_allgather`: send the same to all neighbours; theirs become the blocks of `recvbuf` (section
+        7.6.1 of MPI-3.1).
+
+        Args:
+            sendbuf: (count,) items.
+            recvbuf: (indegree, count) items, C order.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty((2, 3))
+            request = grid.Ineighbor_allgather(np.ones(3), sides)
+            request.Wait()
+        """
         return Request._denote(neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> Request[None]:
-        """Start a `Neighbor_allgatherv`."""
+        """Start a `Neighbor_allgatherv`: do what `Neighbor_allgather` does, with a length of each neighbour's own
+        (section 7.6.1 of MPI-3.1).
+
+        Args:
+            sendbuf: (count,) items.
+            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty(6)
+            request = grid.Ineighbor_allgatherv(np.ones(3), [sides, [3, 3]])
+            request.Wait()
+        """
         return Request._denote(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> Request[None]:
-        """Start a `Neighbor_alltoall`."""
+        """Start a `Neighbor_alltoall`: send each neighbour its block; theirs become the blocks of `recvbuf` (section
+        7.6.2 of MPI-3.1).
+
+        Args:
+            sendbuf: (outdegree, count) items, C order.
+            recvbuf: (indegree, count) items, C order.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty((2, 3))
+            request = grid.Ineighbor_alltoall(np.ones((2, 3)), sides)
+            request.Wait()
+        """
         return Request._denote(neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> Request[None]:
-        """Start a `Neighbor_alltoallv`."""
+        """Start a `Neighbor_alltoallv`: do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section
+        7.6.2 of MPI-3.1).
+
+        Args:
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here;
+                blocks may overlap.
+            recvbuf: the same for the edges that lead here.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty(5)
+            request = grid.Ineighbor_alltoallv([np.ones(5), [3, 2]], [sides, [2, 3]])
+            request.Wait()
+        """
         return Request._denote(neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> Request[None]:
-        """Start a `Neighbor_alltoallw`."""
+        """Start a `Neighbor_alltoallw`: do what `Neighbor_alltoallv` does, with a datatype for each neighbour (section
+        7.6.2 of MPI-3.1).
+
+        Args:
+            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
+            recvbuf: the same.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides, layout = np.empty(2), [([1, 1], [0, 8]), [MPI.DOUBLE] * 2]
+            request = grid.Ineighbor_alltoallw([np.ones(2), *layout], [sides, *layout])
+            request.Wait()
+        """
         return Request._denote(neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf))
+
+    def Neighbor_allgather_init(self, sendbuf: BufSpec, recvbuf: BufSpecB, info: Info = INFO_NULL) -> Prequest[None]:
+        """Bind the arguments of `Neighbor_allgather`; all ranks bind in the same order (MPI-4; section 7.6.1 of
+        MPI-3.1).
+
+        Args:
+            sendbuf: (count,) items.
+            recvbuf: (indegree, count) items, C order.
+            info: hints, of which none is known.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty((2, 3))
+            request = grid.Neighbor_allgather_init(np.ones(3), sides)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(neighborhood.neighbor_allgather.init(self._admitted, sendbuf, recvbuf))
+
+    def Neighbor_allgatherv_init(self, sendbuf: BufSpec, recvbuf: BufSpecV, info: Info = INFO_NULL) -> Prequest[None]:
+        """Bind the arguments of `Neighbor_allgatherv`; all ranks bind in the same order (MPI-4; section 7.6.1 of
+        MPI-3.1).
+
+        Args:
+            sendbuf: (count,) items.
+            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
+            info: hints, of which none is known.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty(6)
+            request = grid.Neighbor_allgatherv_init(np.ones(3), [sides, [3, 3]])
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(neighborhood.neighbor_allgatherv.init(self._admitted, sendbuf, recvbuf))
+
+    def Neighbor_alltoall_init(self, sendbuf: BufSpecB, recvbuf: BufSpecB, info: Info = INFO_NULL) -> Prequest[None]:
+        """Bind the arguments of `Neighbor_alltoall`; all ranks bind in the same order (MPI-4; section 7.6.2 of
+        MPI-3.1).
+
+        Args:
+            sendbuf: (outdegree, count) items, C order.
+            recvbuf: (indegree, count) items, C order.
+            info: hints, of which none is known.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty((2, 3))
+            request = grid.Neighbor_alltoall_init(np.ones((2, 3)), sides)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(neighborhood.neighbor_alltoall.init(self._admitted, sendbuf, recvbuf))
+
+    def Neighbor_alltoallv_init(self, sendbuf: BufSpecV, recvbuf: BufSpecV, info: Info = INFO_NULL) -> Prequest[None]:
+        """Bind the arguments of `Neighbor_alltoallv`; all ranks bind in the same order (MPI-4; section 7.6.2 of
+        MPI-3.1).
+
+        Args:
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here;
+                blocks may overlap.
+            recvbuf: the same for the edges that lead here.
+            info: hints, of which none is known.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides = np.empty(5)
+            request = grid.Neighbor_alltoallv_init([np.ones(5), [3, 2]], [sides, [2, 3]])
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(neighborhood.neighbor_alltoallv.init(self._admitted, sendbuf, recvbuf))
+
+    def Neighbor_alltoallw_init(self, sendbuf: BufSpecW, recvbuf: BufSpecW, info: Info = INFO_NULL) -> Prequest[None]:
+        """Bind the arguments of `Neighbor_alltoallw`; all ranks bind in the same order (MPI-4; section 7.6.2 of
+        MPI-3.1).
+
+        Args:
+            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
+            recvbuf: the same.
+            info: hints, of which none is known.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+            sides, layout = np.empty(2), [([1, 1], [0, 8]), [MPI.DOUBLE] * 2]
+            request = grid.Neighbor_alltoallw_init([np.ones(2), *layout], [sides, *layout])
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(neighborhood.neighbor_alltoallw.init(self._admitted, sendbuf, recvbuf))

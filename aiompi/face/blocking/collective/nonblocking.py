@@ -1,4 +1,5 @@
-"""Nonblocking collectives of the blocking face (chapter 5 of MPI-3.1): those of `buffers`, to be waited for later."""
+# Written by aiompi/face/generate.py from native/collective: movement, reduction. Change these.
+"""Nonblocking collectives of the blocking face (chapter 5 of MPI-3.1)."""
 
 from __future__ import annotations
 
@@ -12,76 +13,412 @@ from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW, InPlace
 
 
 class NonblockingCollectives(Handle):
-    """The collectives of a communicator on buffers; each starts at once and returns its request."""
+    """The collectives on buffers; each starts at once and returns its request."""
 
     __slots__ = ()
 
     def Ibarrier(self) -> Request[None]:
-        """Start a `Barrier`."""
+        """Start a `Barrier`: wait until every rank has called it (section 4.3).
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            request = comm.Ibarrier()
+            request.Wait()
+        """
         return Request._denote(buffers.barrier(self._admitted))
 
     def Ibcast(self, buf: BufSpec, root: int = 0) -> Request[None]:
-        """Start a `Bcast`."""
+        """Start a `Bcast`: fill the buffer of every rank with the root's (section 4.4).
+
+        Args:
+            buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            model = np.zeros(1000)  # at the root: what the others get
+            request = comm.Ibcast(model, root=0)
+            request.Wait()
+        """
         return Request._denote(buffers.bcast(self._admitted, buf, root))
 
     def Iscatter(self, sendbuf: BufSpecB | None, recvbuf: BufSpec | InPlace, root: int = 0) -> Request[None]:
-        """Start a `Scatter`."""
+        """Start a `Scatter`: block i of the root's buffer goes to rank i (section 4.6).
+
+        Args:
+            sendbuf: at the root (size, count) items, C order; ignored elsewhere.
+            recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            rows = np.zeros((comm.size, 4)) if comm.rank == 0 else None
+            row = np.empty(4)
+            request = comm.Iscatter(rows, row, root=0)
+            request.Wait()
+        """
         return Request._denote(buffers.scatter(self._admitted, sendbuf, recvbuf, root))
 
     def Iscatterv(self, sendbuf: BufSpecV | None, recvbuf: BufSpec | InPlace, root: int = 0) -> Request[None]:
-        """Start a `Scatterv`."""
+        """Start a `Scatterv`: blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
+
+        Args:
+            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they are, in items; blocks may overlap; ignored elsewhere.
+            recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
+                it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            table = [np.arange(5.0), [2, 3]] if comm.rank == 0 else None
+            part = np.empty((2, 3)[comm.rank])
+            request = comm.Iscatterv(table, part, root=0)
+            request.Wait()
+        """
         return Request._denote(buffers.scatterv(self._admitted, sendbuf, recvbuf, root))
 
     def Igather(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB | None, root: int = 0) -> Request[None]:
-        """Start a `Gather`."""
+        """Start a `Gather`: the buffers of all ranks become the blocks of the root's (section 4.5).
+
+        Args:
+            sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
+            recvbuf: at the root (size, count) items, C order; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            rows = np.empty((comm.size, 4)) if comm.rank == 0 else None
+            request = comm.Igather(np.full(4, comm.rank, "d"), rows, root=0)
+            request.Wait()
+        """
         return Request._denote(buffers.gather(self._admitted, sendbuf, recvbuf, root))
 
     def Igatherv(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV | None, root: int = 0) -> Request[None]:
-        """Start a `Gatherv`."""
+        """Start a `Gatherv`: the buffers of all ranks, of any lengths, come to places in the root's (section 4.5).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.
+            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they go, in items; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            table = [np.empty(5), [2, 3]] if comm.rank == 0 else None
+            request = comm.Igatherv(np.ones((2, 3)[comm.rank]), table, root=0)
+            request.Wait()
+        """
         return Request._denote(buffers.gatherv(self._admitted, sendbuf, recvbuf, root))
 
     def Iallgather(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB) -> Request[None]:
-        """Start an `Allgather`."""
+        """Start an `Allgather`: the buffers of all ranks become the blocks of everyone's (section 4.7).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (size, count) items, C order.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            rows = np.empty((comm.size, 4))
+            request = comm.Iallgather(np.full(4, comm.rank, "d"), rows)
+            request.Wait()
+        """
         return Request._denote(buffers.allgather(self._admitted, sendbuf, recvbuf))
 
     def Iallgatherv(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV) -> Request[None]:
-        """Start an `Allgatherv`."""
+        """Start an `Allgatherv`: the buffers of all ranks, of any lengths, come to places in everyone's (section 4.7).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
+            recvbuf: as of `Gatherv`, with the same counts on all ranks.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            table = np.empty(5)
+            request = comm.Iallgatherv(np.ones((2, 3)[comm.rank]), [table, [2, 3]])
+            request.Wait()
+        """
         return Request._denote(buffers.allgatherv(self._admitted, sendbuf, recvbuf))
 
     def Ialltoall(self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB) -> Request[None]:
-        """Start an `Alltoall`."""
+        """Start an `Alltoall`: block r of every rank goes to rank r (section 4.8).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, of which a copy is made.
+            recvbuf: (size, count) items, C order.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            rows, columns = np.ones((comm.size, 4)), np.empty((comm.size, 4))
+            request = comm.Ialltoall(rows, columns)
+            request.Wait()
+        """
         return Request._denote(buffers.alltoall(self._admitted, sendbuf, recvbuf))
 
     def Ialltoallv(self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV) -> Request[None]:
-        """Start an `Alltoallv`."""
+        """Start an `Alltoallv`: block r of every rank, of any length, goes to a place at rank r (section 4.8).
+
+        Args:
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
+                as in `Alltoall`.
+            recvbuf: the same; its count for a rank is what that one sends here.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            counts = [2] * comm.size
+            table = np.empty(2 * comm.size)
+            request = comm.Ialltoallv([np.ones(2 * comm.size), counts], [table, counts])
+            request.Wait()
+        """
         return Request._denote(buffers.alltoallv(self._admitted, sendbuf, recvbuf))
 
     def Ialltoallw(self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW) -> Request[None]:
-        """Start an `Alltoallw`."""
+        """Start an `Alltoallw`: do what `Alltoallv` does, with a datatype for each rank (MPI-2).
+
+        Args:
+            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
+            recvbuf: the same.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            table, places = np.empty(comm.size), [8 * rank for rank in range(comm.size)]
+            layout = [([1] * comm.size, places), [MPI.DOUBLE] * comm.size]
+            request = comm.Ialltoallw([np.ones(comm.size), *layout], [table, *layout])
+            request.Wait()
+        """
         return Request._denote(buffers.alltoallw(self._admitted, sendbuf, recvbuf))
 
     def Ireduce(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, root: int = 0) -> Request[None]:
-        """Start a `Reduce`."""
+        """Start a `Reduce`: combine the buffers of all ranks element by element, into the root's (section 4.9).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE at the root.
+            recvbuf: (count,) items at the root; ignored elsewhere.
+            op: operation, defined for the datatype.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            total = np.empty(3) if comm.rank == 0 else None
+            request = comm.Ireduce(np.ones(3), total, MPI.SUM, root=0)
+            request.Wait()
+        """
         return Request._denote(buffers.reduce(self._admitted, sendbuf, recvbuf, op, root))
 
     def Iallreduce(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> Request[None]:
-        """Start an `Allreduce`."""
+        """Start an `Allreduce`: combine the buffers of all ranks element by element, into everyone's (section 4.9.6).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items; the same bits on all ranks.
+            op: operation, defined for the datatype.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            total = np.empty(3)
+            request = comm.Iallreduce(np.ones(3), total, MPI.SUM)
+            request.Wait()
+        """
         return Request._denote(buffers.allreduce(self._admitted, sendbuf, recvbuf, op))
 
     def Ireduce_scatter(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, recvcounts: Sequence[int] | None = None, op: Op = SUM
     ) -> Request[None]:
-        """Start a `Reduce_scatter`."""
+        """Start a `Reduce_scatter`: combine the buffers of all ranks; rank i gets segment i of the result (section
+        4.10).
+
+        Args:
+            sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
+            recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
+            recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
+            op: operation, defined for the datatype.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            part = np.empty(comm.rank + 1)
+            items = sum(range(1, comm.size + 1))
+            request = comm.Ireduce_scatter(np.ones(items), part)
+            request.Wait()
+        """
         return Request._denote(buffers.reduce_scatter(self._admitted, sendbuf, recvbuf, recvcounts, op))
 
     def Ireduce_scatter_block(self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, op: Op = SUM) -> Request[None]:
-        """Start a `Reduce_scatter_block`."""
+        """Start a `Reduce_scatter_block`: combine the buffers of all ranks; rank i gets block i of the result
+        (MPI-2.2).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. Where a count is given it is that
+                of one block, here as in `recvbuf`.
+            recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
+            op: operation, defined for the datatype.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            part = np.empty(4)
+            request = comm.Ireduce_scatter_block(np.ones((comm.size, 4)), part)
+            request.Wait()
+        """
         return Request._denote(buffers.reduce_scatter_block(self._admitted, sendbuf, recvbuf, op))
 
     def Iscan(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> Request[None]:
-        """Start a `Scan`."""
+        """Start a `Scan`: combine the buffers of the ranks up to this one, it included, element by element (section
+        4.11).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items.
+            op: operation, defined for the datatype.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            before = np.empty(1)
+            request = comm.Iscan(np.ones(1), before)  # comm.rank + 1
+            request.Wait()
+        """
         return Request._denote(buffers.scan(self._admitted, sendbuf, recvbuf, op))
 
     def Iexscan(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> Request[None]:
-        """Start an `Exscan`."""
+        """Start an `Exscan`: combine the buffers of the ranks below this one element by element (MPI-2).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
+            op: operation, defined for the datatype.
+
+        Returns:
+            A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            before = np.zeros(1)
+            request = comm.Iexscan(np.ones(1), before)  # comm.rank
+            request.Wait()
+        """
         return Request._denote(buffers.exscan(self._admitted, sendbuf, recvbuf, op))

@@ -1,8 +1,9 @@
-"""Collectives on Python objects of the blocking face (chapter 4)."""
+# Written by aiompi/face/generate.py from native/collective: objects. Change these.
+"""Collectives of the blocking face on Python objects (chapter 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from aiompi.coll import buffers, objects
@@ -15,73 +16,181 @@ T = TypeVar("T")
 
 
 class ObjectCollectives(Handle):
-    """The collectives of a communicator on objects; each returns when it is complete for this rank."""
+    """The collectives on objects; each returns when it is complete for this rank."""
 
     __slots__ = ()
 
     def barrier(self) -> None:
-        """Wait until every rank has called it (section 4.3)."""
-        self._finish(buffers.barrier(self._entered("barrier()")))
+        """Wait until every rank has called it (section 4.3).
+
+        Raises:
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            comm.barrier()
+        """
+        self._finish(buffers.barrier.begin(self._entered("barrier()")))
 
     @overload
     def bcast(self, obj: None, root: int = 0) -> Any: ...
     @overload
     def bcast(self, obj: T | None, root: int = 0) -> T: ...
     def bcast(self, obj: object, root: int = 0) -> Any:
-        """Send the root's object to every rank (section 4.4)."""
-        return self._finish(objects.bcast(self._entered("bcast(obj, root)"), process.codec, obj, root))
-
-    @overload
-    def scatter(self, sendobj: None, root: int = 0) -> Any: ...
-    @overload
-    def scatter(self, sendobj: Sequence[T] | None, root: int = 0) -> T: ...
-    def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Any:
-        """Send item i of the root's sequence to rank i (section 4.6).
+        """Send the root's object to every rank (section 4.4).
 
         Args:
-            sendobj: `size` items at the root, or None instead of as many None.
+            obj: the object at the root; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Returns:
+            The root's object.
+
+        Raises:
+            InvalidRootError: there is no such rank.
+            InvalidTypeError: an object cannot be turned into a message.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            settings = {"steps": 100} if comm.rank == 0 else None
+            settings = comm.bcast(settings, root=0)
         """
-        core = self._entered("scatter(sendobj, root)")
-        sequence = [None] * len(core.targets) if sendobj is None else sendobj
-        return self._finish(objects.scatter(core, process.codec, sequence, root))
+        return self._finish(objects.bcast(self._entered("bcast(obj, root)"), process.codec, obj, root))
 
     def gather(self, sendobj: T, root: int = 0) -> list[T] | MaybeNone:
-        """Collect the objects of all ranks at the root (section 4.5)."""
+        """Collect the objects of all ranks at the root (section 4.5).
+
+        Args:
+            sendobj: any object that can be pickled.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Returns:
+            The list of the objects in rank order at the root, None elsewhere.
+
+        Raises:
+            InvalidRootError: there is no such rank.
+            InvalidTypeError: an object cannot be turned into a message.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            names = comm.gather(socket.gethostname(), root=0)
+            if comm.rank == 0:
+                print(names)
+        """
         return self._finish(objects.gather(self._entered("gather(sendobj, root)"), process.codec, sendobj, root))
 
     def allgather(self, sendobj: T) -> list[T]:
-        """Collect the objects of all ranks on every rank (section 4.7)."""
-        return self._finish(objects.allgather(self._entered("allgather(sendobj)"), process.codec, sendobj))
-
-    @overload
-    def alltoall(self, sendobj: None) -> list[Any]: ...
-    @overload
-    def alltoall(self, sendobj: Sequence[T]) -> list[T]: ...
-    def alltoall(self, sendobj: Sequence[Any] | None) -> list[Any]:
-        """Send item r of every rank's sequence to rank r (section 4.8).
+        """Collect the objects of all ranks on every rank (section 4.7).
 
         Args:
-            sendobj: `size` items, or None instead of as many None.
+            sendobj: any object that can be pickled.
+
+        Returns:
+            The list of the objects in rank order.
+
+        Raises:
+            InvalidTypeError: an object cannot be turned into a message.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            names = comm.allgather(socket.gethostname())
         """
-        core = self._entered("alltoall(sendobj)")
-        sequence = [None] * len(core.targets) if sendobj is None else sendobj
-        return self._finish(objects.alltoall(core, process.codec, sequence))
+        return self._finish(objects.allgather(self._entered("allgather(sendobj)"), process.codec, sendobj))
 
     def reduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, root: int = 0) -> T | MaybeNone:
-        """Combine the objects of all ranks in rank order, at the root (section 4.9)."""
-        core = self._entered("reduce(sendobj, op, root)")
-        return self._finish(objects.reduce(core, process.codec, sendobj, op, root))
+        """Combine the objects of all ranks in rank order, at the root (section 4.9).
+
+        Args:
+            sendobj: any object that can be pickled.
+            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
+                gets copies of the objects of callers.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+
+        Returns:
+            The combined object at the root, None elsewhere.
+
+        Raises:
+            InvalidRootError: there is no such rank.
+            InvalidOpError: the operation is null.
+            InvalidTypeError: an object cannot be turned into a message.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            total = comm.reduce(len(items), root=0)  # None at the other ranks
+        """
+        return self._finish(
+            objects.reduce(self._entered("reduce(sendobj, op, root)"), process.codec, sendobj, op, root)
+        )
 
     def allreduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T:
-        """Combine the objects of all ranks in rank order, on every rank (section 4.9.6)."""
+        """Combine the objects of all ranks in rank order, on every rank (section 4.9.6).
+
+        Args:
+            sendobj: any object that can be pickled.
+            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
+                gets copies of the objects of callers.
+
+        Returns:
+            The combined object.
+
+        Raises:
+            InvalidOpError: the operation is null.
+            InvalidTypeError: an object cannot be turned into a message.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            total = comm.allreduce(len(items))
+            longest = comm.allreduce(name, lambda one, other: max(one, other, key=len))
+        """
         result: T = self._finish(objects.allreduce(self._entered("allreduce(sendobj, op)"), process.codec, sendobj, op))
         return result
 
     def scan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T:
-        """Combine the objects of the ranks up to and including this one in rank order (section 4.11)."""
+        """Combine the objects of the ranks up to and including this one in rank order (section 4.11).
+
+        Args:
+            sendobj: any object that can be pickled.
+            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
+                gets copies of the objects of callers.
+
+        Returns:
+            The combined object.
+
+        Raises:
+            InvalidOpError: the operation is null.
+            InvalidTypeError: an object cannot be turned into a message.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            end = comm.scan(len(items))  # where the items of the next rank begin
+        """
         result: T = self._finish(objects.scan(self._entered("scan(sendobj, op)"), process.codec, sendobj, op))
         return result
 
     def exscan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T | MaybeNone:
-        """Combine the objects of the ranks below this one in rank order (MPI-2)."""
+        """Combine the objects of the ranks below this one in rank order (MPI-2).
+
+        Args:
+            sendobj: any object that can be pickled.
+            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
+                gets copies of the objects of callers.
+
+        Returns:
+            The combined object; None on rank 0.
+
+        Raises:
+            InvalidOpError: the operation is null.
+            InvalidTypeError: an object cannot be turned into a message.
+            ProcessFailedError: a rank of the communicator has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            begin = comm.exscan(len(items)) or 0  # where the items of this rank begin
+        """
         return self._finish(objects.exscan(self._entered("exscan(sendobj, op)"), process.codec, sendobj, op))

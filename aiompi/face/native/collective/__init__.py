@@ -1,17 +1,23 @@
-"""Collectives of the native face (chapter 4). An await that is cancelled leaves them running: the others need them."""
+"""Collectives of the asyncio face (chapter 4). An await that is cancelled leaves them running: the others need them."""
 
-from aiompi.engine import PersistentRequest
-from aiompi.face.native.collective.buffers import BufferCollectives
+from aiompi.face.native.collective.movement import MovingCollectives
+from aiompi.face.native.collective.nonblocking import NonblockingCollectives
+from aiompi.face.native.collective.nonblocking_objects import NonblockingObjectCollectives
 from aiompi.face.native.collective.objects import ObjectCollectives
-from aiompi.face.persistent import PersistentCollectives
+from aiompi.face.native.collective.persistent import PersistentCollectives
+from aiompi.face.native.collective.reduction import CombiningCollectives
 
 __all__ = ["Collectives"]
 
 
-class Collectives(BufferCollectives, ObjectCollectives, PersistentCollectives[PersistentRequest[None]]):
-    """The collective operations of a communicator; each starts at once and returns its request.
-
-    The i-forms are the same; they are there for programs that name them.
-    """
+class Collectives(
+    MovingCollectives,
+    CombiningCollectives,
+    ObjectCollectives,
+    NonblockingCollectives,
+    NonblockingObjectCollectives,
+    PersistentCollectives,
+):
+    """The collective operations of a communicator; each starts at once and returns its request."""
 
     __slots__ = ()

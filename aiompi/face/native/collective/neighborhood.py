@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiompi.coll import neighborhood, objects
-from aiompi.engine import PersistentRequest, Request
-from aiompi.face.native.handle import Handle
-from aiompi.face.persistent import PersistentNeighborhoodCollectives
-from aiompi.objects import Codec
+from aiompi.engine import Request
+from aiompi.face.native.collective.neighborhood_forms import NeighborhoodForms
 from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW
 
 
-class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[PersistentRequest[None]]):
+class NeighborhoodCollectives(NeighborhoodForms):
     """The collectives of a communicator with a topology, in the order of `inedges` and `outedges`.
 
     Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
@@ -22,14 +20,29 @@ class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[Persiste
 
     __slots__ = ()
 
-    _codec: Codec
-
     def Neighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> Request[None]:
         """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1).
 
         Args:
             sendbuf: (count,) items.
             recvbuf: (indegree, count) items, C order.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            grid = await world.Create_cart([world.size], periods=True)
+            sides = np.empty((2, 3))
+            await grid.Neighbor_allgather(np.ones(3), sides)
         """
         return neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf)
 
@@ -39,6 +52,23 @@ class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[Persiste
         Args:
             sendbuf: (count,) items.
             recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            grid = await world.Create_cart([world.size], periods=True)
+            sides = np.empty(6)
+            await grid.Neighbor_allgatherv(np.ones(3), [sides, [3, 3]])
         """
         return neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf)
 
@@ -48,6 +78,23 @@ class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[Persiste
         Args:
             sendbuf: (outdegree, count) items, C order.
             recvbuf: (indegree, count) items, C order.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            grid = await world.Create_cart([world.size], periods=True)
+            sides = np.empty((2, 3))
+            await grid.Neighbor_alltoall(np.ones((2, 3)), sides)
         """
         return neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf)
 
@@ -58,6 +105,23 @@ class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[Persiste
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here;
                 blocks may overlap.
             recvbuf: the same for the edges that lead here.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            grid = await world.Create_cart([world.size], periods=True)
+            sides = np.empty(5)
+            await grid.Neighbor_alltoallv([np.ones(5), [3, 2]], [sides, [2, 3]])
         """
         return neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf)
 
@@ -67,14 +131,45 @@ class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[Persiste
         Args:
             sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
             recvbuf: the same.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            grid = await world.Create_cart([world.size], periods=True)
+            sides, layout = np.empty(2), [([1, 1], [0, 8]), [MPI.DOUBLE] * 2]
+            await grid.Neighbor_alltoallw([np.ones(2), *layout], [sides, *layout])
         """
         return neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf)
 
     def neighbor_allgather(self, sendobj: object) -> Request[list[Any]]:
         """Collect the objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1).
 
+        Args:
+            sendobj: any object that can be pickled.
+
         Returns:
             A request whose result is the list of the objects, in the order of `inedges`.
+
+        Raises:
+            InvalidTypeError: an object cannot be turned into a message.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            grid = await world.Create_cart([world.size], periods=True)
+            left, right = await grid.neighbor_allgather(world.rank)
         """
         return objects.neighbor_allgather(self._admitted, self._codec, sendobj)
 
@@ -86,13 +181,16 @@ class NeighborhoodCollectives(Handle, PersistentNeighborhoodCollectives[Persiste
 
         Returns:
             A request whose result is the list of what the neighbours sent, in the order of `inedges`.
+
+        Raises:
+            InvalidTypeError: an object cannot be turned into a message.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            grid = await world.Create_cart([world.size], periods=True)
+            from_left, from_right = await grid.neighbor_alltoall(["to the left", "to the right"])
         """
         return objects.neighbor_alltoall(self._admitted, self._codec, sendobj)
-
-    Ineighbor_allgather = Neighbor_allgather
-    Ineighbor_allgatherv = Neighbor_allgatherv
-    Ineighbor_alltoall = Neighbor_alltoall
-    Ineighbor_alltoallv = Neighbor_alltoallv
-    Ineighbor_alltoallw = Neighbor_alltoallw
-    ineighbor_allgather = neighbor_allgather
-    ineighbor_alltoall = neighbor_alltoall

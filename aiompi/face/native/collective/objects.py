@@ -16,20 +16,32 @@ T = TypeVar("T")
 
 
 class ObjectCollectives(Handle):
-    """The collectives of a communicator on objects; each starts at once and returns its request.
-
-    `algorithm` names the algorithm instead of the settings and the tuning data; all ranks must name the same.
-
-    Raises:
-        InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-    """
+    """The collectives of a communicator on objects; each starts at once and returns its request."""
 
     __slots__ = ()
 
     _codec: Codec
 
     def barrier(self, *, algorithm: str | None = None) -> Request[None]:
-        """Complete when every rank has called it (section 4.3)."""
+        """Wait until every rank has called it (section 4.3).
+
+        Args:
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; it is complete when every rank has called this.
+
+        Raises:
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            async with asyncio.timeout(10):
+                await world.barrier()
+        """
         return buffers.barrier.using(algorithm)(self._admitted)
 
     @overload
@@ -41,9 +53,24 @@ class ObjectCollectives(Handle):
 
         Args:
             obj: the object at the root; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
 
         Returns:
             A request whose result is the root's object.
+
+        Raises:
+            InvalidRootError: there is no such rank.
+            InvalidTypeError: an object cannot be turned into a message.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            settings = {"steps": 100} if world.rank == 0 else None
+            settings = await world.bcast(settings, root=0)
         """
         return objects.bcast(self._admitted, self._codec, obj, root, algorithm=algorithm)
 
@@ -56,25 +83,74 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: `size` objects at the root; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
 
         Returns:
             A request whose result is the item for this rank.
+
+        Raises:
+            InvalidRootError: there is no such rank.
+            InvalidTypeError: an object cannot be turned into a message.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            tasks = [f"task {rank}" for rank in range(world.size)] if world.rank == 0 else None
+            task = await world.scatter(tasks, root=0)
         """
         return objects.scatter(self._admitted, self._codec, sendobj, root, algorithm=algorithm)
 
     def gather(self, sendobj: T, root: int = 0, *, algorithm: str | None = None) -> Request[list[T] | MaybeNone]:
         """Collect the objects of all ranks at the root (section 4.5).
 
+        Args:
+            sendobj: any object that can be pickled.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
         Returns:
             A request whose result is the list of the objects in rank order at the root, None elsewhere.
+
+        Raises:
+            InvalidRootError: there is no such rank.
+            InvalidTypeError: an object cannot be turned into a message.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            names = await world.gather(socket.gethostname(), root=0)
+            if world.rank == 0:
+                print(names)
         """
         return objects.gather(self._admitted, self._codec, sendobj, root, algorithm=algorithm)
 
     def allgather(self, sendobj: T, *, algorithm: str | None = None) -> Request[list[T]]:
         """Collect the objects of all ranks on every rank (section 4.7).
 
+        Args:
+            sendobj: any object that can be pickled.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
         Returns:
             A request whose result is the list of the objects in rank order.
+
+        Raises:
+            InvalidTypeError: an object cannot be turned into a message.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            names = await world.allgather(socket.gethostname())
         """
         return objects.allgather(self._admitted, self._codec, sendobj, algorithm=algorithm)
 
@@ -83,9 +159,21 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: `size` objects, one for each rank.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
 
         Returns:
             A request whose result is the list of what the ranks sent here, in rank order.
+
+        Raises:
+            InvalidTypeError: an object cannot be turned into a message.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            letters = await world.alltoall([(world.rank, rank) for rank in range(world.size)])
         """
         return objects.alltoall(self._admitted, self._codec, sendobj, algorithm=algorithm)
 
@@ -95,27 +183,80 @@ class ObjectCollectives(Handle):
         """Combine the objects of all ranks in rank order, at the root (section 4.9).
 
         Args:
+            sendobj: any object that can be pickled.
             op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
                 gets copies of the objects of callers.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
 
         Returns:
             A request whose result is the combined object at the root, None elsewhere.
+
+        Raises:
+            InvalidRootError: there is no such rank.
+            InvalidOpError: the operation is null.
+            InvalidTypeError: an object cannot be turned into a message.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            total = await world.reduce(len(items), root=0)  # None at the other ranks
         """
         return objects.reduce(self._admitted, self._codec, sendobj, op, root, algorithm=algorithm)
 
     def allreduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None) -> Request[T]:
         """Combine the objects of all ranks in rank order, on every rank (section 4.9.6).
 
+        Args:
+            sendobj: any object that can be pickled.
+            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
+                gets copies of the objects of callers.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
         Returns:
             A request whose result is the combined object.
+
+        Raises:
+            InvalidOpError: the operation is null.
+            InvalidTypeError: an object cannot be turned into a message.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            total = await world.allreduce(len(items))
+            longest = await world.allreduce(name, lambda one, other: max(one, other, key=len))
         """
         return objects.allreduce(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 
     def scan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None) -> Request[T]:
         """Combine the objects of the ranks up to and including this one in rank order (section 4.11).
 
+        Args:
+            sendobj: any object that can be pickled.
+            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
+                gets copies of the objects of callers.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
         Returns:
             A request whose result is the combined object.
+
+        Raises:
+            InvalidOpError: the operation is null.
+            InvalidTypeError: an object cannot be turned into a message.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            end = await world.scan(len(items))  # where the items of the next rank begin
         """
         return objects.scan(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 
@@ -124,18 +265,25 @@ class ObjectCollectives(Handle):
     ) -> Request[T | MaybeNone]:
         """Combine the objects of the ranks below this one in rank order (MPI-2).
 
+        Args:
+            sendobj: any object that can be pickled.
+            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
+                gets copies of the objects of callers.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
         Returns:
             A request whose result is the combined object; None on rank 0.
+
+        Raises:
+            InvalidOpError: the operation is null.
+            InvalidTypeError: an object cannot be turned into a message.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            begin = await world.exscan(len(items)) or 0  # where the items of this rank begin
         """
         return objects.exscan(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
-
-    ibarrier = barrier
-    ibcast = bcast
-    iscatter = scatter
-    igather = gather
-    iallgather = allgather
-    ialltoall = alltoall
-    ireduce = reduce
-    iallreduce = allreduce
-    iscan = scan
-    iexscan = exscan

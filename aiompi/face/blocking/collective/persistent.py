@@ -1,0 +1,592 @@
+# Written by aiompi/face/generate.py from native/collective: movement, reduction. Change these.
+"""Persistent collectives of the blocking face (MPI-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll import buffers
+from aiompi.face.blocking.handle import Handle
+from aiompi.face.blocking.request_kinds import Prequest
+from aiompi.info import INFO_NULL, Info
+from aiompi.op import SUM, Op
+from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW, InPlace
+
+
+class PersistentCollectives(Handle):
+    """The collectives on buffers with their arguments bound (MPI-4).
+
+    Each run sends what is in the buffers when it starts. All ranks bind collectives in the same order, together with
+    other collectives, and may start them in any order.
+    """
+
+    __slots__ = ()
+
+    def Barrier_init(self, info: Info = INFO_NULL, *, algorithm: str | None = None) -> Prequest[None]:
+        """Bind the arguments of `Barrier`; all ranks bind in the same order (MPI-4; section 4.3).
+
+        Args:
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            request = comm.Barrier_init()
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.barrier.using(algorithm).init(self._admitted))
+
+    def Bcast_init(
+        self, buf: BufSpec, root: int = 0, info: Info = INFO_NULL, *, algorithm: str | None = None
+    ) -> Prequest[None]:
+        """Bind the arguments of `Bcast`; all ranks bind in the same order (MPI-4; section 4.4).
+
+        Args:
+            buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            model = np.zeros(1000)  # at the root: what the others get
+            request = comm.Bcast_init(model, root=0)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.bcast.using(algorithm).init(self._admitted, buf, root))
+
+    def Scatter_init(
+        self,
+        sendbuf: BufSpecB | None,
+        recvbuf: BufSpec | InPlace,
+        root: int = 0,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
+    ) -> Prequest[None]:
+        """Bind the arguments of `Scatter`; all ranks bind in the same order (MPI-4; section 4.6).
+
+        Args:
+            sendbuf: at the root (size, count) items, C order; ignored elsewhere.
+            recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            rows = np.zeros((comm.size, 4)) if comm.rank == 0 else None
+            row = np.empty(4)
+            request = comm.Scatter_init(rows, row, root=0)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.scatter.using(algorithm).init(self._admitted, sendbuf, recvbuf, root))
+
+    def Scatterv_init(
+        self,
+        sendbuf: BufSpecV | None,
+        recvbuf: BufSpec | InPlace,
+        root: int = 0,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
+    ) -> Prequest[None]:
+        """Bind the arguments of `Scatterv`; all ranks bind in the same order (MPI-4; section 4.6).
+
+        Args:
+            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they are, in items; blocks may overlap; ignored elsewhere.
+            recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
+                it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            table = [np.arange(5.0), [2, 3]] if comm.rank == 0 else None
+            part = np.empty((2, 3)[comm.rank])
+            request = comm.Scatterv_init(table, part, root=0)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.scatterv.using(algorithm).init(self._admitted, sendbuf, recvbuf, root))
+
+    def Gather_init(
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpecB | None,
+        root: int = 0,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
+    ) -> Prequest[None]:
+        """Bind the arguments of `Gather`; all ranks bind in the same order (MPI-4; section 4.5).
+
+        Args:
+            sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
+            recvbuf: at the root (size, count) items, C order; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            rows = np.empty((comm.size, 4)) if comm.rank == 0 else None
+            request = comm.Gather_init(np.full(4, comm.rank, "d"), rows, root=0)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.gather.using(algorithm).init(self._admitted, sendbuf, recvbuf, root))
+
+    def Gatherv_init(
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpecV | None,
+        root: int = 0,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
+    ) -> Prequest[None]:
+        """Bind the arguments of `Gatherv`; all ranks bind in the same order (MPI-4; section 4.5).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.
+            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they go, in items; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            table = [np.empty(5), [2, 3]] if comm.rank == 0 else None
+            request = comm.Gatherv_init(np.ones((2, 3)[comm.rank]), table, root=0)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.gatherv.using(algorithm).init(self._admitted, sendbuf, recvbuf, root))
+
+    def Allgather_init(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB, info: Info = INFO_NULL, *, algorithm: str | None = None
+    ) -> Prequest[None]:
+        """Bind the arguments of `Allgather`; all ranks bind in the same order (MPI-4; section 4.7).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (size, count) items, C order.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            rows = np.empty((comm.size, 4))
+            request = comm.Allgather_init(np.full(4, comm.rank, "d"), rows)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.allgather.using(algorithm).init(self._admitted, sendbuf, recvbuf))
+
+    def Allgatherv_init(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV, info: Info = INFO_NULL, *, algorithm: str | None = None
+    ) -> Prequest[None]:
+        """Bind the arguments of `Allgatherv`; all ranks bind in the same order (MPI-4; section 4.7).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
+            recvbuf: as of `Gatherv`, with the same counts on all ranks.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            table = np.empty(5)
+            request = comm.Allgatherv_init(np.ones((2, 3)[comm.rank]), [table, [2, 3]])
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.allgatherv.using(algorithm).init(self._admitted, sendbuf, recvbuf))
+
+    def Alltoall_init(
+        self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, info: Info = INFO_NULL, *, algorithm: str | None = None
+    ) -> Prequest[None]:
+        """Bind the arguments of `Alltoall`; all ranks bind in the same order (MPI-4; section 4.8).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, of which a copy is made.
+            recvbuf: (size, count) items, C order.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            rows, columns = np.ones((comm.size, 4)), np.empty((comm.size, 4))
+            request = comm.Alltoall_init(rows, columns)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.alltoall.using(algorithm).init(self._admitted, sendbuf, recvbuf))
+
+    def Alltoallv_init(
+        self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV, info: Info = INFO_NULL, *, algorithm: str | None = None
+    ) -> Prequest[None]:
+        """Bind the arguments of `Alltoallv`; all ranks bind in the same order (MPI-4; section 4.8).
+
+        Args:
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
+                as in `Alltoall`.
+            recvbuf: the same; its count for a rank is what that one sends here.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            counts = [2] * comm.size
+            table = np.empty(2 * comm.size)
+            request = comm.Alltoallv_init([np.ones(2 * comm.size), counts], [table, counts])
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.alltoallv.using(algorithm).init(self._admitted, sendbuf, recvbuf))
+
+    def Alltoallw_init(
+        self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW, info: Info = INFO_NULL, *, algorithm: str | None = None
+    ) -> Prequest[None]:
+        """Bind the arguments of `Alltoallw`; all ranks bind in the same order (MPI-4; MPI-2).
+
+        Args:
+            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
+            recvbuf: the same.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            table, places = np.empty(comm.size), [8 * rank for rank in range(comm.size)]
+            layout = [([1] * comm.size, places), [MPI.DOUBLE] * comm.size]
+            request = comm.Alltoallw_init([np.ones(comm.size), *layout], [table, *layout])
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.alltoallw.using(algorithm).init(self._admitted, sendbuf, recvbuf))
+
+    def Reduce_init(
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
+        op: Op = SUM,
+        root: int = 0,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
+    ) -> Prequest[None]:
+        """Bind the arguments of `Reduce`; all ranks bind in the same order (MPI-4; section 4.9).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE at the root.
+            recvbuf: (count,) items at the root; ignored elsewhere.
+            op: operation, defined for the datatype.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            total = np.empty(3) if comm.rank == 0 else None
+            request = comm.Reduce_init(np.ones(3), total, MPI.SUM, root=0)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.reduce.using(algorithm).init(self._admitted, sendbuf, recvbuf, op, root))
+
+    def Allreduce_init(
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
+        op: Op = SUM,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
+    ) -> Prequest[None]:
+        """Bind the arguments of `Allreduce`; all ranks bind in the same order (MPI-4; section 4.9.6).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items; the same bits on all ranks.
+            op: operation, defined for the datatype.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            total = np.empty(3)
+            request = comm.Allreduce_init(np.ones(3), total, MPI.SUM)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.allreduce.using(algorithm).init(self._admitted, sendbuf, recvbuf, op))
+
+    def Reduce_scatter_init(
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
+        recvcounts: Sequence[int] | None = None,
+        op: Op = SUM,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
+    ) -> Prequest[None]:
+        """Bind the arguments of `Reduce_scatter`; all ranks bind in the same order (MPI-4; section 4.10).
+
+        Args:
+            sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
+            recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
+            recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
+            op: operation, defined for the datatype.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            part = np.empty(comm.rank + 1)
+            items = sum(range(1, comm.size + 1))
+            request = comm.Reduce_scatter_init(np.ones(items), part)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(
+            buffers.reduce_scatter.using(algorithm).init(self._admitted, sendbuf, recvbuf, recvcounts, op)
+        )
+
+    def Reduce_scatter_block_init(
+        self,
+        sendbuf: BufSpecB | InPlace,
+        recvbuf: BufSpecB,
+        op: Op = SUM,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
+    ) -> Prequest[None]:
+        """Bind the arguments of `Reduce_scatter_block`; all ranks bind in the same order (MPI-4; MPI-2.2).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. Where a count is given it is that
+                of one block, here as in `recvbuf`.
+            recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
+            op: operation, defined for the datatype.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            part = np.empty(4)
+            request = comm.Reduce_scatter_block_init(np.ones((comm.size, 4)), part)
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(
+            buffers.reduce_scatter_block.using(algorithm).init(self._admitted, sendbuf, recvbuf, op)
+        )
+
+    def Scan_init(
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
+        op: Op = SUM,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
+    ) -> Prequest[None]:
+        """Bind the arguments of `Scan`; all ranks bind in the same order (MPI-4; section 4.11).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items.
+            op: operation, defined for the datatype.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            before = np.empty(1)
+            request = comm.Scan_init(np.ones(1), before)  # comm.rank + 1
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.scan.using(algorithm).init(self._admitted, sendbuf, recvbuf, op))
+
+    def Exscan_init(
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
+        op: Op = SUM,
+        info: Info = INFO_NULL,
+        *,
+        algorithm: str | None = None,
+    ) -> Prequest[None]:
+        """Bind the arguments of `Exscan`; all ranks bind in the same order (MPI-4; MPI-2).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
+            op: operation, defined for the datatype.
+            info: hints, of which none is known.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            An inactive persistent request; `Start` starts the operation.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            ProcessFailedError: completing it: a rank of the communicator has failed.
+
+        Example:
+            before = np.zeros(1)
+            request = comm.Exscan_init(np.ones(1), before)  # comm.rank
+            request.Start()
+            request.Wait()
+        """
+        return Prequest._denote(buffers.exscan.using(algorithm).init(self._admitted, sendbuf, recvbuf, op))

@@ -1,0 +1,341 @@
+"""Collectives of the asyncio face that move the contents of buffers (chapter 4)."""
+
+from __future__ import annotations
+
+from aiompi.coll import buffers
+from aiompi.engine import Request
+from aiompi.face.native.handle import Handle
+from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW, InPlace
+
+
+class MovingCollectives(Handle):
+    """The collectives that move the contents of buffers; each starts at once and returns its request."""
+
+    __slots__ = ()
+
+    def Barrier(self, *, algorithm: str | None = None) -> Request[None]:
+        """Wait until every rank has called it (section 4.3).
+
+        Args:
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; it is complete when every rank has called this.
+
+        Raises:
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            async with asyncio.timeout(10):
+                await world.Barrier()
+        """
+        return buffers.barrier.using(algorithm)(self._admitted)
+
+    def Bcast(self, buf: BufSpec, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
+        """Fill the buffer of every rank with the root's (section 4.4).
+
+        Args:
+            buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            model = np.zeros(1000)  # at the root: what the others get
+            await world.Bcast(model, root=0)
+        """
+        return buffers.bcast.using(algorithm)(self._admitted, buf, root)
+
+    def Scatter(
+        self, sendbuf: BufSpecB | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Block i of the root's buffer goes to rank i (section 4.6).
+
+        Args:
+            sendbuf: at the root (size, count) items, C order; ignored elsewhere.
+            recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            rows = np.zeros((world.size, 4)) if world.rank == 0 else None
+            row = np.empty(4)
+            await world.Scatter(rows, row, root=0)
+        """
+        return buffers.scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
+
+    def Scatterv(
+        self, sendbuf: BufSpecV | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
+
+        Args:
+            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they are, in items; blocks may overlap; ignored elsewhere.
+            recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
+                it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            table = [np.arange(5.0), [2, 3]] if world.rank == 0 else None
+            part = np.empty((2, 3)[world.rank])
+            await world.Scatterv(table, part, root=0)
+        """
+        return buffers.scatterv.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
+
+    def Gather(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB | None, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """The buffers of all ranks become the blocks of the root's (section 4.5).
+
+        Args:
+            sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
+            recvbuf: at the root (size, count) items, C order; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            rows = np.empty((world.size, 4)) if world.rank == 0 else None
+            await world.Gather(np.full(4, world.rank, "d"), rows, root=0)
+        """
+        return buffers.gather.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
+
+    def Gatherv(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV | None, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """The buffers of all ranks, of any lengths, come to places in the root's (section 4.5).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.
+            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they go, in items; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            table = [np.empty(5), [2, 3]] if world.rank == 0 else None
+            await world.Gatherv(np.ones((2, 3)[world.rank]), table, root=0)
+        """
+        return buffers.gatherv.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
+
+    def Allgather(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """The buffers of all ranks become the blocks of everyone's (section 4.7).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (size, count) items, C order.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            rows = np.empty((world.size, 4))
+            await world.Allgather(np.full(4, world.rank, "d"), rows)
+        """
+        return buffers.allgather.using(algorithm)(self._admitted, sendbuf, recvbuf)
+
+    def Allgatherv(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """The buffers of all ranks, of any lengths, come to places in everyone's (section 4.7).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
+            recvbuf: as of `Gatherv`, with the same counts on all ranks.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            table = np.empty(5)
+            await world.Allgatherv(np.ones((2, 3)[world.rank]), [table, [2, 3]])
+        """
+        return buffers.allgatherv.using(algorithm)(self._admitted, sendbuf, recvbuf)
+
+    def Alltoall(
+        self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Block r of every rank goes to rank r (section 4.8).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, of which a copy is made.
+            recvbuf: (size, count) items, C order.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            rows, columns = np.ones((world.size, 4)), np.empty((world.size, 4))
+            await world.Alltoall(rows, columns)
+        """
+        return buffers.alltoall.using(algorithm)(self._admitted, sendbuf, recvbuf)
+
+    def Alltoallv(
+        self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Block r of every rank, of any length, goes to a place at rank r (section 4.8).
+
+        Args:
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
+                as in `Alltoall`.
+            recvbuf: the same; its count for a rank is what that one sends here.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            counts = [2] * world.size
+            table = np.empty(2 * world.size)
+            await world.Alltoallv([np.ones(2 * world.size), counts], [table, counts])
+        """
+        return buffers.alltoallv.using(algorithm)(self._admitted, sendbuf, recvbuf)
+
+    def Alltoallw(
+        self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Do what `Alltoallv` does, with a datatype for each rank (MPI-2).
+
+        Args:
+            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
+            recvbuf: the same.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            table, places = np.empty(world.size), [8 * rank for rank in range(world.size)]
+            layout = [([1] * world.size, places), [MPI.DOUBLE] * world.size]
+            await world.Alltoallw([np.ones(world.size), *layout], [table, *layout])
+        """
+        return buffers.alltoallw.using(algorithm)(self._admitted, sendbuf, recvbuf)

@@ -1,0 +1,561 @@
+# Written by aiompi/face/generate.py from native/collective: movement, reduction. Change these.
+"""Nonblocking collectives of the asyncio face on buffers (chapter 5 of MPI-3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll import buffers
+from aiompi.engine import Request
+from aiompi.face.native.handle import Handle
+from aiompi.op import SUM, Op
+from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW, InPlace
+
+
+class NonblockingCollectives(Handle):
+    """The collectives on buffers whose requests are kept, to be awaited later."""
+
+    __slots__ = ()
+
+    def Ibarrier(self, *, algorithm: str | None = None) -> Request[None]:
+        """Start a `Barrier`: wait until every rank has called it (section 4.3).
+
+        Args:
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; it is complete when every rank has called this.
+
+        Raises:
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it.
+
+        Example:
+            request = world.Ibarrier()
+            await request
+        """
+        return buffers.barrier.using(algorithm)(self._admitted)
+
+    def Ibcast(self, buf: BufSpec, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
+        """Start a `Bcast`: fill the buffer of every rank with the root's (section 4.4).
+
+        Args:
+            buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            model = np.zeros(1000)  # at the root: what the others get
+            request = world.Ibcast(model, root=0)
+            await request
+        """
+        return buffers.bcast.using(algorithm)(self._admitted, buf, root)
+
+    def Iscatter(
+        self, sendbuf: BufSpecB | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start a `Scatter`: block i of the root's buffer goes to rank i (section 4.6).
+
+        Args:
+            sendbuf: at the root (size, count) items, C order; ignored elsewhere.
+            recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            rows = np.zeros((world.size, 4)) if world.rank == 0 else None
+            row = np.empty(4)
+            request = world.Iscatter(rows, row, root=0)
+            await request
+        """
+        return buffers.scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
+
+    def Iscatterv(
+        self, sendbuf: BufSpecV | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start a `Scatterv`: blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
+
+        Args:
+            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they are, in items; blocks may overlap; ignored elsewhere.
+            recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
+                it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            table = [np.arange(5.0), [2, 3]] if world.rank == 0 else None
+            part = np.empty((2, 3)[world.rank])
+            request = world.Iscatterv(table, part, root=0)
+            await request
+        """
+        return buffers.scatterv.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
+
+    def Igather(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB | None, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start a `Gather`: the buffers of all ranks become the blocks of the root's (section 4.5).
+
+        Args:
+            sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
+            recvbuf: at the root (size, count) items, C order; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            rows = np.empty((world.size, 4)) if world.rank == 0 else None
+            request = world.Igather(np.full(4, world.rank, "d"), rows, root=0)
+            await request
+        """
+        return buffers.gather.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
+
+    def Igatherv(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV | None, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start a `Gatherv`: the buffers of all ranks, of any lengths, come to places in the root's (section 4.5).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.
+            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
+                where they go, in items; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            table = [np.empty(5), [2, 3]] if world.rank == 0 else None
+            request = world.Igatherv(np.ones((2, 3)[world.rank]), table, root=0)
+            await request
+        """
+        return buffers.gatherv.using(algorithm)(self._admitted, sendbuf, recvbuf, root)
+
+    def Iallgather(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start an `Allgather`: the buffers of all ranks become the blocks of everyone's (section 4.7).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (size, count) items, C order.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            rows = np.empty((world.size, 4))
+            request = world.Iallgather(np.full(4, world.rank, "d"), rows)
+            await request
+        """
+        return buffers.allgather.using(algorithm)(self._admitted, sendbuf, recvbuf)
+
+    def Iallgatherv(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start an `Allgatherv`: the buffers of all ranks, of any lengths, come to places in everyone's (section 4.7).
+
+        Args:
+            sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
+            recvbuf: as of `Gatherv`, with the same counts on all ranks.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            table = np.empty(5)
+            request = world.Iallgatherv(np.ones((2, 3)[world.rank]), [table, [2, 3]])
+            await request
+        """
+        return buffers.allgatherv.using(algorithm)(self._admitted, sendbuf, recvbuf)
+
+    def Ialltoall(
+        self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start an `Alltoall`: block r of every rank goes to rank r (section 4.8).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, of which a copy is made.
+            recvbuf: (size, count) items, C order.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            rows, columns = np.ones((world.size, 4)), np.empty((world.size, 4))
+            request = world.Ialltoall(rows, columns)
+            await request
+        """
+        return buffers.alltoall.using(algorithm)(self._admitted, sendbuf, recvbuf)
+
+    def Ialltoallv(
+        self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start an `Alltoallv`: block r of every rank, of any length, goes to a place at rank r (section 4.8).
+
+        Args:
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
+                as in `Alltoall`.
+            recvbuf: the same; its count for a rank is what that one sends here.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            counts = [2] * world.size
+            table = np.empty(2 * world.size)
+            request = world.Ialltoallv([np.ones(2 * world.size), counts], [table, counts])
+            await request
+        """
+        return buffers.alltoallv.using(algorithm)(self._admitted, sendbuf, recvbuf)
+
+    def Ialltoallw(
+        self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start an `Alltoallw`: do what `Alltoallv` does, with a datatype for each rank (MPI-2).
+
+        Args:
+            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
+            recvbuf: the same.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            table, places = np.empty(world.size), [8 * rank for rank in range(world.size)]
+            layout = [([1] * world.size, places), [MPI.DOUBLE] * world.size]
+            request = world.Ialltoallw([np.ones(world.size), *layout], [table, *layout])
+            await request
+        """
+        return buffers.alltoallw.using(algorithm)(self._admitted, sendbuf, recvbuf)
+
+    def Ireduce(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start a `Reduce`: combine the buffers of all ranks element by element, into the root's (section 4.9).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE at the root.
+            recvbuf: (count,) items at the root; ignored elsewhere.
+            op: operation, defined for the datatype.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            total = np.empty(3) if world.rank == 0 else None
+            request = world.Ireduce(np.ones(3), total, MPI.SUM, root=0)
+            await request
+        """
+        return buffers.reduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op, root)
+
+    def Iallreduce(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start an `Allreduce`: combine the buffers of all ranks element by element, into everyone's (section 4.9.6).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items; the same bits on all ranks.
+            op: operation, defined for the datatype.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            total = np.empty(3)
+            request = world.Iallreduce(np.ones(3), total, MPI.SUM)
+            await request
+        """
+        return buffers.allreduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
+
+    def Ireduce_scatter(
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
+        recvcounts: Sequence[int] | None = None,
+        op: Op = SUM,
+        *,
+        algorithm: str | None = None,
+    ) -> Request[None]:
+        """Start a `Reduce_scatter`: combine the buffers of all ranks; rank i gets segment i of the result (section
+        4.10).
+
+        Args:
+            sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
+            recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
+            recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
+            op: operation, defined for the datatype.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            part = np.empty(world.rank + 1)
+            items = sum(range(1, world.size + 1))
+            request = world.Ireduce_scatter(np.ones(items), part)
+            await request
+        """
+        return buffers.reduce_scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, recvcounts, op)
+
+    def Ireduce_scatter_block(
+        self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, op: Op = SUM, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start a `Reduce_scatter_block`: combine the buffers of all ranks; rank i gets block i of the result
+        (MPI-2.2).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. Where a count is given it is that
+                of one block, here as in `recvbuf`.
+            recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
+            op: operation, defined for the datatype.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            part = np.empty(4)
+            request = world.Ireduce_scatter_block(np.ones((world.size, 4)), part)
+            await request
+        """
+        return buffers.reduce_scatter_block.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
+
+    def Iscan(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start a `Scan`: combine the buffers of the ranks up to this one, it included, element by element (section
+        4.11).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items.
+            op: operation, defined for the datatype.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            before = np.empty(1)
+            request = world.Iscan(np.ones(1), before)  # world.rank + 1
+            await request
+        """
+        return buffers.scan.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
+
+    def Iexscan(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Start an `Exscan`: combine the buffers of the ranks below this one element by element (MPI-2).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
+            op: operation, defined for the datatype.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            before = np.zeros(1)
+            request = world.Iexscan(np.ones(1), before)  # world.rank
+            await request
+        """
+        return buffers.exscan.using(algorithm)(self._admitted, sendbuf, recvbuf, op)

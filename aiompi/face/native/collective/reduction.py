@@ -1,0 +1,214 @@
+"""Collectives of the asyncio face that combine the contents of buffers (chapter 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiompi.coll import buffers
+from aiompi.engine import Request
+from aiompi.face.native.handle import Handle
+from aiompi.op import SUM, Op
+from aiompi.typing import BufSpec, BufSpecB, InPlace
+
+
+class CombiningCollectives(Handle):
+    """The collectives that combine the contents of buffers; each starts at once and returns its request."""
+
+    __slots__ = ()
+
+    def Reduce(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, root: int = 0, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Combine the buffers of all ranks element by element, into the root's (section 4.9).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE at the root.
+            recvbuf: (count,) items at the root; ignored elsewhere.
+            op: operation, defined for the datatype.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidRootError: there is no such rank.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            total = np.empty(3) if world.rank == 0 else None
+            await world.Reduce(np.ones(3), total, MPI.SUM, root=0)
+        """
+        return buffers.reduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op, root)
+
+    def Allreduce(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Combine the buffers of all ranks element by element, into everyone's (section 4.9.6).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items; the same bits on all ranks.
+            op: operation, defined for the datatype.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            total = np.empty(3)
+            await world.Allreduce(np.ones(3), total, MPI.SUM)
+        """
+        return buffers.allreduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
+
+    def Reduce_scatter(
+        self,
+        sendbuf: BufSpec | InPlace,
+        recvbuf: BufSpec,
+        recvcounts: Sequence[int] | None = None,
+        op: Op = SUM,
+        *,
+        algorithm: str | None = None,
+    ) -> Request[None]:
+        """Combine the buffers of all ranks; rank i gets segment i of the result (section 4.10).
+
+        Args:
+            sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
+            recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
+            recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
+            op: operation, defined for the datatype.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            part = np.empty(world.rank + 1)
+            items = sum(range(1, world.size + 1))
+            await world.Reduce_scatter(np.ones(items), part)
+        """
+        return buffers.reduce_scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, recvcounts, op)
+
+    def Reduce_scatter_block(
+        self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, op: Op = SUM, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Combine the buffers of all ranks; rank i gets block i of the result (MPI-2.2).
+
+        Args:
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. Where a count is given it is that
+                of one block, here as in `recvbuf`.
+            recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
+            op: operation, defined for the datatype.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            part = np.empty(4)
+            await world.Reduce_scatter_block(np.ones((world.size, 4)), part)
+        """
+        return buffers.reduce_scatter_block.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
+
+    def Scan(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Combine the buffers of the ranks up to this one, it included, element by element (section 4.11).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items.
+            op: operation, defined for the datatype.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            before = np.empty(1)
+            await world.Scan(np.ones(1), before)  # world.rank + 1
+        """
+        return buffers.scan.using(algorithm)(self._admitted, sendbuf, recvbuf, op)
+
+    def Exscan(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
+    ) -> Request[None]:
+        """Combine the buffers of the ranks below this one element by element (MPI-2).
+
+        Args:
+            sendbuf: (count,) items, or IN_PLACE.
+            recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
+            op: operation, defined for the datatype.
+            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+
+        Returns:
+            A request; when it is complete, this rank may use its buffers again.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
+            InvalidOpError: the operation is null, or not defined for the datatype.
+            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            ProcessFailedError: awaiting it: a rank of the communicator has failed.
+
+        Cancelling:
+            The collective goes on when the await is cancelled, as by a time limit, because the other ranks need it. Its
+            buffers stay in use until it is complete.
+
+        Example:
+            before = np.zeros(1)
+            await world.Exscan(np.ones(1), before)  # world.rank
+        """
+        return buffers.exscan.using(algorithm)(self._admitted, sendbuf, recvbuf, op)

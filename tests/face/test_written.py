@@ -1,0 +1,42 @@
+"""The files that `aiompi/face/generate.py` writes from the asyncio face."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from aiompi.face import generate
+
+
+@pytest.mark.parametrize("written", generate.WRITTEN, ids=lambda written: written.path)
+def test_files_are_up_to_date(written: generate.Written) -> None:
+    """Otherwise run `python aiompi/face/generate.py`."""
+    assert (generate.FACE / written.path).read_text("utf-8") == written.text()
+
+
+def test_a_change_of_the_source_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = generate.WRITTEN[0]
+    for file in (written.path, *(file for file, _ in written.forms)):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text((generate.FACE / file).read_text("utf-8"), "utf-8")
+    monkeypatch.setattr(generate, "FACE", tmp_path)
+    monkeypatch.setattr(generate, "WRITTEN", [written])
+    assert generate.main(["--check"]) == 0
+    source = tmp_path / written.forms[0][0]
+    source.write_text(source.read_text("utf-8").replace("every rank has called it", "all have called it"), "utf-8")
+    assert generate.main(["--check"]) == 1
+    assert generate.main([]) == 0
+    assert "all have called it" in (tmp_path / written.path).read_text("utf-8")
+    assert generate.main(["--check"]) == 0
+
+
+@pytest.mark.parametrize("written", generate.WRITTEN, ids=lambda written: written.path)
+def test_examples_are_python(written: generate.Written) -> None:
+    for node in ast.walk(ast.parse((generate.FACE / written.path).read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef) and (docstring := ast.get_docstring(node)):
+            example = generate.Doc.parse(docstring).sections["Example"]
+            names = {node.attr for node in ast.walk(ast.parse(example)) if isinstance(node, ast.Attribute)}
+            assert node.name in names
+            assert ("world." in example) is (written.face == "native")
