@@ -46,6 +46,7 @@ OTHERS = {
     "sbatch",
     "srun",
     "torchrun",
+    "pre-commit",
     "ruff",
     "mypy",
     ".",

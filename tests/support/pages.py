@@ -23,7 +23,14 @@ from .limits import LIMIT
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted((ROOT / "docs/pages").rglob("*.md"))
 MANUAL: Final = ROOT / "launcher/aiompi_launcher/conformance/README.md"
-DOCUMENTS: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", MANUAL, *PAGES]
+DOCUMENTS: Final = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    MANUAL,
+    *PAGES,
+]
 
 _BLOCK: Final = re.compile(r"((?:^<!-- [^\n]* -->\n)?)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PROMPT: Final = re.compile(r"([\w-]*)\$ (.*)")
