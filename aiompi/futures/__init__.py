@@ -6,12 +6,12 @@
         with MPIPoolExecutor() as executor:
             print(list(executor.map(pow, range(10), range(10))))
 
-The executor starts its workers, as many as `max_workers` says, also in a program without a launcher. In a program that
-is started with `aiompi-launch -n 5 -m aiompi.futures program.py`, rank 0 runs it and the others are its workers. In an
-asyncio program `pool` does the same, and results are awaited.
+The executor starts `max_workers` workers, even in a program without a launcher. With `aiompi-launch -n 5 -m
+aiompi.futures program.py`, rank 0 runs the program and the other ranks are its workers. In an asyncio program use
+`pool`, whose results are awaited.
 
-Tasks of the blocking face proceed while the program does something else, which takes THREAD_MULTIPLE. An executor that
-is the first to use MPI asks for it, and so does `-m aiompi.futures`; otherwise the program must.
+In the blocking face, tasks proceed while the program does other work. This needs THREAD_MULTIPLE. `-m aiompi.futures`
+asks for it, and so does an executor that is the first to use MPI; otherwise the program must ask.
 """
 
 from concurrent.futures import (

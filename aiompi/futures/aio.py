@@ -20,7 +20,7 @@ from aiompi.face.native import Intracomm
 from aiompi.futures.setup import Setup
 from aiompi.futures.task import Task, apply_to_all, is_async
 from aiompi.futures.worker import Worker, serve_async
-from aiompi.futures.workers import CONCURRENCY, Workers, recruiter
+from aiompi.futures.workers import CONCURRENCY, Workers, spawner
 from aiompi.job.joining import init, join
 from aiompi.job.members import Job, Membership, ServedJob
 from aiompi.net.interfaces import own_address_towards
@@ -30,7 +30,7 @@ from aiompi.settings import load as load_settings
 T = TypeVar("T")
 #: attribute of a member that has a pool: the port at which it takes workers
 _POOL: Final = "aiompi.pool"
-#: seconds after which a pool that cannot be reached must have left the job
+#: seconds after which an unreachable pool must have left the job
 _PATIENCE: Final = 15.0
 
 
@@ -55,22 +55,22 @@ async def pool(
                 print(await executor.submit(pow, 2, 10))
 
     Args:
-        comm: communicator of the workers and of this process; a single rank is both. Its own messages are not
-            disturbed. None, in a process that is no rank yet, to start the workers, and to replace those that fail.
+        comm: communicator of the workers and of this process; a single rank is both. The pool does not disturb its
+            other messages. None, in a process that is no rank yet, to start the workers, and to replace failed workers.
         root: rank that has the pool.
         max_workers: most workers that are used at once, by default all.
         initializer: called with `initargs` by each worker before its first task.
-        retries: number of times that a task is given to another worker because its worker has failed. Without it the
+        retries: how often a task is given to another worker after its worker has failed. When no retry is left, the
             task fails with BrokenExecutor, whose cause is the ProcessFailedError.
         concurrency: coroutine functions that a worker runs at once.
-        start: number of workers that are started without a communicator; by default `max_workers`, or one for each
-            core, or with a job none. Others may come; see `TaskPool.open_port`.
-        job: job whose members may become workers, by `work`: that of `aiompi.serve`, or the address of one. The pool
-            joins it.
+        start: number of workers to start if `comm` is None; by default `max_workers`, or one for each core, or none if
+            there is a `job`. Other workers may join; see `TaskPool.open_port`.
+        job: job whose members may become workers by `work`: the job of `aiompi.serve`, or the address of a job. The
+            pool joins it.
         key: of the job at the address; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
 
     Returns:
-        The pool at the root, where leaving the block waits for all tasks. None at the workers, once the root has left
+        The pool at the root, where leaving the block waits for all tasks. At the workers None, when the root has left
         its block.
 
     Raises:
@@ -99,7 +99,7 @@ async def pool(
             yield None
         else:
             workers = Workers(own._core.engine, own._codec)
-            workers.hire(own._core)
+            workers.add(own._core)
             async with _closing(TaskPool(workers, None, **options), worker if worker.is_alone else None) as tasks:
                 yield tasks
     finally:
@@ -117,7 +117,7 @@ async def _pool_of_others(
     """
     async with init(settings=await _reachable_by(job)) as world, AsyncExitStack() as stack:
         alone = world._runtime.self_comm
-        workers = Workers(alone.engine, world._codec, recruiter(alone) if count else None)
+        workers = Workers(alone.engine, world._codec, spawner(alone) if count else None)
         if count:
             workers.start(count)
         tasks = await stack.enter_async_context(_closing(TaskPool(workers, alone, **options)))
@@ -129,7 +129,7 @@ async def _pool_of_others(
 
 
 async def _reachable_by(job: Job | str | None) -> Settings | None:
-    """Return settings with which other members of a job reach this process; None for those of the environment."""
+    """Return settings with which other members of a job reach this process; None for the environment's settings."""
     settings = load_settings()
     if job is None or settings.bind or settings.interface:
         return None
@@ -141,12 +141,12 @@ async def _reachable_by(job: Job | str | None) -> Settings | None:
 async def work(place: str | Membership) -> None:
     """Be a worker of a pool until its block is left. The process must not be a rank yet.
 
-    If this is cancelled, as by SIGTERM in a member of a job, the worker leaves: it ends the tasks that it has begun,
-    and others get those that it has not. If it is cancelled again, it gives up its tasks as if it had failed.
+    If this is cancelled, as by SIGTERM in a member of a job, the worker leaves: it completes the tasks that it has
+    begun, and its other tasks go to other workers. If it is cancelled again, it gives up its tasks as if it had failed.
 
     Args:
-        place: name of a port, from `TaskPool.open_port`; or this process as a member of a job, in which it works for
-            the first pool that is there, or comes.
+        place: name of a port, from `TaskPool.open_port`; or this process as a member of a job, to work for the first
+            pool of the job.
 
     Raises:
         InvalidPortError: there is no such port, or it cannot be reached.
@@ -205,19 +205,19 @@ class TaskPool:
 
     @property
     def num_workers(self) -> int:
-        """Number of workers that the pool uses now, without those that have failed; 0 once it is broken."""
+        """Number of living workers that the pool uses; 0 once it is broken."""
         return self._queue.size
 
     async def bootup(self) -> None:
-        """Wait until the workers that have been started are there."""
+        """Wait until the started workers have connected."""
         await asyncio.gather(*self._workers.arriving)
 
     async def open_port(self) -> str:
-        """Let other processes become workers whenever they like: those that call `work`.
+        """Let other processes become workers at any time, by calling `work`.
 
         Returns:
-            The name of a port. It contains a key: any process that knows it can connect, also from another machine if
-            the setting `bind` lets it.
+            The name of a port. It contains a key: any process that knows the name can connect, from other machines only
+            if the setting `bind` allows it.
 
         Raises:
             RuntimeError: the workers of this pool are the ranks of a communicator.
@@ -230,9 +230,9 @@ class TaskPool:
         """Call `fn(*args, **kwargs)` on a worker, which awaits a coroutine function and calls others in a thread.
 
         Returns:
-            A future to be awaited. It fails with whatever the call raises, CancelledError, SystemExit and
-            KeyboardInterrupt among them; the cause is the traceback in the worker. Cancelling the future withdraws the
-            task if no worker has begun it, cancels a coroutine function, and drops the result of another function.
+            A future to be awaited. It fails with the exception of the call, even CancelledError, SystemExit or
+            KeyboardInterrupt; the cause is the traceback in the worker. Cancelling the future withdraws a task that no
+            worker has begun, cancels a coroutine function, and drops the result of another function.
 
         Raises:
             RuntimeError: the block of the pool has been left.
@@ -274,14 +274,15 @@ class TaskPool:
     ) -> AsyncIterator[Any]:
         """Make calls like `itertools.starmap`, by the workers.
 
-        The iterable is drawn from only as far as `buffersize` allows, so it may be infinite. If it is no built-in
-        container, it is drawn from in other threads, so that one that takes long does not stop the event loop.
+        Items are taken from the iterable only as far as `buffersize` allows, so it may be infinite. From an iterable
+        that is not a built-in container, items are taken in other threads, so that a slow one does not block the event
+        loop.
 
         Args:
             iterable: the arguments of each call.
             chunksize: number of calls that are sent to a worker at a time.
-            buffersize: number of chunks that are submitted before their results are taken; by default twice as
-                many as the workers do at once.
+            buffersize: number of chunks that are submitted before their results are taken; by default twice the number
+                that the workers run at once.
             unordered: yield results as they become ready.
 
         Yields:
@@ -331,7 +332,8 @@ class TaskPool:
         await self._workers.dismiss()
 
 
-#: types of iterables from which the event loop draws itself, because that takes no time; arrays are others
+#: types of iterables from which the event loop itself takes items, because this takes no time; arrays are not among
+#: them
 _QUICK: Final = frozenset(
     {list, tuple, range, str, bytes, dict, set, frozenset, deque, itertools.count, itertools.repeat}
 )
@@ -342,14 +344,14 @@ def _is_quick(iterable: object) -> bool:
 
 
 class _Source:
-    """The chunks of an iterable, which are drawn one at a time.
+    """The chunks of an iterable, taken one at a time.
 
     Args:
-        quick: True if drawing takes no time. Otherwise it is done in another thread.
+        quick: True if taking an item takes no time. Otherwise another thread takes the items.
 
     Attributes:
-        drawing: complete when the next chunk has been drawn; None if none is being drawn.
-        error: what the iterable has raised.
+        drawing: complete when the next chunk has been taken; None if none is being taken.
+        error: the exception of the iterable.
     """
 
     def __init__(self, pool: TaskPool, iterable: Iterable[Iterable[Any]], quick: bool) -> None:
@@ -361,7 +363,7 @@ class _Source:
         self._ended = False
 
     def take(self, size: int) -> list[Any]:
-        """Return the next chunk, of at most `size` calls; an empty one at the end, or while it is being drawn."""
+        """Return the next chunk, of at most `size` calls; an empty one at the end, or while it is being taken."""
         if self._ended:
             return []
         if self.drawing is None:
@@ -383,7 +385,7 @@ class _Source:
     def _chunk(self, size: int) -> list[Any]:
         chunk: list[Any] = []
         try:
-            chunk.extend(itertools.islice(self._items, size))  # what comes before an error is in it
+            chunk.extend(itertools.islice(self._items, size))  # also the items before an error
         except BaseException as error:
             self.error = error
         return chunk
@@ -405,7 +407,7 @@ class _Promise:
             self._future.set_result(result)
 
     def fail(self, error: BaseException) -> None:
-        if isinstance(error, StopIteration):  # no future of asyncio can have it
+        if isinstance(error, StopIteration):  # a future of asyncio cannot have this exception
             error, error.__cause__ = RuntimeError(f"the task raised {error!r}"), error
         if not self._future.done():
             self._future.set_exception(error)

@@ -37,15 +37,15 @@ def then(
     on_success: Callable[[Any], Any] | None = None,
     on_failure: Callable[[BaseException], Any] | None = None,
 ) -> Future[Any]:
-    """Return a future, of the same class, of what a function makes of the outcome of another future.
+    """Return a future, of the same class, for the result of a function of another future's outcome.
 
-    If that function returns a future, the new one gets its outcome. The new future is cancelled when the other is.
+    If the function returns a future, the new future gets its outcome. The new future is cancelled when the other is.
 
     Args:
         future: the other future.
         on_success: makes the new result from the result; None to take the result as it is.
-        on_failure: makes the new result from the exception, also from one of `on_success`; if it returns an exception,
-            the new future fails with that. None to fail with the exception as it is.
+        on_failure: makes the new result from the exception of the future or of `on_success`. If it returns an
+            exception, the new future fails with it. None to fail with the exception as it is.
     """
     chained = type(future)()
     future.add_done_callback(functools.partial(_resolve, chained, [], on_success=on_success, on_failure=on_failure))
@@ -68,7 +68,7 @@ def _resolve(
     """Settle a chained future with the outcome of another one.
 
     Args:
-        passed: futures that were results on the way.
+        passed: futures in the chain so far, to find cycles.
     """
     if future.cancelled() or chained.cancelled():
         chained.cancel()
@@ -93,7 +93,7 @@ def _resolve(
             return
     except BaseException as raised:
         error = raised
-    with contextlib.suppress(InvalidStateError):  # it was cancelled meanwhile
+    with contextlib.suppress(InvalidStateError):  # it was cancelled
         if error is not None:
             chained.set_exception(error)
         else:

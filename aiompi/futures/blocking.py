@@ -17,7 +17,7 @@ from aiompi.face.blocking import COMM_SELF, COMM_WORLD, Intracomm
 from aiompi.face.blocking.process import process
 from aiompi.futures.task import Task
 from aiompi.futures.worker import BlockingServer, Worker
-from aiompi.futures.workers import Queue, Workers, recruiter
+from aiompi.futures.workers import Queue, Workers, spawner
 from aiompi.job.program import refuse_while_loading
 
 
@@ -29,7 +29,7 @@ class BlockingWorkers:
 
     Raises:
         RuntimeError: the thread level is lower than THREAD_MULTIPLE. Then no task would proceed while the program does
-            something else.
+            other work.
     """
 
     def __init__(self, comm: Intracomm) -> None:
@@ -45,7 +45,7 @@ class BlockingWorkers:
             self._thread.start()
         with process.driver.exclusive("MPIPoolExecutor"):
             self._workers = Workers(comm._core.engine, process.codec)
-            self._workers.hire(comm._core)
+            self._workers.add(comm._core)
 
     def open(self, limit: int | None, **options: Any) -> Queue:
         """Serve one more executor; see `Workers.open`."""
@@ -58,7 +58,7 @@ class BlockingWorkers:
             self._workers.submit(queue, task)
 
     def await_arrival(self) -> None:
-        """Wait until the workers that have been started are there."""
+        """Wait until the started workers have connected."""
         with process.driver.exclusive("bootup"):
             for arrival in self._workers.arriving:
                 process.driver.finish(arrival)
@@ -80,11 +80,11 @@ class BlockingWorkers:
 
 
 class RemoteWorkers(BlockingWorkers):
-    """Workers of another job: one that this process starts, or one that serves under a name.
+    """Workers of another job: a job that this process starts, or a job with a service name.
 
     Raises:
-        RuntimeError: the thread level is lower than THREAD_MULTIPLE, or the program of a worker makes an executor while
-            it is loaded.
+        RuntimeError: the thread level is lower than THREAD_MULTIPLE, or loading the main program in a worker makes an
+            executor.
     """
 
     def __init__(self) -> None:
@@ -98,21 +98,21 @@ class RemoteWorkers(BlockingWorkers):
         """Start workers, which are replaced when they fail.
 
         Args:
-            count: number of workers; None for as many as there is room for, which the environment says, or else one.
-            executable: interpreter of the workers; None for that of this process.
+            count: number of workers; None for the number that the environment says, or else one.
+            executable: interpreter of the workers; None for the interpreter of this process.
             arguments: more options of the interpreter.
         """
         self = cls()
         core = COMM_SELF._core
         with process.driver.exclusive("MPIPoolExecutor"):
-            self._workers = Workers(core.engine, process.codec, recruiter(core, executable, arguments))
+            self._workers = Workers(core.engine, process.codec, spawner(core, executable, arguments))
             self._workers.start(count or _room())
         _at_exit.add(self)
         return self
 
     @classmethod
     def connect(cls, service: str) -> RemoteWorkers:
-        """Use the processes of a job that serves under a name (`python -m aiompi.futures.server --service NAME`).
+        """Use the processes of a job with a service name (`python -m aiompi.futures.server --service NAME`).
 
         Raises:
             aiompi.Exception: there is no such service.
@@ -121,7 +121,7 @@ class RemoteWorkers(BlockingWorkers):
         port = process.runtime.outreach.lookup(service)
         with process.driver.exclusive("MPIPoolExecutor"):
             self._workers = Workers(COMM_SELF._core.engine, process.codec)
-            self._workers.await_crew(ports.connect(COMM_SELF._core, port, 0))
+            self._workers.add_when_ready(ports.connect(COMM_SELF._core, port, 0))
         _at_exit.add(self)
         return self
 
@@ -130,7 +130,7 @@ class RemoteWorkers(BlockingWorkers):
         _at_exit.discard(self)
 
     def abandon(self) -> None:
-        """Have the workers dismissed because nothing refers to their executor any more. Any thread may call this."""
+        """Dismiss the workers, because nothing refers to their executor any more. Any thread may call this."""
         if not process.finalized:
             process.driver.call_soon_threadsafe(self._workers.dismiss)
 
@@ -140,7 +140,7 @@ _at_exit: Final[set[RemoteWorkers]] = set()
 
 
 def _start() -> None:
-    """Join or make a job at the thread level of executors, also while an event loop runs in this thread."""
+    """Join or make a job at the thread level of executors, even while an event loop runs in this thread."""
     if not process.initialized and loop_is_running():
         thread = threading.Thread(target=process.start, args=(THREAD_MULTIPLE,))
         thread.start()
@@ -148,7 +148,7 @@ def _start() -> None:
     elif not process.initialized:
         process.start(THREAD_MULTIPLE)
     atexit.unregister(_dismiss_all)
-    atexit.register(_dismiss_all)  # after `process` has registered its end, so that this comes first
+    atexit.register(_dismiss_all)  # after `process` has registered its exit function, so that this one runs first
 
 
 def _dismiss_all() -> None:
@@ -158,7 +158,7 @@ def _dismiss_all() -> None:
 
 
 def _room() -> int:
-    """Return the number of workers of an executor that does not say it, as in mpi4py."""
+    """Return the default number of workers of an executor, as in mpi4py."""
     wanted = os.environ.get("MPI4PY_FUTURES_MAX_WORKERS")
     if wanted is not None:
         return int(wanted)
@@ -167,7 +167,7 @@ def _room() -> int:
 
 
 def check_level() -> None:
-    """Check that executors make progress while the program does something else.
+    """Check that executors make progress while the program does other work.
 
     Raises:
         RuntimeError: the thread level is lower than THREAD_MULTIPLE.
@@ -200,7 +200,7 @@ def serve_master(core: Communicator, master: int, comm_workers: Intracomm) -> No
     """Do the tasks of a master until it dismisses the worker.
 
     Args:
-        core: communicator with the master, which is used for nothing else.
+        core: communicator with the master, used only for this.
         master: rank of the master.
         comm_workers: communicator of the workers.
     """
@@ -218,7 +218,7 @@ def _run_worker_thread(worker: Worker) -> None:
 
 
 def get_comm_workers() -> Intracomm:
-    """Return the communicator of the workers, for tasks that all of them do at the same time.
+    """Return the communicator of the workers, for tasks that all workers run at the same time.
 
     Raises:
         RuntimeError: the calling thread is not a worker.

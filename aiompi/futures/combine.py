@@ -13,8 +13,8 @@ T = TypeVar("T")
 def collect(fs: Iterable[Future[T]]) -> Future[list[T]]:
     """Return a future whose result is the list of the results of other futures, in their order.
 
-    It fails as soon as one of them fails, and is cancelled as soon as one of them is. When it fails or is cancelled,
-    the others that have not begun are cancelled. Its class is that of the first one.
+    It fails or is cancelled as soon as one of them is. Then the other futures that have not begun are cancelled. Its
+    class is the class of the first future.
     """
     futures = list(fs)
     whole: Future[list[T]] = type(futures[0])() if futures else Future()  # type: ignore[assignment]
@@ -40,14 +40,14 @@ def compose(
     resulthook: Callable[[Any], Any] | None = None,
     excepthook: Callable[[BaseException], Any] | None = None,
 ) -> Future[Any]:
-    """Return a future, of the same class, of what a function makes of the outcome of another future.
+    """Return a future, of the same class, for the result of a function of another future's outcome.
 
     If one of the two is cancelled, so is the other. If a hook raises, the new future fails.
 
     Args:
         future: the other future.
         resulthook: makes the new result from the result; None to take the result as it is.
-        excepthook: makes the new result from the exception; if it returns an exception, the new future fails with that.
+        excepthook: makes the new result from the exception. If it returns an exception, the new future fails with it.
             None to fail with the exception as it is.
     """
     composed = type(future)()
@@ -68,7 +68,7 @@ def compose(
 
 
 def _settle(future: Future[Any], outcome: Callable[[], Any]) -> None:
-    """Give a future the result of a function, or what it raises, unless the future is done."""
+    """Give a future the result or the exception of a function, unless the future is done."""
     with contextlib.suppress(InvalidStateError):
         try:
             result = outcome()
@@ -79,7 +79,7 @@ def _settle(future: Future[Any], outcome: Callable[[], Any]) -> None:
 
 
 def _raise(outcome: Any) -> Any:
-    """Raise what an `excepthook` has returned if that is an exception, and return it otherwise."""
+    """Return the result of an `excepthook`, or raise it if it is an exception."""
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome

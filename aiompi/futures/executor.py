@@ -30,23 +30,22 @@ _WITHOUT_EFFECT: Final = frozenset({"mpi_info", "backoff", "use_pkl5"})
 class MPIPoolExecutor(Executor):
     """Calls functions in other MPI processes, the workers.
 
-    An executor starts its workers itself, in a program that runs under `aiompi-launch` or alone, and replaces those
-    that fail. In a program started with `aiompi-launch -n N -m aiompi.futures PROGRAM` the workers are the other
-    ranks instead, and serve all executors; `MPICommExecutor` uses the ranks of a communicator. A function is sent by
-    its name. Arguments and results are sent like any object, so that large arrays in them are not pickled.
+    An executor starts its own workers and replaces failed ones, in a program that runs under `aiompi-launch` or alone.
+    In a program started with `aiompi-launch -n N -m aiompi.futures PROGRAM`, the other ranks are the workers of all
+    executors. `MPICommExecutor` uses the ranks of a communicator. A function is sent by its name. Arguments and results
+    are sent like any object, so that large arrays in them are not pickled.
 
     Args:
-        max_workers: number of workers that are started, or most of the other ranks that are used at once. By default
-            all ranks are used, or as many workers started as mpi4py would: MPI4PY_FUTURES_MAX_WORKERS, the part of
-            UNIVERSE_SIZE that is free, or one.
+        max_workers: number of workers to start, or most ranks to use at once. By default all ranks are used, or the
+            number of workers to start is mpi4py's: MPI4PY_FUTURES_MAX_WORKERS, the free part of UNIVERSE_SIZE, or one.
         initializer: called with `initargs` by each worker before its first task of this executor.
-        retries: number of times that a task is given to another worker because its worker has failed. Without it the
-            future of the task gets BrokenExecutor, whose cause is the ProcessFailedError.
+        retries: how often a task is given to another worker after its worker has failed. When no retry is left, the
+            future gets BrokenExecutor, whose cause is the ProcessFailedError.
         concurrency: coroutine functions that a worker runs at once.
-        options: fields of `aiompi.futures.setup.Setup`: main, path, wdir, env, globals; for workers that are started
-            python_exe and python_args, the interpreter and more options of it; or service, the name of a job of
-            `aiompi.futures.server` whose processes are the workers. The other options of mpi4py, mpi_info, backoff and
-            use_pkl5, have no effect.
+        options: the fields main, path, wdir, env and globals of `aiompi.futures.setup.Setup`. For workers to start:
+            python_exe, their interpreter, and python_args, its options. Or service: the name of a job of
+            `aiompi.futures.server` whose processes are the workers. The other options of mpi4py (mpi_info, backoff and
+            use_pkl5) have no effect.
 
     Raises:
         ValueError: max_workers is not positive.
@@ -55,7 +54,7 @@ class MPIPoolExecutor(Executor):
 
     #: class of the futures that `submit` returns
     Future: ClassVar[type[concurrent.futures.Future[Any]]] = concurrent.futures.Future
-    #: workers of the executors that have no communicator of their own
+    #: workers of the executors without a communicator
     _common: ClassVar[BlockingWorkers | None] = None
 
     def __init__(
@@ -95,7 +94,7 @@ class MPIPoolExecutor(Executor):
         self._workers.await_arrival()
         return queue.size
 
-    # What packages read in executors of mpi4py and of `concurrent.futures`.
+    # Attributes of executors of mpi4py and `concurrent.futures` that other packages read.
     @property
     def _max_workers(self) -> int:
         return self.num_workers
@@ -249,11 +248,11 @@ class _Promise:
 
 
 def _nothing() -> None:
-    """Do nothing: the task of a worker that is only initialized."""
+    """Do nothing: the task for a worker that is only to be initialized."""
 
 
 class ProcessPoolExecutor(MPIPoolExecutor):
-    """An `MPIPoolExecutor` that starts its workers in any case."""
+    """An `MPIPoolExecutor` that always starts its own workers."""
 
     _common = None
 
@@ -304,10 +303,11 @@ class MPICommExecutor:
                 print(list(executor.map(abs, [-1, 2])))
 
     Args:
-        comm: intracommunicator, by default COMM_WORLD. Nothing else may use its processes meanwhile, but its own
-            messages are not disturbed.
+        comm: intracommunicator, by default COMM_WORLD. Its processes are workers until the end of the block. The
+            executor does not disturb its other messages.
         root: rank of the process that has the executor.
-        options: those of `MPIPoolExecutor`. `main` is False by default, since all processes run the same program.
+        options: the options of `MPIPoolExecutor`. `main` is False by default, because all processes run the same
+            program.
 
     Raises:
         ValueError: comm is an intercommunicator, or has no such rank.

@@ -1,4 +1,4 @@
-"""The iterators that `map` and `starmap` of the blocking face return: results of chunks, in order or as completed."""
+"""The iterators of `map` and `starmap` in the blocking face: results of chunks, in order or as completed."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     aiompi-launch -n 4 -m aiompi.futures.server [--service NAME]
 
-The ranks of this job are the workers of one executor, which is made with `MPIPoolExecutor(service=NAME)` by another
-program of the same user. Executors also start this program themselves.
+The ranks of this job are the workers of one executor, which another program of the same user makes with
+`MPIPoolExecutor(service=NAME)`. Executors also start this program as their workers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aiompi.wire.control import ENV_PARENT
 
 
 def main() -> None:
-    """Do the tasks of the process that has started this one, or of one that connects, until it dismisses this one."""
+    """Do the tasks of a master, which has started this process or connects to it, until the master dismisses it."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {SERVER}", description="Be a worker of an executor.", allow_abbrev=False
     )

@@ -16,7 +16,7 @@ WORKER_NAME: Final = "__worker__"
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Setup:
-    """What the program asks a worker to do first.
+    """The preparation of a worker for an executor.
 
     Attributes:
         initializer, initargs: a function and its arguments, to be called last; None for no function.
@@ -38,7 +38,7 @@ class Setup:
     def calls(self) -> list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]]:
         """Return the calls that a worker has to make, in order.
 
-        The main program is loaded before variables and the initializer, which may refer to it.
+        The main program is loaded first, because variables and the initializer may refer to it.
         """
         global _process
         environment = (dict(self.env), self.wdir, [os.path.abspath(path) for path in self.path])
@@ -47,7 +47,7 @@ class Setup:
         ]
         program = Program.current() or Program.of_main() if self.main else None
         if program is not None:
-            sys.modules.setdefault(WORKER_NAME, sys.modules["__main__"])  # results are pickled by that name
+            sys.modules.setdefault(WORKER_NAME, sys.modules["__main__"])  # the module name in pickled results
             _process = _process or os.urandom(16)
             calls.append((load_main, (list(sys.path), list(sys.argv), program, _process), {}))
         if self.globals:
@@ -66,12 +66,12 @@ def set_environment(env: Mapping[str, str], wdir: str, path: Iterable[str]) -> N
 
 
 def load_main(path: Iterable[str], arguments: list[str], program: Program, process: bytes) -> None:
-    """Load the master's main program, so that this worker has its functions under the names by which they are sent.
+    """Load the master's main program, so that this worker finds its functions by the names in messages.
 
     Args:
         path, arguments: sys.path and sys.argv of the master.
         program: its main program.
-        process: names its process.
+        process: identifies the process of the master.
     """
     if process == _process:
         return
@@ -81,7 +81,7 @@ def load_main(path: Iterable[str], arguments: list[str], program: Program, proce
         program.load(WORKER_NAME)
 
 
-#: names the process of a master, so that a worker in the same process does not load its program again
+#: identifies the process of a master: a worker in the same process does not load the program again
 _process = b""
 
 

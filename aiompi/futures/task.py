@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from aiompi.errors import Exception as MPIException
 
 if TYPE_CHECKING:
-    from aiompi.futures.workers import Lane
+    from aiompi.futures.workers import WorkerProxy
 
 #: a function with its arguments, as it is sent to a worker
 Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]
 
 
 class Promise(Protocol):
-    """The writing side of the future of a task, which is one of `concurrent.futures` or of asyncio."""
+    """The writing side of the future of a task. The future is of `concurrent.futures` or of asyncio."""
 
     def start(self) -> bool:
         """Mark the task as begun, before it is sent to a worker; return False if it has been cancelled.
 
-        It is called again before the task is sent to another worker because the first one has failed.
+        After the failure of the worker this is called again, before the task is sent to another one.
         """
 
     def succeed(self, result: Any) -> None: ...
@@ -43,15 +43,15 @@ class Task:
         call: the call to make.
         promise: gets the outcome.
         is_async: True if the function is a coroutine function.
-        failures: number of workers that have failed with it.
-        place: the lane of its worker, and the number of the call there, while it is in progress.
+        failures: number of workers that have failed while they had the task.
+        place: while it is in progress, the proxy of its worker and the number of its call there.
     """
 
     call: Call
     promise: Promise
     is_async: bool = dataclasses.field(init=False)
     failures: int = 0
-    place: tuple[Lane, int] | None = None
+    place: tuple[WorkerProxy, int] | None = None
 
     def __post_init__(self) -> None:
         function, args, _ = self.call
@@ -102,7 +102,7 @@ class RemoteTraceback(Exception):
 
 
 def perform(call: Call) -> Success | Failure:
-    """Make a call. A signal to the worker ends the worker; any other exception is the answer."""
+    """Make a call and return the answer: the result, or an exception. A signal to the worker ends the worker."""
     function, args, kwargs = call
     try:
         return Success(function(*args, **kwargs))
@@ -113,7 +113,7 @@ def perform(call: Call) -> Success | Failure:
 
 
 def from_signal(error: BaseException) -> bool:
-    """Return True for an exit that a signal handler has raised, which is not of the function that it interrupts."""
+    """Return True for an exit that a signal handler has raised in the interrupted function."""
     if not isinstance(error, KeyboardInterrupt | SystemExit):
         return False
     handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()} - {None}
@@ -123,7 +123,8 @@ def from_signal(error: BaseException) -> bool:
 def failure(error: BaseException) -> Failure:
     """Return the answer for an exception."""
     trace = "".join(traceback.format_exception(error))
-    # The text has the traceback. Libraries such as tblib make pickle include it, with everything that it refers to.
+    # The text has the traceback. Libraries such as tblib would pickle the traceback, too, with all objects to which it
+    # refers.
     error = error.with_traceback(None)
     error.__cause__ = error.__context__ = None
     try:
@@ -134,7 +135,7 @@ def failure(error: BaseException) -> Failure:
 
 
 def original_error(error: MPIException) -> BaseException:
-    """Return the exception that an object of the program raised when it was pickled or unpickled, or else the error."""
+    """Return the exception that an object of the program raised in pickling or unpickling, or else the error."""
     cause = error.__cause__
     if cause is None:
         return error

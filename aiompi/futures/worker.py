@@ -40,7 +40,7 @@ class Worker:
     """The messages between a worker and its master. The face of the worker decides how it waits and makes calls.
 
     Args:
-        core: communicator of the master and its workers, which is used for nothing else.
+        core: communicator of the master and its workers, used only for this.
         codec: makes messages of calls and answers.
         master: rank of the master.
     """
@@ -60,9 +60,9 @@ class Worker:
         return self._core.irecv(None, self._master, CALL, memoryview)
 
     def read(self, message: memoryview) -> tuple[int, Call | Failure | None]:
-        """Return the number of a call, and the call, or None if the call of that number is to be cancelled.
+        """Return the number of a call, and the call; None to cancel the call of this number.
 
-        The number FAREWELL is the dismissal. The answer takes the place of a call that cannot be unpickled.
+        The number FAREWELL is the dismissal. For a call that cannot be unpickled, return the answer instead.
         """
         number, pickled = split_number(message)
         if not pickled:
@@ -86,15 +86,15 @@ class Worker:
         return self._core.send(*with_number((), 0, FAREWELL), self._master, ANSWER)
 
     def begin_to_leave(self) -> None:
-        """Tell the master that this worker begins no call any more."""
+        """Tell the master that this worker will begin no further call."""
         self._core.send(*with_number((), 0, LEAVING), self._master, ANSWER).free()
 
 
 async def serve_async(worker: Worker) -> asyncio.CancelledError | None:
     """Serve the master in an asyncio program: await coroutine functions, and call others in a thread.
 
-    If this is cancelled, the worker leaves: it ends the calls in progress, and the master gets the others back. If this
-    is cancelled again, it gives up the calls in progress.
+    If this is cancelled, the worker leaves: it completes the calls in progress, and the master gets the others back. If
+    this is cancelled again, it gives up the calls in progress.
 
     Returns:
         None when the master has dismissed the worker; if the worker has left, the error to raise.
@@ -127,7 +127,7 @@ async def serve_async(worker: Worker) -> asyncio.CancelledError | None:
 
 
 async def _leave(worker: Worker, calls: Calls, receiving: Request[memoryview]) -> None:
-    """Leave after the calls in progress. The master may cancel them; new ones are not begun."""
+    """Leave after the calls in progress, which the master may cancel. Begin no new call."""
     worker.begin_to_leave()
     while calls.tasks:
         waiting: list[Any] = [receiving, *calls.tasks.values()]
@@ -142,16 +142,16 @@ async def _leave(worker: Worker, calls: Calls, receiving: Request[memoryview]) -
 
 
 class Calls:
-    """Calls that a worker makes in the event loop, side by side. Each has a task of its own.
+    """Concurrent calls in the event loop of a worker.
 
-    So the cancellation or exit of a call does not end the worker. All tasks share a context, so that an initializer
-    that is a coroutine function can set variables for later calls.
+    Each call has its own task, so that its cancellation or exit does not end the worker. All tasks share a context, so
+    that an initializer that is a coroutine function can set variables for later calls.
 
     Args:
         answer: called with the number of a call and its answer.
 
     Attributes:
-        tasks: those of calls in progress, by number.
+        tasks: the tasks of calls in progress, by number.
     """
 
     def __init__(self, answer: Callable[[int, Answer], object]) -> None:
@@ -204,13 +204,13 @@ async def _perform_async(call: Call) -> Answer:
 
 
 async def _awaited(result: Any, chunk: bool) -> Any:
-    """Return the result of a call, or those of a chunk; coroutines that a plain function has returned are awaited."""
+    """Return the result of a call or a chunk; await the coroutines that a plain function has returned."""
     results = result if chunk else [result]
     try:
         results = [await one if inspect.iscoroutine(one) else one for one in results]
     finally:
         for one in results:
-            if inspect.iscoroutine(one):  # one before it has failed
+            if inspect.iscoroutine(one):  # an earlier one has failed
                 one.close()
     return results if chunk else results[0]
 
@@ -219,13 +219,13 @@ class BlockingServer:
     """Serves the master in a program of the blocking face.
 
     Functions are called in the thread that calls `serve`. Coroutine functions run in an event loop in another thread:
-    side by side if the thread level is THREAD_MULTIPLE, and one after the other otherwise.
+    concurrently if the thread level is THREAD_MULTIPLE, otherwise one after the other.
     """
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._driver = process.driver
-        self._answers: SimpleQueue[Answer] = SimpleQueue()  # for the first thread to send, if no other can
+        self._answers: SimpleQueue[Answer] = SimpleQueue()  # answers that only the first thread can send
         self._side_by_side = self._driver.level >= THREAD_MULTIPLE
         self._calls = Calls(self._answer if self._side_by_side else lambda _, answer: self._answers.put(answer))
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -253,7 +253,7 @@ class BlockingServer:
             self._driver.wait(self._worker.leave())
 
     def _make(self, number: int, call: Call) -> Answer | None:
-        """Make a call and return its answer; None if a coroutine function runs, which will answer itself."""
+        """Make a call and return its answer; None for a coroutine function, which answers later."""
         chunk = call[0] is apply_to_all
         if not is_async(call[1][0] if chunk else call[0]):
             answer = perform(call)
@@ -276,7 +276,7 @@ class BlockingServer:
 
 @contextlib.contextmanager
 def _visible_interrupts() -> Iterator[None]:
-    """Raise the KeyboardInterrupt of SIGINT in a function of Python, whose frame `from_signal` finds."""
+    """Raise the KeyboardInterrupt of SIGINT in a Python function, whose frame `from_signal` finds."""
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

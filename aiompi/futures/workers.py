@@ -1,8 +1,8 @@
-"""The master's side: `Workers` gives the tasks of executors, which wait in a `Queue` for each, to its workers.
+"""The master's side: each executor has a `Queue` of tasks, and `Workers` gives the tasks to the workers.
 
-Each worker has a lane, which listens to its answers as long as the worker lives. Each task in progress is a coroutine
-that awaits requests. So the engine of the rank makes all progress, and both faces share this module. A worker has one
-function at a time, and beside it as many coroutine functions as their executor allows.
+For each worker there is a `WorkerProxy`, which listens for its answers as long as the worker lives. Each task in
+progress is a coroutine that awaits requests. So the engine of the rank makes all progress, and both faces share this
+module. A worker has one function at a time, and in addition as many coroutine functions as their executor allows.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ CALL: Final = 1
 ANSWER: Final = 2
 #: number of the dismissal of a worker, and of its last answer
 FAREWELL: Final = 0xFFFF_FFFF
-#: number with which a worker says that it leaves: it begins no call any more, and says farewell after those in progress
+#: number of the message by which a worker leaves: it begins no further call, and sends FAREWELL after the calls in
+#: progress
 LEAVING: Final = FAREWELL - 1
 #: coroutine functions that a worker runs at once by default
 CONCURRENCY: Final = 16
 
-#: the module that runs in a worker that has been started
+#: the module that a started worker runs
 SERVER: Final = "aiompi.futures.server"
-#: name of a service that does not say it, as in mpi4py
+#: default name of a service, as in mpi4py
 SERVICE: Final = "mpi4py.futures"
 
 _NUMBER_BYTES: Final = 4
@@ -50,7 +51,7 @@ class _NotBegun(Exception):
 
 
 def with_number(pieces: Sequence[Segment], nbytes: int, number: int) -> tuple[list[Segment], int]:
-    """Return a message that ends with the number of its call, which can be read even if the rest cannot."""
+    """Return a message that ends with the number of its call: the number is readable even if the rest is not."""
     return [*pieces, number.to_bytes(_NUMBER_BYTES, "little")], nbytes + _NUMBER_BYTES
 
 
@@ -59,14 +60,14 @@ def split_number(message: memoryview) -> tuple[int, memoryview]:
     return int.from_bytes(message[-_NUMBER_BYTES:], "little"), message[:-_NUMBER_BYTES]
 
 
-def recruiter(
+def spawner(
     core: Communicator, executable: str | None = None, arguments: Sequence[str] = ()
 ) -> Callable[[int], Request[Communicator]]:
     """Return a function that starts processes as workers, and returns the intercommunicator with them.
 
     Args:
         core: communicator of this process alone.
-        executable: interpreter of the workers; None for that of this process.
+        executable: interpreter of the workers; None for the interpreter of this process.
         arguments: more options of the interpreter.
     """
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -81,15 +82,15 @@ class Queue:
         workers: do the tasks.
         limit: most workers that the executor uses, None for all.
         setup: calls that each worker makes before its first task of this executor.
-        retries: number of times that a task is given to another worker because its worker has failed.
+        retries: how often a task is given to another worker after its worker has failed.
         concurrency: coroutine functions that a worker runs at once.
 
     Attributes:
-        pending: tasks that no worker has yet: those of functions, then those of coroutine functions.
-        active: number of tasks of each of the two kinds that workers have.
-        broken: error of all tasks from now on, None while tasks can be done.
+        pending: tasks that no worker has yet: first the tasks of functions, then of coroutine functions.
+        active: number of tasks of each of the two kinds in progress.
+        broken: error of all tasks from now on; None while the executor works.
         closed: True if no further tasks will come.
-        initializing, initialized: lanes whose workers make the calls of the setup, or have made them.
+        initializing, initialized: proxies of workers that are making, or have made, the calls of the setup.
 
     Raises:
         ValueError: the limit or the concurrency is not positive, or retries is negative.
@@ -111,8 +112,8 @@ class Queue:
         self.active = [0, 0]
         self.broken: BrokenExecutor | None = None
         self.closed = False
-        self.initializing: set[Lane] = set()
-        self.initialized: set[Lane] = set()
+        self.initializing: set[WorkerProxy] = set()
+        self.initialized: set[WorkerProxy] = set()
 
     @property
     def size(self) -> int:
@@ -131,7 +132,7 @@ class Queue:
         return self.limit is None or self.active[is_async] < self.limit * (self.concurrency if is_async else 1)
 
     def take(self, is_async: bool) -> Task | None:
-        """Return the next task of a kind; None if there is none that has not been cancelled."""
+        """Return the next task of a kind; None if all are cancelled."""
         pending = self.pending[is_async]
         while pending:
             task = pending.popleft()
@@ -141,17 +142,17 @@ class Queue:
         return None
 
 
-class Lane:
+class WorkerProxy:
     """One worker, as the master knows it.
 
     Args:
-        core: communicator with the worker, which is used for nothing else.
+        core: communicator with the worker, used only for this.
         rank: of the worker.
 
     Attributes:
-        has_function: True while the worker has a task whose function is no coroutine function.
-        coroutines: number of tasks of coroutine functions that the worker has.
-        leaving: True if the worker begins no call any more.
+        has_function: True while the worker runs a task whose function is not a coroutine function.
+        coroutines: number of coroutine functions that the worker runs.
+        leaving: True if the worker begins no further call.
     """
 
     def __init__(self, core: Communicator, rank: int, codec: Codec) -> None:
@@ -164,7 +165,7 @@ class Lane:
         self._last = 0
 
     async def listen(self) -> None:
-        """Hand out the answers of the worker until it says farewell.
+        """Receive the answers of the worker until FAREWELL.
 
         Raises:
             ProcessFailedError, JobAbortedError: the worker has failed.
@@ -182,14 +183,14 @@ class Lane:
                 self._calls.pop(number).complete(answer)
 
     async def ask(self, call: Call, task: Task | None = None) -> Success | Failure:
-        """Have the worker make a call, and return the answer: a failure if it or the call cannot be (un)pickled.
+        """Let the worker make a call, and return the answer. It is a Failure if call or answer cannot be (un)pickled.
 
         Args:
             task: gets the number of the call, so that it can be withdrawn.
 
         Raises:
             ProcessFailedError, JobAbortedError: the worker has failed.
-            _NotBegun: it has left before.
+            _NotBegun: it has left without having begun the call.
         """
         try:
             message = self._codec.dumps(call)
@@ -211,7 +212,7 @@ class Lane:
         return answer
 
     def withdraw(self, number: int) -> None:
-        """Cancel a coroutine function, whose answer is still to come."""
+        """Cancel a coroutine function; its answer still comes."""
         self._core.run(settled([self._send((), 0, number)]))
 
     async def dismiss(self) -> None:
@@ -235,75 +236,75 @@ class Workers:
     Args:
         engine: of this rank.
         codec: makes messages of calls and answers.
-        recruit: starts as many processes as it is told, and returns the intercommunicator with them, which is used for
-            nothing else. With it, a worker that has failed is replaced.
+        spawn: starts the given number of processes, and returns the intercommunicator with them, used only for this.
+            With it, failed workers are replaced.
     """
 
     def __init__(
-        self, engine: Engine, codec: Codec, recruit: Callable[[int], Request[Communicator]] | None = None
+        self, engine: Engine, codec: Codec, spawn: Callable[[int], Request[Communicator]] | None = None
     ) -> None:
         self.engine = engine
         self._codec = codec
-        self._recruit = recruit
+        self._spawn = spawn
         self._queues: list[Queue] = []
-        self._lanes: list[Lane] = []
-        self._crews: list[Request[None]] = []
+        self._proxies: list[WorkerProxy] = []
+        self._listening: list[Request[None]] = []
         self._idle: Request[None] | None = None
         self._error: BrokenExecutor | None = None
         self._dismissal: Request[None] | None = None
         self._arrivals: list[Request[None]] = []
-        self._doors: list[Request[None]] = []
+        self._ports: list[Request[None]] = []
         self._closing: Request[None] = Request(engine)
 
     def __len__(self) -> int:
-        """Return the number of workers that have not failed and do not leave."""
-        return sum(not lane.leaving for lane in self._lanes)
+        """Return the number of living workers that are not leaving."""
+        return sum(not proxy.leaving for proxy in self._proxies)
 
-    def hire(self, core: Communicator) -> None:
-        """Take the remote group of a communicator as workers, or its other ranks, or this one if there is no other.
+    def add(self, core: Communicator) -> None:
+        """Add workers: the remote group of a communicator, or its other ranks, or this rank if it has only one.
 
         Args:
-            core: communicator, which is used for nothing else. An intercommunicator is freed at the end.
+            core: communicator, used only for this. An intercommunicator is freed at the end.
         """
         everyone = range(core.size if core.remote is None else core.remote.size)
         ranks = [rank for rank in everyone if core.remote is not None or rank != core.rank] or [core.rank]
-        lanes = [Lane(core, rank, self._codec) for rank in ranks]
-        self._lanes += lanes
-        self._crews = [crew for crew in self._crews if not crew.done()]
-        self._crews.append(core.run(self._accompany(core, lanes)))
+        proxies = [WorkerProxy(core, rank, self._codec) for rank in ranks]
+        self._proxies += proxies
+        self._listening = [request for request in self._listening if not request.done()]
+        self._listening.append(core.run(self._listen_to_all(core, proxies)))
         self._assign()
 
-    async def _accompany(self, core: Communicator, lanes: list[Lane]) -> None:
-        await settled([core.run(self._listen(lane)) for lane in lanes])
+    async def _listen_to_all(self, core: Communicator, proxies: list[WorkerProxy]) -> None:
+        await settled([core.run(self._listen(proxy)) for proxy in proxies])
         if core.remote is not None:
             free(core)
 
     def start(self, count: int) -> None:
         """Start processes that become workers."""
-        if self._recruit is not None:
-            self.await_crew(self._recruit(count))
+        if self._spawn is not None:
+            self.add_when_ready(self._spawn(count))
 
-    def await_crew(self, coming: Request[Communicator]) -> None:
-        """Take the remote group of a communicator as workers once there is one; see `hire`."""
-        self._arrivals = [*self.arriving, self.engine.spawn(self._await_crew(coming))]
+    def add_when_ready(self, coming: Request[Communicator]) -> None:
+        """Add the remote group of a communicator as workers once the communicator exists; see `add`."""
+        self._arrivals = [*self.arriving, self.engine.spawn(self._add_when_ready(coming))]
 
     async def admit(self, core: Communicator) -> str:
-        """Let other processes become workers whenever they like, until the workers are dismissed.
+        """Let other processes become workers at any time, until the workers are dismissed.
 
         Args:
             core: communicator of this process alone.
 
         Returns:
-            The name of the port to which they connect. It contains the key that lets them in.
+            The name of the port to which they connect. It contains the key of the port.
         """
         port = await ports.open_port(self.engine)
-        self._doors.append(self.engine.spawn(self._admit(core, port)))
+        self._ports.append(self.engine.spawn(self._admit(core, port)))
         return port
 
     async def _admit(self, core: Communicator, port: str) -> None:
         while not self._closing.done():
             try:
-                self.hire(await ports.accept(core, port, 0, self._closing))
+                self.add(await ports.accept(core, port, 0, self._closing))
             except MPIException as error:
                 if isinstance(error, JobAbortedError):
                     return
@@ -311,14 +312,14 @@ class Workers:
 
     @property
     def arriving(self) -> list[Request[None]]:
-        """Requests that complete when workers that have been started are there."""
+        """Requests that complete when started workers have connected."""
         return [arrival for arrival in self._arrivals if not arrival.done()]
 
-    async def _await_crew(self, coming: Request[Communicator]) -> None:
+    async def _add_when_ready(self, coming: Request[Communicator]) -> None:
         try:
-            self.hire(await coming)
+            self.add(await coming)
         except Exception as error:
-            if not self._lanes and len(self.arriving) <= 1:  # this call
+            if not self._proxies and len(self.arriving) <= 1:  # this call
                 broken = BrokenExecutor(f"there are no workers: {error}")
                 broken.__cause__ = error
                 self._give_up(broken)
@@ -331,7 +332,7 @@ class Workers:
         return queue
 
     def submit(self, queue: Queue, task: Task) -> None:
-        """Have a worker do a task of an executor when one is free."""
+        """Give a task of an executor to a worker when one is free."""
         queue.pending[task.is_async].append(task)
         if queue.broken is None:
             self._assign()
@@ -341,15 +342,15 @@ class Workers:
     def withdraw(self, task: Task) -> None:
         """Cancel the coroutine function of a task, if a worker has begun it."""
         if task.place is not None and task.is_async:
-            lane, number = task.place
-            if lane in self._lanes:
-                lane.withdraw(number)
+            proxy, number = task.place
+            if proxy in self._proxies:
+                proxy.withdraw(number)
 
     def dismiss(self) -> Request[None]:
         """Dismiss the workers when all tasks are done. Further calls return the same request.
 
         Returns:
-            A request that is complete when no worker is left.
+            A request that completes when no worker is left.
         """
         if self._dismissal is None:
             self._dismissal = self.engine.spawn(self._dismiss())
@@ -360,52 +361,52 @@ class Workers:
         if not all(queue.idle for queue in self._queues):
             self._idle = Request(self.engine)
             await self._idle
-        self._recruit = None
+        self._spawn = None
         self._closing.complete()
-        await settled(self._doors)
-        await settled(self.arriving)  # those that replace others
-        for lane in [*self._lanes]:
-            await lane.dismiss()
-        await settled(self._crews)
+        await settled(self._ports)
+        await settled(self.arriving)  # replacements of failed workers
+        for proxy in [*self._proxies]:
+            await proxy.dismiss()
+        await settled(self._listening)
 
-    async def _listen(self, lane: Lane) -> None:
+    async def _listen(self, proxy: WorkerProxy) -> None:
         try:
-            await lane.listen()
+            await proxy.listen()
         except _WORKER_LOST as error:
-            self._lost(lane, error)
+            self._lost(proxy, error)
         else:
-            self._forget(lane)
-            if lane.leaving:
+            self._forget(proxy)
+            if proxy.leaving:
                 self._check_left(BrokenExecutor("there are no workers any more: the last one has left"))
                 self._assign()
 
-    def _forget(self, lane: Lane) -> None:
-        self._lanes.remove(lane)
+    def _forget(self, proxy: WorkerProxy) -> None:
+        self._proxies.remove(proxy)
         for queue in self._queues:
-            queue.initializing.discard(lane)
-            queue.initialized.discard(lane)
+            queue.initializing.discard(proxy)
+            queue.initialized.discard(proxy)
 
     def _check_left(self, error: BrokenExecutor) -> None:
-        """Break all executors if there are no workers, and none can come."""
-        if not self._lanes and not self.arriving and not self._doors:
+        """Break all executors if there are no workers and none can join."""
+        if not self._proxies and not self.arriving and not self._ports:
             self._give_up(error)
 
-    def _lost(self, lane: Lane, error: Exception) -> None:
-        """Give up a worker that has failed. Its tasks notice it themselves.
+    def _lost(self, proxy: WorkerProxy, error: Exception) -> None:
+        """Give up a failed worker; its tasks notice the failure themselves.
 
-        Another one takes its place, unless it has failed while it was initialized, as others would as well.
+        Another worker replaces it, unless it has failed during initialization, where others would fail as well.
         """
-        if lane not in self._lanes:
+        if proxy not in self._proxies:
             return
-        unfit = any(lane in queue.initializing for queue in self._queues)
-        self._forget(lane)
+        unfit = any(proxy in queue.initializing for queue in self._queues)
+        self._forget(proxy)
         if not unfit and not isinstance(error, JobAbortedError):
             self.start(1)
-        self._check_left(_broken(lane, error))
-        lane.fail(error)
+        self._check_left(_broken(proxy, error))
+        proxy.fail(error)
 
     def _give_up(self, error: BrokenExecutor) -> None:
-        """Break all executors, also those to come, because there are no workers any more."""
+        """Break all executors, now and later, because there are no workers any more."""
         self._error = error
         for queue in self._queues:
             self._break(queue, error)
@@ -417,7 +418,7 @@ class Workers:
             self._call_soon(self._fail_all, queue)
 
     def _fail_all(self, queue: Queue) -> None:
-        """Fail the tasks of a broken executor that no worker has."""
+        """Fail the pending tasks of a broken executor."""
         assert queue.broken is not None
         for pending in queue.pending:
             while pending:
@@ -427,49 +428,49 @@ class Workers:
         self._assign()
 
     def _assign(self) -> None:
-        """Give tasks to workers, as long as there are both. Executors take turns."""
+        """Give tasks to workers, as long as there are tasks and free workers. Executors take turns."""
         for is_async in (False, True):
             waiting = deque(queue for queue in self._queues if queue.may_begin(is_async))
             while waiting:
                 queue = waiting.popleft()
-                lane = self._choose(queue, is_async)
-                task = None if lane is None else queue.take(is_async)
-                if lane is not None and task is not None:
-                    self._begin(lane, queue, task)
+                proxy = self._choose(queue, is_async)
+                task = None if proxy is None else queue.take(is_async)
+                if proxy is not None and task is not None:
+                    self._begin(proxy, queue, task)
                     if queue.may_begin(is_async):
                         waiting.append(queue)
         self._queues = [queue for queue in self._queues if not (queue.closed and queue.idle)]
         if self._idle is not None and all(queue.idle for queue in self._queues):
             self._idle.complete()
 
-    def _choose(self, queue: Queue, is_async: bool) -> Lane | None:
-        """Return the worker with the fewest tasks that can begin one more, None if there is none."""
+    def _choose(self, queue: Queue, is_async: bool) -> WorkerProxy | None:
+        """Return the proxy of the worker with the fewest tasks that can take one more; None if all are busy."""
         ready = (
-            lane
-            for lane in self._lanes
-            if (lane.coroutines < queue.concurrency if is_async else not lane.has_function)
-            and not lane.leaving
-            and lane not in queue.initializing
+            proxy
+            for proxy in self._proxies
+            if (proxy.coroutines < queue.concurrency if is_async else not proxy.has_function)
+            and not proxy.leaving
+            and proxy not in queue.initializing
         )
-        return min(ready, key=lambda lane: lane.coroutines + lane.has_function, default=None)
+        return min(ready, key=lambda proxy: proxy.coroutines + proxy.has_function, default=None)
 
-    def _begin(self, lane: Lane, queue: Queue, task: Task) -> None:
-        lane.coroutines += task.is_async
-        lane.has_function |= not task.is_async
-        self.engine.spawn(self._serve(lane, queue, task))
+    def _begin(self, proxy: WorkerProxy, queue: Queue, task: Task) -> None:
+        proxy.coroutines += task.is_async
+        proxy.has_function |= not task.is_async
+        self.engine.spawn(self._serve(proxy, queue, task))
 
-    async def _serve(self, lane: Lane, queue: Queue, task: Task) -> None:
+    async def _serve(self, proxy: WorkerProxy, queue: Queue, task: Task) -> None:
         try:
-            if lane not in queue.initialized and queue.broken is None:
-                await self._set_up(lane, queue)
+            if proxy not in queue.initialized and queue.broken is None:
+                await self._set_up(proxy, queue)
             if queue.broken is not None:
                 self._call_soon(task.promise.fail, queue.broken)
             else:
-                answer = await lane.ask(task.call, task)
+                answer = await proxy.ask(task.call, task)
                 self._call_soon(answer.settle, task.promise)
         except _WORKER_LOST as error:
-            self._lost(lane, error)
-            self._try_again(lane, queue, task, error)
+            self._lost(proxy, error)
+            self._try_again(proxy, queue, task, error)
         except _NotBegun:
             if queue.broken is None:
                 queue.pending[task.is_async].appendleft(task)
@@ -478,43 +479,43 @@ class Workers:
         finally:
             task.place = None
             queue.active[task.is_async] -= 1
-            lane.coroutines -= task.is_async
-            lane.has_function &= task.is_async
+            proxy.coroutines -= task.is_async
+            proxy.has_function &= task.is_async
         self._assign()
 
-    def _try_again(self, lane: Lane, queue: Queue, task: Task, error: Exception) -> None:
-        """Put a task whose worker has failed in front of the others, if it may be run again; fail it otherwise."""
+    def _try_again(self, proxy: WorkerProxy, queue: Queue, task: Task, error: Exception) -> None:
+        """Put a task whose worker has failed in front of the others if it may be retried; otherwise fail it."""
         if queue.broken is None and task.failures < queue.retries and not isinstance(error, JobAbortedError):
             task.failures += 1
             queue.pending[task.is_async].appendleft(task)
         else:
-            self._call_soon(task.promise.fail, queue.broken or _broken(lane, error))
+            self._call_soon(task.promise.fail, queue.broken or _broken(proxy, error))
 
-    async def _set_up(self, lane: Lane, queue: Queue) -> None:
-        queue.initializing.add(lane)  # where it stays if the worker fails
+    async def _set_up(self, proxy: WorkerProxy, queue: Queue) -> None:
+        queue.initializing.add(proxy)  # it stays there if the worker fails
         for call in queue.setup:
-            answer = await lane.ask(call)
+            answer = await proxy.ask(call)
             if isinstance(answer, Failure):
-                self._break(queue, _not_initialized(lane, answer))
+                self._break(queue, _not_initialized(proxy, answer))
                 break
         else:
-            queue.initialized.add(lane)
-        queue.initializing.remove(lane)
+            queue.initialized.add(proxy)
+        queue.initializing.remove(proxy)
         self._assign()
 
     def _call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Call a function that may run callbacks of the program later, outside of the engine."""
+        """Call a function in a later turn, outside of the engine, because it may run callbacks of the program."""
         self.engine.driver.call_soon(function, *args)
 
 
-def _not_initialized(lane: Lane, answer: Failure) -> BrokenExecutor:
+def _not_initialized(proxy: WorkerProxy, answer: Failure) -> BrokenExecutor:
     """Return the error of an executor whose setup has failed in a worker."""
-    error = BrokenExecutor(f"the worker of rank {lane.rank} could not be initialized: {answer.error!r}")
+    error = BrokenExecutor(f"the worker of rank {proxy.rank} could not be initialized: {answer.error!r}")
     error.__cause__ = answer.with_trace()
     return error
 
 
-def _broken(lane: Lane, cause: Exception) -> BrokenExecutor:
-    error = BrokenExecutor(f"the worker of rank {lane.rank} has failed: {cause}")
+def _broken(proxy: WorkerProxy, cause: Exception) -> BrokenExecutor:
+    error = BrokenExecutor(f"the worker of rank {proxy.rank} has failed: {cause}")
     error.__cause__ = cause
     return error

@@ -10,12 +10,12 @@ The first byte of a message selects its format (numbers are little-endian):
 |      | another format), the buffers, each at the next multiple of 64 bytes from the message's start     |
 | else | a msgpack value, all of whose arrays are lists                                                   |
 
-msgpack itself never uses the first of these bytes. With the others it begins an extension type: an array or a scalar of
-NumPy, which as a whole message is therefore in the first format, with no tags.
+msgpack itself never uses the byte 0xC1. With 0xC7 and 0xC8 it begins an extension type. So a message that is a single
+array or scalar of NumPy has the first format, without tags.
 
 Messages carry values. Objects that msgpack can express (see `Codec`) are received equal and with the same types, but an
-object that is referenced twice is received as two objects. Cyclic objects, and objects that contain anything msgpack
-cannot express, are pickled as a whole, which keeps identities.
+object that is referenced twice is received as two objects. Objects with cycles, or with a part that msgpack cannot
+express, are pickled as a whole, which keeps identities.
 """
 
 from aiompi.objects.codec import Codec, Segment

@@ -30,7 +30,7 @@ _PUBLIC_FLAGS: Final = 0xFF
 
 
 def encode_array(encoder: Encoder, array: Array) -> Any:
-    """Encode an array of exactly the class ndarray: dtype, whether in Fortran order, payload, *shape.
+    """Encode an array whose class is exactly ndarray: dtype, True for Fortran order, payload, *shape.
 
     Raises:
         InexpressibleError: the dtype holds objects, or has no exact description.
@@ -54,7 +54,7 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
 
 
 def decode_array(decoder: Decoder, description: Any, fortran: bool, data: bytes | None, *shape: int) -> Array:
-    """Decode an array: a view of its buffer, or of new memory if it was sent inside the body."""
+    """Decode an array: a view of its buffer, or of new memory if it came inside the body."""
     dtype = _named(description) if type(description) is str else parse(description)
     payload = decoder.array_payload(data)
     if not is_shape(shape):
@@ -117,7 +117,7 @@ def describe(dtype: np.dtype[Any]) -> Any:
 
 
 def parse(description: Any, depth: int = _DEPTH) -> np.dtype[Any]:
-    """Return the dtype of a description made by `describe`, nested at most so deeply.
+    """Return the dtype of a description made by `describe`, nested at most `depth` levels.
 
     Raises:
         ValueError, TypeError, KeyError: the description is malformed.
@@ -164,7 +164,7 @@ def _checked(description: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _traits(dtype: np.dtype[Any]) -> tuple[object, ...]:
-    """Return the dtype and what its comparison ignores: for example, long equals long long, and a record its struct."""
+    """Return the dtype and the properties that its comparison ignores: long equals long long, a record its struct."""
     return dtype, dtype.type, dtype.num, dtype.char, dtype.flags & _PUBLIC_FLAGS, dtype.alignment
 
 

@@ -1,4 +1,4 @@
-"""The class `Codec`, which converts objects to messages and back: choice of the format, and its frame."""
+"""The class `Codec`, which converts objects to messages and back: it chooses the format, and frames the message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 #: memory to send: contiguous unsigned bytes
 Segment: TypeAlias = bytes | memoryview
 
-OUT_OF_BAND: Final = 16 * 2**10  # bytes: from here on a separate segment is cheaper than a copy
+OUT_OF_BAND: Final = 16 * 2**10  # bytes from which on a separate segment is cheaper than a copy
 ALIGNMENT: Final = 64  # bytes: a cache line, and the widest vector registers
 
 _TAGS: Final = 0xC1
@@ -54,7 +54,7 @@ _INEXPRESSIBLE: Final = (InexpressibleError, RecursionError, ValueError)
 _RETAINED: Final = 2**20
 #: memory with which a packer of one message begins, bytes
 _ROOM: Final = 1024
-_JOINED: Final = 16 * 2**10  # bytes: up to here a copy is cheaper than one more segment
+_JOINED: Final = 16 * 2**10  # bytes up to which a copy is cheaper than one more segment
 
 
 class Codec:
@@ -65,9 +65,9 @@ class Codec:
     objects, titles nor metadata, and dataclasses. Other types, and subclasses of these, are pickled.
 
     Args:
-        pickle: True to pickle objects that msgpack cannot express, and to accept pickles. If False, dataclasses
-            are received only if their modules are already imported (they are made without `__init__`), and of the keys
-            of a large set or dict at most `MOST_ALIKE` have one hash.
+        pickle: True to pickle objects that msgpack cannot express, and to accept pickles. If False, a dataclass is
+            received only if its module is already imported (it is made without `__init__`), and at most `MOST_ALIKE`
+            keys of a large set or dict may have the same hash.
         out_of_band: bytes; payloads of at least this size are sent without a copy.
     """
 
@@ -76,7 +76,7 @@ class Codec:
     def __init__(self, *, pickle: bool = True, out_of_band: int = OUT_OF_BAND) -> None:
         self._pickle = pickle
         self._out_of_band = out_of_band
-        self._pack = msgpack.Packer().pack  # without a function for other types: it runs no code and is not reentered
+        self._pack = msgpack.Packer().pack  # has no function for other types, so it runs no other code
         decoder = Decoder(iter(()), iter(()), pickle)
         self._extension, self._mapping = decoder.extension, None if pickle else decoder.mapping
 
@@ -103,7 +103,7 @@ class Codec:
                     self._pack = msgpack.Packer().pack
                 return [body], nbytes
             except _REFUSALS:
-                self._pack = msgpack.Packer().pack  # discards the unknown amount of data it has packed
+                self._pack = msgpack.Packer().pack  # discards its partial data
         return self._dumps_any(obj)
 
     def _dumps_simple(self, obj: object, found: int) -> tuple[list[Segment], int]:
@@ -119,7 +119,7 @@ class Codec:
     is_large = staticmethod(steps.is_large)
 
     def dumps_in_steps(self, obj: Any) -> Generator[None, None, tuple[list[Segment], int]]:
-        """Do the same as `dumps` for a large object, in steps; the object must not change meanwhile.
+        """Do the same as `dumps` for a large object, in steps. The object must not change before the last step.
 
         Raises:
             RuntimeError: it has changed.
@@ -159,9 +159,9 @@ class Codec:
         """Return the object of a message.
 
         Args:
-            message: contiguous unsigned bytes, which the object takes over: arrays that were sent out of band are views
-                of them, and writable if they are. A plain pickle, which a program may have sent as memory, is accepted
-                too. The object of an empty message is None.
+            message: contiguous unsigned bytes, which belong to the object from now on: arrays that were sent out of
+                band are views of them, and are writable if the bytes are. A plain pickle, which a program may have sent
+                as memory, is accepted, too. The object of an empty message is None.
 
         Raises:
             RemoteProtocolError: the message is malformed.
@@ -172,7 +172,7 @@ class Codec:
         try:
             mark = message[0]
             if mark not in _MARKS:
-                return _unpack(  # as with `_hooks`, which takes longer
+                return _unpack(  # the same as with `_hooks`, but faster
                     message,
                     ext_hook=self._extension,
                     object_pairs_hook=self._mapping,
@@ -250,7 +250,7 @@ class Codec:
     def _dumps_inexpressible(
         self, obj: object, reason: BaseException, output: Output | None = None
     ) -> tuple[list[Segment], int]:
-        """Pickle an object, because msgpack cannot express it for this reason; see `_dumps_pickle`."""
+        """Pickle an object that msgpack cannot express, for this reason; see `_dumps_pickle`."""
         if not self._pickle:
             raise InvalidTypeError(_not_without_pickle(obj, reason)) from None
         return self._dumps_pickle(obj, output)
@@ -335,7 +335,7 @@ class Codec:
 
 
 def _finished(generator: Generator[None, None, T], suspend: Callable[[], None] = lambda: None) -> T:
-    """Return the result of steps, between which a function is called."""
+    """Return the result of steps; call a function between them."""
     while True:
         try:
             next(generator)
@@ -346,9 +346,9 @@ def _finished(generator: Generator[None, None, T], suspend: Callable[[], None] =
 
 
 def is_pickle(data: bytes | bytearray | memoryview) -> bool:
-    """Return True if bytes begin and end like a plain pickle, as no message of the codec does.
+    """Return True if bytes begin and end like a plain pickle. No message of the codec does.
 
-    Pickles of protocols 0 and 1 begin with a letter, which as a message is a complete small number.
+    Pickles of protocols 0 and 1 begin with a letter, and in a message a first letter is a complete small number.
     """
     return len(data) > 1 and data[0] <= _PROTO and data[-1] == _STOP
 

@@ -18,7 +18,7 @@ HASHED: Final = frozenset({SET, FROZENSET, PAIRS})
 #: items of a set, or keys and values of a dict, that are hashed in a step
 _FILLED: Final = 2**13
 
-#: most keys of one hash that are accepted without pickling; a set of n of them takes n * n steps
+#: most keys of one hash that are accepted without pickling; a set of n such keys takes n * n steps
 MOST_ALIKE: Final = 256
 
 _unpack: Final = msgpack.unpackb
@@ -33,7 +33,7 @@ class Decoder:
     Args:
         tags: type tags of the arrays, in the order in which the arrays end.
         buffers: buffers sent out of band, in the same order.
-        imports: True if modules of dataclasses may be imported, since the sender is believed: it may send pickles.
+        imports: True if modules of dataclasses may be imported, because the sender is trusted to send pickles.
         suspend: called between the steps of filling a large set or dict.
     """
 
@@ -77,7 +77,7 @@ class Decoder:
         return _EXTENSIONS[code](self, *items)
 
     def mapping(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-        """Return a dict that msgpack holds, whose keys may be anything if the sender is hostile."""
+        """Return the dict of a msgpack map. If the sender is hostile, its keys may be anything."""
         if len(pairs) <= MOST_ALIKE:
             return dict(pairs)
         filled: dict[Any, Any] = self._fill(PAIRS, [*chain.from_iterable(pairs)])

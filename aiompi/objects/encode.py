@@ -73,11 +73,11 @@ class Encoder:
         return _new(msgpack.ExtType, (code, _packed(items)))
 
     def leaf(self, obj: Any) -> Any:
-        """Return what the packer packs in place of a tuple, or of an object of one of `EXTENSIONS`.
+        """Return the tree of a tuple or of an object of one of `EXTENSIONS`; the packer asks for it.
 
         Raises:
             InexpressibleError: only pickle can express the object.
-            OverflowError: the object is an int that msgpack cannot express, for which the packer asks too.
+            OverflowError: the object is an int that msgpack cannot express.
         """
         kind = type(obj)
         if kind is tuple:

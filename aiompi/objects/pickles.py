@@ -1,7 +1,7 @@
 """Pickling and unpickling in steps.
 
-The pickler calls its file for each frame of 64 KiB. It runs in a thread of its own, in which the file waits there until
-the next step. The thread and its caller never run at the same time, so objects need not be prepared for threads.
+The pickler runs in a separate thread, and calls its file for each frame of 64 KiB. In this call the thread waits until
+the next step. The thread and its caller never run at the same time, so objects need not be thread-safe.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ LARGE: Final = 4 * STEP
 
 
 class Stopped(BaseException):
-    """Raised in the thread when the result is not wanted any more."""
+    """Raised in the thread when the caller gives the result up."""
 
 
 class Steps(Generic[T]):
     """A function that runs in steps, in a thread which its caller suspends.
 
     Args:
-        work: the function; it gets `suspend`, and calls it at the end of each step but the last.
+        work: the function. Its argument is `suspend`, which it calls at the end of each step but the last.
     """
 
     __slots__ = ("_ended", "_error", "_pause", "_result", "_resume", "_stopped", "_work")
@@ -50,7 +50,7 @@ class Steps(Generic[T]):
         context = contextvars.copy_context()
         try:
             threading.Thread(target=context.run, args=(self._main,), name="aiompi pickle", daemon=True).start()
-        except RuntimeError:  # there can be no more threads
+        except RuntimeError:  # no more threads can be started
             return self._work(_go_on)
         try:
             while True:
@@ -59,7 +59,7 @@ class Steps(Generic[T]):
                 if self._ended:
                     break
                 yield
-        finally:  # the generator may have been closed, or an interrupt have ended the wait
+        finally:  # also if the generator is closed, or an interrupt ends the wait
             if not self._ended:
                 self._stopped = True
                 self._resume.release()
@@ -98,7 +98,7 @@ class Output:
     """The file that a pickler writes.
 
     Attributes:
-        data: what has been written.
+        data: the written bytes.
     """
 
     __slots__ = ("_step_end", "_suspend", "data")
@@ -138,7 +138,7 @@ class Input:
         return len(data)
 
     def readline(self) -> bytes:
-        """Return the next line, as parts of text have it in some pickles."""
+        """Return the next line; some pickles have lines of text."""
         line = bytearray()
         while byte := self.read(1):
             line += byte

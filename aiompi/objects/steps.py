@@ -1,4 +1,4 @@
-"""Encoding and decoding of large objects in steps, between which an event loop can do something else.
+"""Encoding and decoding of large objects in steps, between which an event loop can do other work.
 
 The messages are those that `Codec` makes at once. A step encodes about STEP_ITEMS items of containers, or decodes
 STEP_BYTES bytes. `pickles` does the same for objects that msgpack cannot express.
@@ -42,13 +42,13 @@ _getattribute: Final = object.__getattribute__  # runs no code of the class
 
 
 def is_large(obj: Any) -> bool:
-    """Return True if an object has so many items, all containers and attributes in it included, that steps are due."""
+    """Return True if an object has enough items, nested containers and attributes included, to be encoded in steps."""
     found = contents(obj, EXTENSIONS, sys.maxsize, None, LARGE_ITEMS)
     return found >= OTHER and (found & MANY != 0 or _exceeds([obj], LARGE_ITEMS))
 
 
 def _exceeds(items: Collection[Any], limit: int = STEP_ITEMS) -> bool:
-    """Return True if objects have more than `limit` items, those of all containers and instances in them included."""
+    """Return True if objects have more than `limit` items, nested containers and instances included."""
     seen: set[int] = set()  # instances, which may refer to each other
     while functions := {kind: each for kind in set(map(type, items)) - _LEAVES if (each := _items_of(kind))}:
         found: Iterable[Any] = compress(items, map(functions.__contains__, map(type, items)))
@@ -106,8 +106,8 @@ class Body:
     """The msgpack value of an object that is packed in steps.
 
     Args:
-        pack: packs a list or a dict of which each part is small.
-        encoder: makes the trees for it and collects type tags; None if `pack` refuses whatever needs one.
+        pack: packs a list or a dict whose parts are small.
+        encoder: makes the trees for `pack` and collects type tags; None if `pack` refuses objects that need an encoder.
         check: called with each list or dict before it is packed; raises an error if `pack` does not express it.
     """
 
@@ -125,8 +125,8 @@ class Body:
         """Pack a large container, or a dataclass with one.
 
         Raises:
-            InexpressibleError: the container contains itself, or something that only pickle can express.
-            RuntimeError: the number of its items has changed meanwhile.
+            InexpressibleError: the container contains itself, or an object that only pickle can express.
+            RuntimeError: the number of its items has changed since the first step.
         """
         kind, encoder = type(obj), self._encoder
         if kind not in _TAGS:
@@ -209,7 +209,7 @@ def unpacked(value: memoryview, hooks: dict[str, Any]) -> Generator[None, None, 
     """Unpack a msgpack value.
 
     Args:
-        value: it.
+        value: the packed bytes.
         hooks: further arguments for msgpack, which make objects.
 
     Raises:

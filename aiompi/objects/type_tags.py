@@ -28,7 +28,7 @@ DATACLASS: Final = 12  # module:qualname, *values of the fields
 #: codes of msgpack's extension types, whose bytes are a msgpack array of these items
 ARRAY: Final = 1  # dtype, Fortran order, payload, *shape
 SCALAR: Final = 2  # dtype, bytes
-#: most bits of the numbers of a range; its length is a quotient of them
+#: most bits of the numbers of a range; computing its length divides them
 RANGE_BITS: Final = 4096
 #: most dimensions of an array, as of NumPy and memoryview
 _DIMENSIONS: Final = 64

@@ -318,7 +318,7 @@ def test_a_worker_that_is_cancelled_ends_its_task_unless_it_is_cancelled_again(a
     async def main() -> None:
         first, second = aiompi.local_world(2)
         workers = Workers(first._core.engine, first._codec)
-        workers.hire(first._core)
+        workers.add(first._core)
         executor = TaskPool(workers, None, limit=None)
         serving = asyncio.create_task(serve_async(Worker(second._core, second._codec, 0)))
         future = executor.submit(_call, "task", None)
