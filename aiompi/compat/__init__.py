@@ -1,10 +1,10 @@
-"""Running programs that say `from mpi4py import MPI`, without mpi4py and without any MPI library.
+"""Running programs with `from mpi4py import MPI`, without mpi4py and without any MPI library.
 
     aiompi-launch --mpi4py -n 4 app.py
     aiompi-launch -n 4 -m aiompi.compat app.py
 
-The folder `stand_in` holds a package of the name mpi4py whose modules are those of aiompi. It comes first on the path
-of such programs, and of the processes that they start.
+The folder `stand_in` holds a package named mpi4py whose modules are aiompi's. It comes first on the path of these
+programs, and of the processes that they start.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ STAND_IN: Final = str(Path(__file__).parent / "stand_in")
 
 
 def pass_on(environ: MutableMapping[str, str]) -> None:
-    """Have `import mpi4py` find the stand-in in the processes that are started with this environment."""
+    """Make `import mpi4py` find the stand-in in the processes that are started with this environment."""
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != STAND_IN]
     environ["PYTHONPATH"] = os.pathsep.join([STAND_IN, *paths])
 
 
 def install() -> None:
-    """Have `import mpi4py` find the stand-in, in this process and in those that it starts from now on.
+    """Make `import mpi4py` find the stand-in, in this process and in the processes that it starts from now on.
 
     Raises:
         RuntimeError: mpi4py itself has been imported already.

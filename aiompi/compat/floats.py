@@ -1,4 +1,4 @@
-"""Integral numbers other than int as ranks, tags and counts, which mpi4py accepts: programs compute `size / 2`."""
+"""Integral floats as ranks, tags and counts, which mpi4py accepts: programs compute `size / 2`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def accept_integral_floats() -> None:
 
 
 def accepting(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that is called again with integers if it refuses floats, as it does before it begins."""
+    """Return a method that calls another one again with integers if it refuses floats. It refuses before any effect."""
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -41,7 +41,7 @@ def accepting(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(*args, **kwargs)
         except TypeError:
-            with contextlib.suppress(TypeError):  # the arguments may be too few, or too many
+            with contextlib.suppress(TypeError):  # there may be too few or too many arguments
                 given = inspect.signature(method).bind(*args, **kwargs)
                 changed = {name: _integers(name, value) for name, value in given.arguments.items()}
             if not changed or all(changed[name] is value for name, value in given.arguments.items()):
@@ -53,7 +53,7 @@ def accepting(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _integers(name: str, value: Any) -> Any:
-    """Return an argument with integers for integral floats; the object itself if there are none."""
+    """Return an argument with integers for integral floats; the object itself if it has none."""
     if name in _NUMBERS:
         return _integer(value)
     if name in _BUFFERS and isinstance(value, list | tuple):

@@ -1,11 +1,12 @@
-"""The core: the classes that a message of the common case passes through, in two forms with one interface.
+"""The core: the classes for a message of the common case, in two forms with one interface.
 
-The native form is Cython and C (`aiompi/core/native`), and is used wherever it could be built. The pure form is Python
-(`aiompi/core/pure`), so that aiompi runs where nothing could be built. AIOMPI_CORE=native or pure chooses one of them.
+The native form is Cython and C (`aiompi/core/native`), and is used if it could be built. The pure form is Python
+(`aiompi/core/pure`), for machines where the native form cannot be built. AIOMPI_CORE=native or pure chooses one of
+them.
 
 Attributes:
     form: "native" or "pure": the form in use.
-    why_pure: why that is the pure form; empty if it is the native one.
+    why_pure: why the pure form is in use; empty for the native form.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _choose() -> tuple[str, str]:
 
 
 def _missing() -> str:
-    """Return why there is no native core, empty if there is one."""
+    """Return why there is no native core; empty if there is one."""
     try:
         import aiompi.core._native  # noqa: F401
     except ModuleNotFoundError:

@@ -2,10 +2,10 @@
 
 The first use of new memory costs a page fault for every 4 KiB, which takes many times as long as the copy of a message
 into it. The C library returns large blocks to the system when they are freed, unless larger ones were freed before.
-This module therefore keeps the last few blocks and reuses those without references. Other blocks are mapped separately,
-those of up to 8 MiB with all pages in one call, and returned to the system when they are no longer kept. A block begins
-at a page boundary, so data that are aligned in a message are aligned in memory. Blocks are reused once NumPy has been
-imported, since only an array can tell when the last view of its memory is gone.
+Therefore this module keeps the last few blocks and reuses the unreferenced ones. All other blocks are mapped separately
+(blocks of up to 8 MiB with all pages in one call), and returned to the system when they are no longer kept. A block
+begins at a page boundary, so data that are aligned in a message are aligned in memory. Blocks are reused once NumPy has
+been imported, because only an array can tell when the last view of its memory is gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 from aiompi.base.lazy import np, numpy_is_loaded
 
-#: largest memory that is cleared, because that takes no time, bytes
+#: largest memory that is cleared, because clearing it takes no time, bytes
 _SMALL: Final = 1024
 #: smallest block that is reused, bytes
 LARGE: Final = 128 * 2**10
@@ -82,7 +82,7 @@ def joined(pieces: Iterable[bytes | memoryview], nbytes: int) -> memoryview:
 
 
 def _again(size: int) -> mmap.mmap | None:
-    """Return the most recently used kept block of this size, which may be in the cache; None if there is none."""
+    """Return the last used kept block of this size, which may still be in the cache; None if there is none."""
     for _ in range(len(_kept)):
         try:
             block = _kept.pop()

@@ -1,6 +1,6 @@
-"""`Progress`: what requests and schedules need of their rank: the driver, steps in progress, errors and finalizers.
+"""`Progress`: the part of a rank that requests and schedules use: driver, steps in progress, errors and finalizers.
 
-It knows nothing of messages. `aiompi.engine.engine.Engine` derives from it and adds peers, queues and protocols.
+It has no knowledge of messages. `aiompi.engine.engine.Engine` derives from it and adds peers, queues and protocols.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ _PACKAGE: Final = __name__.partition(".")[0]
 
 
 class Finalizers:
-    """The work of finalizers of objects that the program has dropped. It is done when the engine is at rest.
+    """The deferred work of finalizers of dropped objects.
 
-    The garbage collector runs in any thread and in the middle of anything, also of a step of the engine.
+    It runs when the engine is not inside a step: the garbage collector runs in any thread at any point, even within a
+    step of the engine.
 
     Attributes:
         pending: functions that are still to be called.
@@ -32,10 +33,10 @@ class Finalizers:
         self.pending: deque[Callable[[], object]] = deque()
 
     def defer(self, undo: Callable[[], object], where: FrameType | None = None) -> None:
-        """Call `undo` at once if the program itself was interrupted, otherwise before the next receive, probe or turn.
+        """Call `undo` at once if the program was interrupted, otherwise before the next receive, probe or turn.
 
         Args:
-            where: the frame that the finalizer has interrupted, if `undo` may be called at once.
+            where: the interrupted frame, if `undo` may be called at once.
         """
         if where is not None and self._driver.in_own_thread and not _is_ours(where):
             undo()
@@ -44,7 +45,7 @@ class Finalizers:
         self._driver.call_soon_threadsafe(self.run)
 
     def run(self) -> None:
-        """Call what is pending."""
+        """Call the pending functions."""
         while self.pending:
             self.pending.popleft()()
 
@@ -62,9 +63,9 @@ class Progress(ProgressBase):
 
     Attributes:
         schedules: the schedules that have not ended.
-        ended: chained requests that have ended, and whose waiters are being told (see `aiompi.engine.schedule`).
+        ended: chained requests that have ended, and whose waiters are being notified (see `aiompi.engine.schedule`).
         finalizers: deferred work of finalizers.
-        fatal: ends the job because of an error that no call can report; set by the runtime.
+        fatal: ends the job after an error that no call can report; set by the runtime.
     """
 
     def __init__(self, rank: int, driver: Any) -> None:
@@ -77,10 +78,10 @@ class Progress(ProgressBase):
         self.fatal: Callable[[BaseException], object] = _ignore
 
     def refuse_nested(self) -> None:
-        """Refuse a call of the user inside a function that a schedule has called.
+        """Refuse a call of the program inside a function that a schedule has called.
 
         Raises:
-            LocalProtocolError: the call is made there.
+            LocalProtocolError: the call is made inside such a function.
         """
         if self.stepping:
             raise LocalProtocolError(

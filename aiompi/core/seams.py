@@ -1,4 +1,4 @@
-"""The interface that the core is given by the driver of a rank: `Waiter`, by which code waits."""
+"""The interface between the core and the driver of a rank: `Waiter`, by which code waits."""
 
 from __future__ import annotations
 

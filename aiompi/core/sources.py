@@ -1,4 +1,4 @@
-"""Whether the native core was built from the sources that are there: after a `git pull` it may not have been."""
+"""Checks that the native core was built from the present sources. After a `git pull` it may be outdated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PLACE: Final = os.path.join(os.path.dirname(__file__), "native")
 
 
 def fingerprint(place: str = _PLACE) -> int:
-    """Return a number of 32 bits for what the sources of the native core are; 0 where there are none, as in a wheel."""
+    """Return a hash of 32 bits of the sources of the native core; 0 if there are none, as in a wheel."""
     number = 0
     try:
         names = sorted(name for name in os.listdir(place) if name.endswith((".pyx", ".pxi", ".h")))
@@ -23,10 +23,10 @@ def fingerprint(place: str = _PLACE) -> int:
 
 
 def check(built_from: int) -> None:
-    """Check the fingerprint that the build has put into the native core, before anything else of it is used.
+    """Check the fingerprint that the build has put into the native core, before any other use of the core.
 
     Raises:
-        ImportError: its sources have changed since.
+        ImportError: the sources have changed since the build.
     """
     if fingerprint() not in (0, built_from):
         project = os.path.dirname(os.path.dirname(os.path.dirname(_PLACE)))

@@ -1,4 +1,4 @@
-"""`Watched`, memory that tells when nothing refers to it any more. Imported when needed, as it needs NumPy."""
+"""`Watched`, memory that reports when nothing refers to it any more. A separate module, because it needs NumPy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 class Watched(np.ndarray[Any, np.dtype[np.uint8]]):
     """Bytes in memory of another object, which is not an array.
 
-    An array or a memoryview over the memory refers to this array: NumPy replaces a base array only by a base of the
-    same class.
+    Every array or memoryview over the memory refers to this array: NumPy replaces the base of an array only by a base
+    of the same class.
 
     Attributes:
         on_end: called when nothing refers to the memory any more; None in a view.

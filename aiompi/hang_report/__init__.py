@@ -1,6 +1,7 @@
-"""Reports of calls that wait for long, for the launcher to find hangs: AIOMPI_DEBUG.
+"""Reports of long waits, by which the launcher finds hangs (AIOMPI_DEBUG).
 
-`reporter` observes the calls of a rank through a hook. `call_record` describes one call and what it waits for.
+`reporter` observes the calls of a rank through a hook. `call_record` describes one call and the ranks for which it
+waits.
 """
 
 from aiompi.hang_report.reporter import HangReporter as HangReporter

@@ -58,8 +58,8 @@ class CallRecord:
 
         Args:
             now: time of this check.
-            glance: seconds between two checks; a request that is awaited long after its start counts from the check
-                that notices it.
+            glance: seconds between two checks. If a request is awaited long after its start, its wait begins with the
+                check that notices it.
         """
         if not self.waits:
             self._noticed = None
@@ -69,14 +69,14 @@ class CallRecord:
         return now - self._noticed
 
     def block(self, operations: Sequence[Request[Any]], origins: Sequence[CallRecord]) -> None:
-        """Note that the call waits for `operations`, which the calls `origins` have started."""
+        """Note that the call waits for `operations`, which were started by the calls `origins`."""
         self._blocking, self._origins = operations, origins
 
     def unblock(self) -> None:
         self._blocking = ()
 
     def returned(self) -> None:
-        """Note that the call has returned, and other collectives may follow."""
+        """Note that the call has returned, so that other collectives may follow."""
         self._number = self._count()
 
     def end(self, now: float, error: BaseException | None) -> None:
@@ -89,7 +89,7 @@ class CallRecord:
         return f"its last call, {name} at {self._place}, {self._outcome} {now - self._until:.1f} s ago"
 
     def report(self, now: float) -> Wait:
-        """Return what the call waits for, in the form for the launcher."""
+        """Return the `Wait` of the call, for the launcher."""
         operations = self._blocking if self.awaitable is None else (self.awaitable,)
         origin = self._origins[0] if self._origins else self
         comm = origin._comm
@@ -145,7 +145,7 @@ def _members(comm: Communicator) -> list[int]:
 
 
 def _awaited_ranks(operation: Request[Any]) -> Iterator[int]:
-    """Yield the ranks of the world that an operation is known to wait for."""
+    """Yield the ranks of the world for which an operation is known to wait."""
     for part in ("_send", "_receive", "_operation"):
         inner = getattr(operation, part, None)
         if isinstance(inner, Request) and not inner.done():
@@ -160,7 +160,7 @@ def _awaited_ranks(operation: Request[Any]) -> Iterator[int]:
 
 
 def _chain(schedule: Schedule[Any]) -> Iterator[Any]:
-    """Yield the coroutine of a schedule, the object that it awaits, the object that this awaits, and so on."""
+    """Yield the coroutine of a schedule, the object that it awaits, the object which that one awaits, and so on."""
     link: Any = schedule._coroutine
     while link is not None:
         yield link

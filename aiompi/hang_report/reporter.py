@@ -1,4 +1,4 @@
-"""`HangReporter`: a hook that records the calls of a rank, and a timer that reports those that wait for long."""
+"""`HangReporter`: a hook that records the calls of a rank, and a timer that reports long waits."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _current: Final[ContextVar[CallRecord | None]] = ContextVar("aiompi.hang_report.
 
 
 class HangReporter:
-    """Records which calls of a rank wait, and reports when one waits for long.
+    """Records the waiting calls of a rank, and reports long waits.
 
     Args:
         engine: engine of the rank.
-        seconds: time that a call may wait before it is reported; the next reports follow after twice, four times this
-            time, and so on.
+        seconds: time after which a waiting call is reported; further reports follow after twice, four times this time,
+            and so on.
         tell: sends the report of this rank to the launcher, which compares the reports of all ranks.
     """
 
@@ -54,7 +54,7 @@ class HangReporter:
             hooks.remove(self._observe_call)
 
     def report(self) -> WaitReport:
-        """Return what this rank does now. Calls that wait now count as reported, and are due again much later."""
+        """Return the present state of this rank. Waiting calls count as reported, and are due again much later."""
         now = self._driver.now()
         waiting = [record for record in list(self._open.values()) if record.waits][:MAX_WAITS]
         for record in waiting:
@@ -104,7 +104,7 @@ class HangReporter:
         return any(True for _ in call.denoted(Request))
 
     def _follow(self, record: CallRecord, result: Any) -> None:
-        """Handle the return of a call; it continues to wait if the operation that it has started can be awaited."""
+        """Handle the return of a call. If it has started an awaitable operation, it continues to wait."""
         record.returned()
         operation = result._request if isinstance(result, Owned) else result
         if isinstance(operation, Request) and not operation.done():

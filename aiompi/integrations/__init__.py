@@ -1,10 +1,10 @@
 """Jobs inside clusters of other frameworks: `aiompi.integrations.dask` and `aiompi.integrations.ray`.
 
 Each module has `ranks`, an asynchronous context manager that allocates places for ranks in the cluster, and `run`, a
-blocking call that does all of it. An `Allocation` is the result of `ranks`; its `run` is one job: every rank calls the
-same function with its communicator.
+blocking call that allocates places and runs one job. The result of `ranks` is an `Allocation`; its `run` is one job, in
+which every rank calls the same function with its communicator.
 
-This module has what they share. The process of rank 0 starts the agent of the job (`start_agent`), which returns an
+This module is shared by both. The process of rank 0 starts the agent of the job by `start_agent`, which returns an
 `Invitation`. The framework passes it to all ranks, and each of them runs `be_rank`.
 """
 
@@ -40,17 +40,17 @@ from aiompi.wire.hello import new_key
 T = TypeVar("T")
 Main = Callable[..., Coroutine[Any, Any, T]] | Callable[..., T]
 
-#: seconds in which the cause of the end of a job must be known, once a rank has reported that it has ended
+#: seconds in which the cause must be known, once a rank has reported the end of the job
 _GRACE: Final = 5.0
 
 
 class RankLostError(ProcessFailedError):
-    """The process that a rank lived in is gone."""
+    """The process of a rank has ended."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Invitation:
-    """What a process needs to be a rank of a job.
+    """The information by which a process joins a job as a rank.
 
     Attributes:
         address: "HOST:PORT" of the agent.
@@ -62,7 +62,7 @@ class Invitation:
 
 
 def refuse_other_version(protocol: int, release: str) -> None:
-    """In the process of a place: refuse a program that has another version of aiompi.
+    """Refuse a program that has another version of aiompi. This runs in the process of a place.
 
     This is called first, with arguments that any version understands.
 
@@ -81,7 +81,7 @@ def start_agent(size: int, settings: Settings, host: str) -> Invitation:
         host: address of this machine to listen on, unless the settings choose others.
 
     Raises:
-        InvalidArgumentError: that is not possible.
+        InvalidArgumentError: the agent cannot listen there.
     """
     if not settings.bind and not settings.interface:
         settings = dataclasses.replace(settings, bind=host)
@@ -99,7 +99,7 @@ async def be_rank(
     args: Sequence[Any],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Join a job, and return what `main` returns for this rank. What it raises is a failure of the rank."""
+    """Join a job, and return the result of `main` at this rank. An exception of `main` is a failure of the rank."""
     try:
         if not inspect.iscoroutinefunction(main):
             return await call_in_process(invitation, rank, settings, main, args, kwargs)
@@ -119,7 +119,7 @@ async def call_in_process(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Return what `main(COMM_WORLD, *args, **kwargs)` returns in a new process, which is a rank of a job.
+    """Call `main(COMM_WORLD, *args, **kwargs)` in a new process, which is a rank of a job; return the result.
 
     Raises:
         RankLostError: the process ended before it had a result.
@@ -144,7 +144,7 @@ async def call_in_process(
 
 
 def _start_process(invitation: Invitation, rank: int) -> tuple[subprocess.Popen[bytes], Connection[Any, Any]]:
-    """Start a process that is to be a rank; return it and the own end of the pipe to it."""
+    """Start a process that will be a rank; return it and this process's end of the pipe to it."""
     own: Connection[Any, Any]
     other: Connection[Any, Any]
     own, other = Pipe()
@@ -170,12 +170,12 @@ def _exchange(connection: Connection[Any, Any], message: bytes) -> bytes | None:
 
 
 class Allocation(ABC):
-    """Places for ranks, in which jobs can run one after the other, or several at a time.
+    """Places for ranks, in which jobs can run one after the other or concurrently.
 
     Args:
         hosts: as the attribute.
         settings: of all ranks, None for those of the environment of each.
-        jobs: most jobs at a time; others wait.
+        jobs: most concurrent jobs; further jobs wait.
 
     Attributes:
         hosts: name or address of the machine of each rank.
@@ -233,7 +233,7 @@ class Allocation(ABC):
         return cast(list[T], outcomes)
 
     def _lost(self, rank: int, cause: str) -> RankLostError:
-        """Note that the place of a rank is gone; return the error for this job."""
+        """Note that the place of a rank is lost; return the error for this job."""
         self._losses.append(f"rank {rank}: {cause}")
         return RankLostError(self._losses[-1])
 
@@ -247,7 +247,7 @@ class Allocation(ABC):
 async def _wait_for_end(
     calls: Sequence[asyncio.Future[Any]], survives: bool, ended: dict[asyncio.Future[Any], None]
 ) -> None:
-    """Wait until a job has ended: all ranks, or, if it does not survive failures, the one that has caused its end.
+    """Wait until a job has ended. If it does not survive failures, wait only for the rank that has caused the end.
 
     `ended` gets the calls in the order in which they end.
     """
@@ -262,14 +262,14 @@ async def _wait_for_end(
 
 
 def _remoteness(error: BaseException) -> int:
-    """Return how far an exception may be from the cause of the end of a job."""
+    """Return how far an exception may be from the cause of a job's end; 0 for the cause itself."""
     if isinstance(error, asyncio.CancelledError):
         return 2
     return int(isinstance(error, ProcessFailedError | RevokedError) and not isinstance(error, RankLostError))
 
 
 def check_size(size: int) -> None:
-    """Raise InvalidArgumentError if there cannot be so many ranks."""
+    """Raise InvalidArgumentError if `size` is not positive."""
     if size < 1:
         raise InvalidArgumentError(f"{size} ranks: there must be at least one")
 

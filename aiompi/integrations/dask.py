@@ -4,8 +4,8 @@
         results = await allocation.run(main)  # async def main(world): ...
 
 Each rank is a task that is bound to one worker, and takes one of its threads while the job runs. The agent of a job is
-on the machine of rank 0. The key of the job is the result of the task that starts the agent, which the workers of the
-other ranks get from that worker, and neither the scheduler nor the client sees.
+on the machine of rank 0. The key of the job is the result of the task that starts the agent. The workers of the other
+ranks get the key from the worker of this task; neither the scheduler nor the client sees it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from aiompi.wire import version
 
 __all__ = ["ranks", "run"]
 
-#: seconds between questions whether the workers are still there, because Dask does not report the loss of a worker
+#: seconds between checks for lost workers, because Dask does not report the loss of a worker
 _PERIOD: Final = 1.0
 
 
 class _Releases(WorkerPlugin):  # type: ignore[misc]
-    """Ends ranks on this worker whose tasks are released: by a caller that is cancelled, or has ended."""
+    """Ends the ranks on this worker whose tasks are released, because their caller is cancelled or has ended."""
 
     name = "aiompi-releases"
 
@@ -75,7 +75,7 @@ def _rank(
     kwargs: dict[str, Any],
     *args: Any,
 ) -> Any:
-    """Task: be a rank of a job, in an event loop of its own."""
+    """Task: be a rank of a job, in a new event loop."""
 
     async def body() -> Any:
         with _cancelled_with_task():
@@ -112,7 +112,7 @@ def _cancelled_with_task() -> Iterator[None]:
 
 
 class _Workers(Allocation):
-    """Threads of workers, in which the tasks of jobs will run."""
+    """The threads of workers for the tasks of jobs."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class _Workers(Allocation):
         settings: Settings | None,
         options: Mapping[str, Any],
     ) -> None:
-        # Jobs that need the same threads would wait for each other, each with some of them.
+        # Two jobs that need the same threads could deadlock, each with some of the threads.
         jobs = min(threads[worker] // workers.count(worker) for worker in workers)
         super().__init__([get_address_host(worker) for worker in workers], settings, jobs)
         self._client = client
@@ -169,7 +169,7 @@ class _Workers(Allocation):
 
 
 async def _check_versions(client: Client, workers: Sequence[str]) -> None:
-    """Let each worker compare its version of aiompi with that of this process. This needs no thread of the worker."""
+    """Let each worker compare its version of aiompi with this process's. This needs no thread of the worker."""
     call = client._run(refuse_other_version, *version.own, workers=[*dict.fromkeys(workers)], on_error="return")
     for worker, answer in (await _in_loop(client, call)).items():
         if isinstance(answer, version.OtherVersionError):
@@ -195,13 +195,13 @@ async def ranks(
     settings: Settings | None = None,
     **options: Any,
 ) -> AsyncIterator[Allocation]:
-    """Choose workers for ranks: at most as many ranks on each as it has threads. Ranks of one machine are neighbours.
+    """Choose workers for ranks: on each worker at most one rank per thread. Ranks of one machine are neighbours.
 
     Args:
         size: number of ranks.
-        client: of the cluster; by default the current one, in a task that of its worker.
+        client: of the cluster; by default the current client, in a task the client of its worker.
         workers: addresses, names or machines of the workers to choose from; all by default.
-        settings: of all ranks and of the agent; by default those of the environment of each.
+        settings: of all ranks and of the agent; by default from the environment of each.
         options: further options of `Client.submit`, such as resources and priority.
 
     Raises:
@@ -250,7 +250,7 @@ def run(size: int, main: Main[T], *args: Any, **placement: Any) -> list[T]:
 
     Args:
         size: number of ranks.
-        main: what each rank runs, with its World and `args`.
+        main: function that each rank calls with its World and `args`.
         args: of `main`.
         placement: keyword arguments of `ranks`.
 

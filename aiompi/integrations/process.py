@@ -1,7 +1,7 @@
-"""A rank of the blocking face, in a process of its own: a child of the actor or worker that has its place.
+"""A rank of the blocking face, in a child process of the actor or worker that has its place.
 
-The parent is `aiompi.integrations.call_in_process`. Both have one end of a pipe. The function goes to the child, its
-result comes back, and the end of the pipe is the end of the process at the other side.
+The parent is `aiompi.integrations.call_in_process`. A pipe connects both. The function goes to the child, and its
+result comes back. The pipe closes when either process ends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _call(connection: Connection[Any, Any], call: bytes) -> Any:
 
     runtime = process.runtime
     runtime.on_end = ended
-    function, args, kwargs = pickle.loads(call)  # what this raises is a failure of a rank
+    function, args, kwargs = pickle.loads(call)  # an exception here is a failure of the rank
     result = function(MPI.COMM_WORLD, *args, **kwargs)
     if not MPI.Is_finalized():
         MPI.Finalize()
@@ -70,7 +70,7 @@ def _report(connection: Connection[Any, Any], result: Any, error: BaseException 
 
 
 def _end_with(connection: Connection[Any, Any]) -> NoReturn:
-    """End this process when the actor or worker has ended, which sends nothing else."""
+    """End this process when the actor or worker has ended; it sends no further data before."""
     with contextlib.suppress(OSError, EOFError):
         connection.recv_bytes()
     os._exit(1)

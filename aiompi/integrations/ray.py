@@ -37,17 +37,17 @@ from aiompi.wire import version
 
 __all__ = ["ranks", "run"]
 
-#: most jobs at a time in the same actors
+#: most concurrent jobs in the same actors
 _JOBS: Final = 100
 #: names of resources -> options of actors; all others are in the option `resources`
 _OPTIONS: Final = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 
 class Place:
-    """The actor in which the ranks of one number live."""
+    """The actor for one rank of each job."""
 
     def node(self, protocol: int, release: str) -> tuple[str, str]:
-        """Return the id of the node, and the name of the machine, to a program with the same protocol."""
+        """Return the id of the node and the name of the machine; refuse a program with another protocol."""
         refuse_other_version(protocol, release)
         return ray.get_runtime_context().get_node_id(), platform.node()
 
@@ -112,7 +112,7 @@ async def ranks(
         resources: of each rank, such as {"CPU": 1, "GPU": 1}; one CPU by default.
         strategy: how the ranks are placed on nodes: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
         group: placement group to use instead of a new one; its bundles are the places of the first ranks.
-        settings: of all ranks and of the agent; by default those of the environment of each.
+        settings: of all ranks and of the agent; by default from the environment of each.
         options: further options of the actors, such as runtime_env.
 
     Raises:
@@ -159,7 +159,7 @@ def run(size: int, main: Main[T], *args: Any, **placement: Any) -> list[T]:
 
     Args:
         size: number of ranks.
-        main: what each rank runs, with its World and `args`.
+        main: function that each rank calls with its World and `args`.
         args: of `main`.
         placement: keyword arguments of `ranks`.
 

@@ -23,8 +23,8 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> Datatype:
         dtype: NumPy type, or anything numpy.dtype() takes.
 
     Returns:
-        A new datatype, committed; to be freed by the caller. Structured types become structs, arrays in them contiguous
-        datatypes, or subarrays where they have several dimensions.
+        A new committed datatype, which the caller frees. Structured types become structs. Arrays in them become
+        contiguous datatypes, or subarrays if they have several dimensions.
 
     Raises:
         ValueError: it is not in native byte order, has no length, or no datatype corresponds to it.

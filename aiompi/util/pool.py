@@ -142,7 +142,7 @@ class Pool:
         self.executor.shutdown(wait=False)
 
     def terminate(self) -> None:
-        """Accept no more tasks, and cancel those that no worker has begun."""
+        """Accept no more tasks, and cancel the tasks that no worker has begun."""
         self.executor.shutdown(wait=False, cancel_futures=True)
 
     def join(self) -> None:
@@ -174,7 +174,7 @@ class AsyncResult(Generic[T]):
     """The result of calls that have been started.
 
     Args:
-        future: its outcome is that of the calls.
+        future: has the outcome of the calls.
         callback, error_callback: called with the result, or with the exception, in another thread.
     """
 

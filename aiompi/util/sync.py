@@ -1,8 +1,8 @@
 """Counters, locks and turns of the processes of a communicator, with the names of mpi4py.util.sync.
 
-One process keeps the state of each object, and the others ask it by messages. Its engine answers them whenever it makes
-progress: in any MPI call, and with THREAD_MULTIPLE also while the program computes. A process that has to wait sleeps
-in a receive. All objects but `Sequential` are made and freed by all processes of the communicator (collective calls).
+One process keeps the state of each object, and the others send requests to it. Its engine answers whenever it makes
+progress: in any MPI call, and with THREAD_MULTIPLE also while the program computes. A waiting process sleeps in a
+receive. Making and freeing an object are collective calls, except for `Sequential`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ANSWER: Final = 1
 
 
 class _Block:
-    """What is entered by `acquire` and left by `release`."""
+    """A context manager that calls `acquire` and `release`."""
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -56,7 +56,7 @@ class _Block:
 
 
 class Sequential:
-    """A block that the processes of a communicator enter one after the other, in the order of their ranks.
+    """A block that the processes of a communicator run one after the other, in the order of their ranks.
 
     Args:
         comm: intracommunicator.
@@ -91,8 +91,8 @@ class _Shared:
     Args:
         comm: intracommunicator, of which a copy is made.
         root: rank of the process that keeps the state.
-        handle: answers a request of a rank, in that process: `handle(answer, rank, request)` calls
-            `answer(rank, object)` now or later.
+        handle: answers a request in the process with the state: `handle(answer, rank, request)` calls `answer(rank,
+            object)` now or later.
     """
 
     def __init__(self, comm: Intracomm, root: int, handle: Callable[[Answer, int, Any], object]) -> None:
@@ -130,7 +130,7 @@ class _Shared:
             self._comm = None
 
     def _listen(self) -> None:
-        """Serve the requests that have come, and the later ones as they come."""
+        """Serve the requests that have come, and later ones as they come."""
         while len(self._freed) < self._core.size:
             receive = self._core.irecv(None, ANY_SOURCE, _ASK, process.codec.loads)
             if not receive.done():
@@ -163,7 +163,7 @@ class Counter:
 
     Args:
         start: first value.
-        step: what `next` adds.
+        step: default increment of `next`.
         typecode: type of the values, a code of the module `array`.
         comm: intracommunicator.
         info: has no effect.
@@ -238,7 +238,7 @@ class Semaphore(_Block):
 
     Args:
         value: number of permits at first.
-        bounded: True to refuse that there are ever more permits.
+        bounded: True to refuse a release that would make more permits than at first.
         comm: intracommunicator.
         info: has no effect.
 
@@ -262,7 +262,7 @@ class Semaphore(_Block):
             blocking: True to wait for one.
 
         Returns:
-            True if this process has got one.
+            True if this process has got a permit.
 
         Raises:
             RuntimeError: the semaphore has been freed.
@@ -287,7 +287,7 @@ class Semaphore(_Block):
 
 
 class Mutex(_Block):
-    """A lock that one process holds at a time. Processes get it in the order in which they ask.
+    """A lock that one process holds at a time. Processes get it in the order of their requests.
 
     Args:
         recursive: True to let the process that holds it acquire it again.
@@ -308,7 +308,7 @@ class Mutex(_Block):
             blocking: True to wait for it.
 
         Returns:
-            True if this process holds it now.
+            True if this process holds the lock now.
 
         Raises:
             RuntimeError: this process holds it already and it is not recursive, or it has been freed.
@@ -350,7 +350,7 @@ class Mutex(_Block):
 
 
 class _LockHandler:
-    """The rank that holds a mutex, those that wait for it, and those that wait for its conditions."""
+    """The state of a mutex: its holder, the ranks that wait for it, and the ranks that wait for its conditions."""
 
     def __init__(self) -> None:
         self._holder: int | None = None
@@ -380,12 +380,12 @@ class _LockHandler:
 
 
 class Condition(_Block):
-    """A condition that processes wait for, and of which others notify them.
+    """A condition variable: processes wait for it until other processes notify them.
 
     Args:
         mutex: lock that protects the condition, of the same communicator; None to make one.
-        recursive: True if the lock that is made is recursive.
-        comm: intracommunicator of the lock that is made.
+        recursive: True to make a recursive lock.
+        comm: intracommunicator of the new lock.
         info: has no effect.
     """
 
@@ -438,7 +438,7 @@ class Condition(_Block):
         return True
 
     def wait_for(self, predicate: Callable[[], T]) -> T:
-        """Wait until a function returns something true, and return that."""
+        """Wait until a function returns a true value, and return this value."""
         result = predicate()
         while not result:
             self.wait()
@@ -446,10 +446,10 @@ class Condition(_Block):
         return result
 
     def notify(self, n: int = 1) -> int:
-        """Notify at most `n` of the processes that wait, those first that wait for longest.
+        """Notify at most `n` waiting processes, the longest-waiting first.
 
         Returns:
-            How many have been notified.
+            The number of notified processes.
 
         Raises:
             RuntimeError: this process does not hold the lock, or the condition has been freed.
@@ -462,7 +462,7 @@ class Condition(_Block):
         return self.notify(self._mutex._shared.comm.size)
 
     def free(self) -> None:
-        """Free the condition, with its lock if it has made it; a collective call."""
+        """Free the condition, and its lock if the condition has made it; a collective call."""
         self._freed = True
         if self._owned:
             self._mutex.free()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sys import modules
 from typing import Any, Final
 
-#: bytes up to which an array is copied to be sent, which takes less time than a view of its memory
+#: bytes up to which an array is copied to be sent, because a copy takes less time than a view of its memory
 COPIED: Final = 1024
 #: NumPy's number of its last type of plain numbers, but for float16
 _CLONGDOUBLE: Final = 16
@@ -25,7 +25,7 @@ def is_plain(spec: Any) -> bool:
 
 
 def plain_bytes(array: Any) -> memoryview | None:
-    """Return the memory of a NumPy array of plain numbers without gaps, in its own order.
+    """Return the memory of a NumPy array of plain numbers without gaps, in the order of memory.
 
     Returns:
         None for all other objects.
@@ -49,12 +49,12 @@ def overlap(one: memoryview, other: memoryview) -> bool:
 def outgoing(spec: object) -> bytes | memoryview | None:
     """Return the message of a buffer specification of the usual kinds, a copy if it is short.
 
-    These are NumPy arrays of plain numbers without gaps, in the order of memory, and short ones with gaps, in that of
-    the indices. In the native form they are also [memory, type] and [memory, count, type] with contiguous memory and a
-    short message or an array.
+    These are NumPy arrays of plain numbers: arrays without gaps, in the order of memory, and short arrays with gaps, in
+    the order of the indices. The native form also takes [memory, type] and [memory, count, type] with contiguous memory
+    and a short message or an array.
 
     Returns:
-        None for all other specifications, and for those that are wrong.
+        None for all other specifications, and for wrong ones.
     """
     if not is_plain(spec):
         return None
@@ -65,10 +65,11 @@ def outgoing(spec: object) -> bytes | memoryview | None:
 
 
 def incoming(spec: object) -> memoryview | None:
-    """Return the memory of a buffer specification as the destination of a message, in its own order.
+    """Return the memory of a buffer specification as the destination of a message, in the order of memory.
 
     Returns:
-        None as `outgoing` does, and for memory that cannot be written to, or into which a message is to be unpacked.
+        None for specifications for which `outgoing` returns None, for read-only memory, and for memory into which a
+        message must be unpacked.
     """
     view = plain_bytes(spec)
     return None if view is None or view.readonly else view

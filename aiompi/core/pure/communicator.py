@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 class CommunicatorBase(Generic[R]):
-    """What the common case of a message needs of a communicator; see `aiompi.comm.communicator.Communicator`."""
+    """The part of a communicator for messages of the common case; see `aiompi.comm.communicator.Communicator`."""
 
     __slots__ = ("_peers", "_reach", "context_id", "engine", "matcher", "rank", "tag_ub", "targets")
 
@@ -44,7 +44,7 @@ class CommunicatorBase(Generic[R]):
         tag: SupportsIndex,
         mode: Mode = Mode.STANDARD,
     ) -> Request[None]:
-        """Start a send and return an internal request; messages that have left at once share one.
+        """Start a send and return an internal request. All messages that have left at once share one request.
 
         Args:
             payload: memory of the message in pieces, `nbytes` in all; it must stay unchanged until completion.
@@ -78,7 +78,7 @@ class CommunicatorBase(Generic[R]):
         return request
 
     def send_short(self, spec: object, dest: object, tag: object) -> bool:
-        """Send the bytes of an array of numbers at once; return False if they are to be sent otherwise."""
+        """Send the bytes of an array of numbers at once; return False, without a send, if this is not possible."""
         return False
 
     def irecv(
@@ -106,7 +106,7 @@ class CommunicatorBase(Generic[R]):
     def _start_send(
         self, payload: Sequence[bytes | memoryview], nbytes: int, dest: SupportsIndex, tag: SupportsIndex, mode: Mode
     ) -> Request[None]:
-        """Start a send that is not as simple as most."""
+        """Start a send that is not of the common case."""
         raise NotImplementedError
 
     def _start_receive(
@@ -117,5 +117,5 @@ class CommunicatorBase(Generic[R]):
         decode: Callable[[bytearray | memoryview], Any] | None,
         status: Status | None,
     ) -> R:
-        """Start a receive that is not as simple as most."""
+        """Start a receive that is not of the common case."""
         raise NotImplementedError

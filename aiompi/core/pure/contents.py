@@ -1,4 +1,4 @@
-"""What objects hold."""
+"""The types of objects inside an object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiompi.core.pure.buffers import is_plain
 TUPLES: Final = 1
 FOREIGN: Final = 2
 OTHER: Final = 4
-#: more items than were asked about
+#: more items than `most`
 MANY: Final = 8
 
 _ATOMS: Final[frozenset[type]] = frozenset({NoneType, bool, int, float, str})
@@ -26,19 +26,19 @@ _DEEPEST: Final = 499
 def contents(
     obj: object, foreign: set[type], longest: int, sequences: bytearray | None = None, most: int = sys.maxsize
 ) -> int:
-    """Return what an object holds, in all its depth, besides what a packer of msgpack expresses by itself.
+    """Return the kinds of objects at any depth of an object that msgpack's packer cannot express by itself.
 
     Args:
         obj: any object; only exact types count, and keys of dicts are None, bool, int, float or str.
-        foreign: further types; of NumPy's arrays only those of plain numbers count.
-        longest: length from which bytes are something else.
-        sequences: gets a byte for each list, 0, and for each tuple, 1, in the order in which they end.
-        most: items of all containers together from which on the object is large.
+        foreign: further types; of NumPy's arrays only arrays of plain numbers count.
+        longest: length from which on bytes count as OTHER.
+        sequences: gets a byte for each list (0) and each tuple (1), in the order in which they end.
+        most: number of items of all containers together above which the object is large.
 
     Returns:
-        0 if it holds nothing else; otherwise the sum of TUPLES, if it holds tuples, FOREIGN, if it holds objects of
-        the further types, OTHER, if it holds anything else or is nested too deeply, and MANY, if it has more items.
-        With the last two the rest is not complete.
+        0 if it holds no other objects. Otherwise the sum of TUPLES for tuples, FOREIGN for objects of the further
+        types, OTHER for any other object or too deep nesting, and MANY for more than `most` items. With OTHER and MANY
+        the search ends early, so that other flags may be missing.
     """
     kind = type(obj)
     if kind in _ATOMS:

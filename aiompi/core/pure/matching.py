@@ -1,9 +1,9 @@
-"""Matching: which message meets which receive (sections 3.2.4 and 3.5).
+"""Matching: finds the receive for a message and the message for a receive (sections 3.2.4 and 3.5).
 
-Receives are hashed by (source, tag) with their wildcards as given, messages by their (source, tag). Both carry the
-order in which they came. For an incoming message the at most four keys under which a receive can be are looked up, and
-the receive that was posted first wins. A receive that is the only one is not hashed. A receive without wildcards looks
-up one key. A receive with wildcards goes through the messages in order of arrival.
+Receives are hashed by (source, tag), wildcards included; messages are hashed by their (source, tag). Both have a number
+in the order in which they came. An incoming message can match receives under at most four keys; of these receives, the
+first posted wins. A receive that is the only one is not hashed. A receive without wildcards looks up one key. A receive
+with wildcards goes through the messages in order of arrival.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiompi.core.pure.receive import PostedReceive
 
 
 class Envelope:
-    """What matching needs of a message that has come before its receive.
+    """The part of an unexpected message for matching.
 
     Args:
         source, tag: envelope; the source is a rank of the communicator.
@@ -42,8 +42,8 @@ class MatchQueues(Generic[R, M]):
     """The posted receives and the unexpected messages of one context.
 
     Attributes:
-        sources: by rank of the world, the source of its messages; empty until there is a communicator.
-        early: by source and tag, the unexpected messages that receives of any tag do not get yet (see
+        sources: rank of the world -> the source of its messages; empty until there is a communicator.
+        early: (source, tag) -> the unexpected messages that receives of any tag do not match yet (see
             `aiompi.engine.withheld`).
     """
 
@@ -82,7 +82,7 @@ class MatchQueues(Generic[R, M]):
         source, tag = receive.want_source, receive.want_tag
         if source == ANY_SOURCE or tag == ANY_TAG:
             self._wildcards += 1
-        self._only = None  # no call between this and the next line, in which a signal handler could raise
+        self._only = None  # no call before the next line: in a call a signal handler could raise
         posted = self._posted.setdefault((source, tag), receive)
         if posted is not receive:
             if not isinstance(posted, OrderedDict):
@@ -92,7 +92,7 @@ class MatchQueues(Generic[R, M]):
     def take_posted(self, source: int, tag: int) -> R | None:
         """Take the first posted receive that matches an incoming message; None if there is none.
 
-        It is no longer posted, and its `order` is the order of the message from now on.
+        It is no longer posted, and its `order` becomes the order of the message.
         """
         only = self._only
         if only is not None:
@@ -126,7 +126,7 @@ class MatchQueues(Generic[R, M]):
         return receive
 
     def _first_posted(self, source: int, tag: int) -> tuple[int, int]:
-        """Return the key of the receive that the message gets, when some receives have wildcards."""
+        """Return the key of the receive that matches the message, when some receives have wildcards."""
         if len(self._posted) == 1:  # as with many receives that have the same arguments
             (only,) = self._posted
             fits = only[0] in (source, ANY_SOURCE) and only[1] in (tag, ANY_TAG)
@@ -169,7 +169,7 @@ class MatchQueues(Generic[R, M]):
         return True
 
     def posted(self) -> Iterator[R]:
-        """Iterate over all posted receives; the caller may withdraw them meanwhile."""
+        """Iterate over all posted receives; the caller may withdraw them during the iteration."""
         if self._only is not None:
             return iter([self._only])
         if not self._posted:
@@ -178,7 +178,7 @@ class MatchQueues(Generic[R, M]):
         return iter([r for each in found for r in (each.values() if isinstance(each, OrderedDict) else (each,))])
 
     def unexpected(self) -> Iterator[M]:
-        """Iterate over all unexpected messages in order of arrival; the caller may remove them meanwhile."""
+        """Iterate over all unexpected messages in order of arrival; the caller may remove them during the iteration."""
         if self._disordered:
             self._sort()
         return iter(list(self._arrivals.values()))
@@ -194,7 +194,7 @@ class MatchQueues(Generic[R, M]):
         place[message.order] = self._arrivals[message.order] = message
 
     def restore(self, message: M) -> None:
-        """Put a message back where it was before it was matched, so that no later one of its sender is ahead of it."""
+        """Put a matched message back in its place, so that no later message of its sender is ahead of it."""
         order = message.order
         place = self._unexpected.setdefault((message.source, message.tag), OrderedDict())
         for queue in (place, self._arrivals):
@@ -203,7 +203,7 @@ class MatchQueues(Generic[R, M]):
                 if next(iter(queue)) > order:
                     queue.move_to_end(order, last=False)
                 else:
-                    # Sorted at the next look-up: thousands of receives may be withdrawn at once, and each comes here.
+                    # Sorted only at the next look-up, because thousands of receives may be withdrawn at once.
                     self._disordered[id(queue)] = queue
             else:
                 queue[order] = message
@@ -216,7 +216,7 @@ class MatchQueues(Generic[R, M]):
         self._disordered.clear()
 
     def find_unexpected(self, source: int, tag: int) -> M | None:
-        """Return the message that a receive with these arguments would get now (section 3.8); None if there is none."""
+        """Return the message that a receive with these arguments would match now (section 3.8), or None."""
         if self._disordered:
             self._sort()
         if source != ANY_SOURCE and tag != ANY_TAG:

@@ -1,4 +1,4 @@
-"""The await of an operation that belongs to it."""
+"""The await of an operation that belongs to the awaiting code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the common case of a message needs of a peer: matching what arrives, and credit for it."""
+"""The part of a peer for messages of the common case: matching arriving frames, and credit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _EAGER: Final = 1
 
 
 class PeerBase:
-    """One process, as far as the common case of a message needs it; see `aiompi.engine.endpoint.Endpoint`.
+    """One process, for messages of the common case; see `aiompi.engine.endpoint.Endpoint`.
 
     Attributes:
         credit: bytes that this rank may still send eagerly.
-        most_credit: the bytes that the peer has granted in all: it can return no more than was spent.
-        ring: of `link`, once it is in use: short messages are put into it at once. The pure form has none.
-        brief: bytes of a message up to which that is done.
+        most_credit: the bytes of credit that the peer has granted in all; `credit` can never exceed them.
+        ring: ring of `link`, once it is in use, into which short messages go at once. The pure form has none.
+        brief: most bytes of a message that goes into `ring` at once.
     """
 
     __slots__ = (
@@ -39,8 +39,8 @@ class PeerBase:
         self.landings: set[Any] = set()
         self.orphans: list[Any] = []
         self._withheld: Any = None  # messages beyond the bound of announcements
-        self._unanswered = 0  # messages that the peer has to answer, including those that are withheld
-        self._max_announced = 0  # how many may be announced to it
+        self._unanswered = 0  # messages that the peer has to answer, including withheld ones
+        self._max_announced = 0  # most messages that may be announced to it
         self.ring: Any = None
         self.brief: int = engine.brief_limit
         self.credit = self.most_credit = self._owed = self._held = self._hiwater = self._ackmark = 0
@@ -85,10 +85,10 @@ class PeerBase:
         raise NotImplementedError
 
     def fetch(self, receive: Any, source: int, tag: int, length: int, srqid: int, offer: Any) -> None:
-        """Get a long message for its receive, in whatever way.
+        """Get a long message for its receive: copy it, or ask for it.
 
         Args:
-            offer: from where it can be copied (see `aiompi.wire.frame.Offer`), None if it must be asked for.
+            offer: the sender's memory (see `aiompi.wire.frame.Offer`); None if this rank must ask for the message.
         """
         raise NotImplementedError
 
@@ -96,18 +96,18 @@ class PeerBase:
         """Write the rest of a message into memory of the peer, in turn with other copies.
 
         Args:
-            write: writes up to so many bytes, and returns True if there is more.
+            write: writes at most the given number of bytes, and returns True if there is more.
         """
         raise NotImplementedError
 
     def copy_on(self, receive: Any, memory: memoryview, srqid: int, offer: Any, filled: int) -> None:
-        """Copy the rest of a message that is on offer, in turn with other copies.
+        """Copy the rest of an offered message, in turn with other copies.
 
         Args:
-            memory: for the whole message, of which the first `filled` bytes are there.
+            memory: for the whole message; its first `filled` bytes have been copied.
         """
         raise NotImplementedError
 
     def _acknowledge(self) -> None:
-        """Return credit, in a frame of its own if necessary."""
+        """Return credit, in a separate frame if necessary."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Looking for something to do before a rank sleeps. Only the native form has rings that are looked at by themselves."""
+"""Polling before a rank sleeps. Only the native form polls rings directly, without a call of Python code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 
 class Polled(Protocol):
-    """What is looked at; see `aiompi.engine.seams.Poller`."""
+    """An object that is polled; see `aiompi.engine.seams.Poller`."""
 
     def poll(self, looks: range) -> bool: ...
 
@@ -15,15 +15,15 @@ P = TypeVar("P", bound=Polled)
 
 
 def look(pollers: list[P], looks: range, seconds: float, single: bool = False) -> bool:
-    """Look at all pollers, and let the first one that has something to do be the last one the next time.
+    """Poll all pollers until one has work; it becomes the last one in the next round.
 
     Args:
-        looks: how often a poller looks that is not native.
-        seconds: for which to look, if all of them are native.
+        looks: polls of each poller that is not native.
+        seconds: duration of the polling, if all pollers are native.
         single: True if the caller waits for one request.
 
     Returns:
-        True if there was something to do.
+        True if there was work.
     """
     for poller in pollers:
         if poller.poll(looks):

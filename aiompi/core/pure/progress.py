@@ -1,4 +1,4 @@
-"""What operations need of their rank."""
+"""The part of a rank for operations of the common case."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sized
 from typing import Any, Final
 
 #: awaits of complete operations between two turns of the event loop. Each costs some microseconds, or the copy of a
-#: message. Without a turn, a task that is served promptly would keep everything else of its loop from running.
+#: message. Without a turn, a task whose operations complete at once would keep its event loop from all other work.
 AWAITS_PER_TURN: Final = 64
 
 
 class ProgressBase:
-    """The progress of one rank, as far as the common case of an operation needs it; see `aiompi.core.progress`.
+    """The progress of one rank, for operations of the common case; see `aiompi.core.progress`.
 
     Args:
         driver: how this rank waits (see `aiompi.engine.seams.Driver`).
@@ -20,11 +20,12 @@ class ProgressBase:
         stepping: True while a schedule is being stepped.
         error: set when the job is over; every operation then fails with it.
         failures: number of operations that have failed so far.
-        awaits: number of awaits of complete operations since the last turn that `turn_due` has asked for.
-        degraded: True if the job is over, or a peer has finalized or died; starting a receive then checks more.
-        withholding: peers that withhold messages, until they are asked for.
-        sends: by srqid, the sends that the receiver is still to answer.
-        assisted: by srqid, the copies of messages of this rank to its peers that are in progress.
+        awaits: number of awaits of complete operations since the last turn demanded by `turn_due`.
+        degraded: True if the job is over, or a peer has finalized or died; then the start of a receive needs more
+            checks.
+        withholding: peers that withhold messages until this rank asks for them.
+        sends: srqid -> send that the receiver must still answer.
+        assisted: srqid -> copy in progress of a message of this rank to a peer.
     """
 
     def __init__(self, driver: Any) -> None:

@@ -1,4 +1,4 @@
-"""What matching and the common case of a message need of a receive (sections 3.2 and 3.7)."""
+"""The part of a receive for matching and for messages of the common case (sections 3.2 and 3.7)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SHORT: Final = 16 * 2**10
 
 
 class PostedReceive(Request[Any]):
-    """What matching and the common case of a message need of a receive.
+    """A receive, for matching and for messages of the common case; see `aiompi.engine.receive.Receive`.
 
     Args:
-        memory: where the message goes, as bytes; None to take a message of any length into new memory.
+        memory: destination of the message, as bytes; None to take a message of any length into new memory.
         source, tag: wanted envelope; the source is a rank of the communicator. Both may be wildcards.
         peer_rank: world rank of `source`, or ANY_SOURCE.
         decode: makes the result from the bytes of the message; without it the result is the Status.
@@ -30,11 +30,11 @@ class PostedReceive(Request[Any]):
     Attributes:
         want_source, want_tag: the wanted envelope.
         source, tag, length: envelope of the message, once matched.
-        order: its position among posted receives, and then that of its message.
+        order: its position among posted receives; once matched, the position of its message.
         data: the bytes of a message that was received into new memory.
         landing: where its message arrives.
-        unpacks: True if `take` is overridden, since the message goes into memory with gaps.
-        stays: True if it stays posted when a rank fails that may be the sender.
+        unpacks: True if `take` is overridden, because the message goes into memory with gaps.
+        stays: True if it stays posted when a possible sender fails.
     """
 
     __slots__ = (
@@ -127,14 +127,14 @@ class PostedReceive(Request[Any]):
         if self._callbacks is not None or self._waiter is not None:
             self._finish()
 
-    # What is rare; see `aiompi.engine.receive.Receive`.
+    # Rare cases; see `aiompi.engine.receive.Receive`.
 
     def resume(self) -> None:
         """Be incomplete again: a message has come for a receive that a failure had interrupted."""
         raise NotImplementedError
 
     def noted(self, note: int) -> None:
-        """Take the number that the sender has sent beside the message."""
+        """Take the note, a number that the sender adds to the message."""
         raise NotImplementedError
 
     def out_of_memory(self, source: int, tag: int, length: int) -> None:

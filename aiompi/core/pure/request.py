@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aiompi.core.progress import Progress
     from aiompi.core.seams import Waiter
 
-#: seconds between two checks of whether an operation can be withdrawn
+#: seconds between two checks whether an operation can be withdrawn
 _PAUSE: Final = 1e-3
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class Request(Generic[T_co]):
     callbacks need.
 
     Attributes:
-        record, starter: while calls are observed, the record of the call that has made a persistent request, and its
+        record, starter: of a persistent request while calls are observed: the record of the call that made it, and its
             communicator; otherwise None.
     """
 
@@ -61,7 +61,7 @@ class Request(Generic[T_co]):
         return self._done
 
     def cancelled(self) -> bool:
-        """Return True if the operation was cancelled before it took effect (section 3.8)."""
+        """Return True if the operation was cancelled before it had an effect (section 3.8)."""
         return self._cancelled
 
     def exception(self) -> BaseException | None:
@@ -76,7 +76,7 @@ class Request(Generic[T_co]):
         return self._error
 
     def unseen_error(self) -> BaseException | None:
-        """Return the error of the completed operation, None if `result` or `exception` has reported it already."""
+        """Return the error of the completed operation; None if `result` or `exception` has already reported it."""
         return None if self._error_seen else self._error
 
     def result(self) -> T_co:
@@ -114,7 +114,7 @@ class Request(Generic[T_co]):
     def free(self) -> None:
         """Free the request (MPI_Request_free, section 3.7.3): the operation completes by itself.
 
-        No call can report an error of it any more, so an error ends the job (section 2.7).
+        No call can report its error any more, so an error ends the job (section 2.7).
         """
         self._engine.disown(self)
 
@@ -173,32 +173,32 @@ class Request(Generic[T_co]):
                 callback(self)
 
     def attend(self) -> None:
-        """Make progress by itself from now on; only requests that `begin` has returned do not do so yet."""
+        """Make progress without further calls. Only requests from `begin` do not do so before this call."""
 
     def spin(self) -> bool:
         """Wait for a short while before the driver does; return True if the operation is complete."""
         return self._done
 
     def withdraw(self) -> None:
-        """Undo the operation as far as possible. Only its owner may call this; see `quiescent` for when."""
+        """Undo the operation as far as possible. Only its owner may call this, and only when it is `quiescent`."""
         self.cancel()
 
     def lost_message_error(self) -> BaseException | None:
-        """Return the error of a message that `withdraw` could not give back and that is lost; None if there is none.
+        """Return the error of a message that `withdraw` has lost, being unable to give it back; None if there is none.
 
         None also if the error has been reported. The caller reports what this returns.
         """
         return None
 
     def quiescent(self) -> bool:
-        """Return True if no other process writes into the memory of the operation; none will begin to from now on."""
+        """Return True if no other process writes into the memory of the operation. From now on none will begin to."""
         return True
 
     def settle(self) -> Generator[Any, None, None]:
         """Wait until the operation can be withdrawn at once.
 
-        An error that interrupts this, such as another cancellation, is raised at the end, since the caller must not use
-        the memory before.
+        An error that interrupts this, such as another cancellation, is raised at the end, because the caller must not
+        use the memory before.
         """
         interrupt: BaseException | None = None
         while not self.quiescent():
@@ -206,7 +206,7 @@ class Request(Generic[T_co]):
             self._engine.driver.call_later(_PAUSE, pause.complete)
             try:
                 yield from pause.suspend()
-            except (GeneratorExit, LocalProtocolError):  # nothing can wait here, as in another event loop
+            except (GeneratorExit, LocalProtocolError):  # this code cannot wait, for example in another event loop
                 raise
             except BaseException as error:
                 interrupt = error
@@ -217,7 +217,7 @@ class Request(Generic[T_co]):
                 interrupt = None  # the error refers to its frames, which must not refer to the error
 
     def suspend(self) -> Generator[Any, None, None]:
-        """Wait for completion: inside a schedule by yielding the request to it, elsewhere as the driver waits."""
+        """Wait for completion: inside a schedule by yielding the request to it, elsewhere by the driver."""
         engine = self._engine
         if engine.stepping:
             yield self
@@ -254,7 +254,7 @@ class Request(Generic[T_co]):
     def __await__(self) -> Generator[Any, None, T_co]:
         if self._done and self._engine.turn_due():
             yield
-        while not self._done:  # again if a receive was interrupted, and has been resumed before this continued
+        while not self._done:  # again if a receive was interrupted and then resumed before this continued
             if self._engine.stepping:
                 yield self  # as `suspend` does, in one step
             else:

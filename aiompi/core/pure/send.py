@@ -1,4 +1,4 @@
-"""What the common case of a long message needs of a send."""
+"""The part of a send for long messages of the common case."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from aiompi.core.pure.request import Request
 
 
 class SendBase(Request[None]):
-    """A message that is being sent, as far as the common case needs it; see `aiompi.engine.send.Send`.
+    """A message that is being sent, for the common case; see `aiompi.engine.send.Send`.
 
     Attributes:
         peer: the receiver.
         payload: the memory of the message in pieces. It belongs to the user; the request holds it until complete.
         nbytes: its length.
-        srqid: id under which the receiver answers; 0 if it need not.
+        srqid: id for the answer of the receiver; 0 if no answer is needed.
         context: in which it is sent, if the receiver answers.
-        acknowledged: True if the send need not wait for an answer to be complete.
+        acknowledged: True if the send can complete without an answer.
         released: True if the memory of the payload is free again.
-        unsent: True if the payload leaves only when the receiver asks for it, which it has not done.
-        recalling: True if the receiver has been asked to give the message back, and has not answered.
+        unsent: True while the payload waits for the receiver to ask for it.
+        recalling: True while a recall of the message is unanswered.
         invited: True if the receiver has asked for help with its copy.
-        ready: True if the receiver may drop the message, because it has posted no receive for it (ready mode).
-        expendable: True if it is no error when the message is lost because the receiver has finalized.
+        ready: True in ready mode: the receiver drops the message if no receive for it is posted.
+        expendable: True if the message may be lost without an error when the receiver has finalized.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""`mpi4py.MPI` is `aiompi.MPI`, set up as the options of mpi4py say."""
+"""`mpi4py.MPI` is `aiompi.MPI`, set up by the options of mpi4py."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LEGAL: dict[str, Callable[[Any], bool]] = {
 
 
 def _options() -> Any:
-    """The options, from variables such as MPI4PY_RC_THREAD_LEVEL as well; what they cannot be is warned of."""
+    """The options, including environment variables such as MPI4PY_RC_THREAD_LEVEL. Invalid values cause a warning."""
     options = getattr(mpi4py, "rc", None) or mpi4py.Rc()
     for name, legal in _LEGAL.items():
         text = os.environ.get(f"MPI4PY_RC_{name.upper()}")
@@ -55,7 +55,7 @@ def _options() -> Any:
 
 
 def _set_up() -> None:
-    """Do what the import of mpi4py's module does."""
+    """Initialize, as the import of mpi4py's module does."""
     options = _options()
     for name in ("PROTOCOL", "THRESHOLD"):
         text = os.environ.get(f"MPI4PY_PICKLE_{name}")

@@ -1,4 +1,4 @@
-"""The package mpi4py, played by aiompi."""
+"""The package mpi4py, implemented by aiompi."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Rc:
     Attributes:
         initialize: True if importing `MPI` joins the job.
         threads: True if the program may have threads that make MPI calls.
-        thread_level: the calls that these threads may make: "single", "funneled", "serialized" or "multiple". A higher
-            level than necessary costs time: each call is guarded, and a thread of its own makes progress.
-        finalize: no effect: a program that ends leaves the job.
+        thread_level: "single", "funneled", "serialized" or "multiple", the calls that these threads may make. A higher
+            level than necessary costs time: each call takes a lock, and a background thread makes progress.
+        finalize: no effect: a program leaves the job when it ends.
         fast_reduce: no effect.
         recv_mprobe, irecv_bufsz: no effect: objects of any size are received as they come.
         errors: "exception", "default", "abort" or "fatal": the error handler of COMM_WORLD and COMM_SELF.

@@ -1,6 +1,6 @@
 """`python -m mpi4py [options] app.py` and `python -m mpi4py.run`: run a program, with the command line of mpi4py.
 
-An exception that the program does not catch ends the job, as always in aiompi; here by MPI_Abort, as does an exit code.
+As always in aiompi, an uncaught exception ends the job. Here it does so by MPI_Abort, and so does an exit code.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ options:
 
 
 def run_command_line(args: Sequence[str] | None = None) -> None:
-    """Run `PYFILE | -m MODULE | -c CODE | - [ARGUMENT ...]` as the main program; by default what sys.argv names.
+    """Run `PYFILE | -m MODULE | -c CODE | - [ARGUMENT ...]` as the main program; by default from sys.argv.
 
     Raises:
         Any exception of the program.
@@ -52,7 +52,7 @@ def run_command_line(args: Sequence[str] | None = None) -> None:
 
 
 def set_abort_status(status: object) -> None:
-    """Have the job end with a status when this Python ends, if MPI has been imported.
+    """Make the job end with a status when this Python ends, if MPI has been imported.
 
     Args:
         status: a number, or the exception that ends the program. 0 and None change nothing.
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def _parse(words: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """Return what names the program, and the options of `mpi4py.rc`; answer the options that show something."""
+    """Return the words that name the program, and the options of `mpi4py.rc`; serve options such as --version."""
     rc: dict[str, Any] = {}
     while words and words[0].startswith("-") and words[0] not in ("-m", "-c", "-"):
         option, equals, value = words.pop(0).partition("=")

@@ -1,1 +1,1 @@
-"""Additions to MPI: those that aiompi has built in."""
+"""Additions to MPI that aiompi has built in."""
