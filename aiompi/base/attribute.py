@@ -78,7 +78,7 @@ class Keyvals:
         delete_fn: DeleteFunction | bool | None = None,
         nopython: bool = False,
     ) -> int:
-        """Create a key, whose number no other key of the process has or has had; see `Caching.Create_keyval`.
+        """Create a key with a number that the process has never used for a key; see `Caching.Create_keyval`.
 
         Raises:
             TypeError: a callback cannot be called.
@@ -91,7 +91,7 @@ class Keyvals:
         return keyval.number
 
     def free(self, keyval: int) -> int:
-        """Free a key, under which no more values can be set; see `Caching.Free_keyval`."""
+        """Free a key: no further values can be set under it; see `Caching.Free_keyval`."""
         self.check_own(keyval, "freed")
         del self._keyvals[self.find(keyval).number]
         return KEYVAL_INVALID
@@ -138,8 +138,8 @@ _numbers: Final = itertools.count(64)
 class Attributes:
     """The attributes of one object.
 
-    A value is gone once its delete callback has been called, even if the callback failed, because it must not be called
-    for the same value again.
+    A value is removed once its delete callback has been called, even if the callback failed: no callback is called
+    twice for a value.
 
     Methods take the object as the program holds it and pass it to the callbacks.
 
@@ -282,9 +282,9 @@ class Caching:
 
         Args:
             keyval: key from `Create_keyval`; for communicators also TAG_UB, HOST, IO, WTIME_IS_GLOBAL, UNIVERSE_SIZE,
-                APPNUM, LASTUSEDCODE, or a key of IMPI 0.0, section 2.5: IMPI_CLIENT_SIZE and IMPI_HOST_SIZE, the number
-                of clients and hosts to which the processes of the communicator belong, and IMPI_CLIENT_COLOR and
-                IMPI_HOST_COLOR, the number of the client or host of this process among them.
+                APPNUM, LASTUSEDCODE, or a key of IMPI 0.0, section 2.5. IMPI_CLIENT_SIZE and IMPI_HOST_SIZE are the
+                numbers of clients and hosts of the communicator. IMPI_CLIENT_COLOR and IMPI_HOST_COLOR are the numbers
+                of this process's client and host among them.
             default: returned if there is no value; distinguishes this from a value of None.
 
         Raises:

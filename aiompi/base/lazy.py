@@ -1,4 +1,4 @@
-"""NumPy, imported when one of its names is first used: a program that sends objects and bytes does not need it."""
+"""NumPy, imported when one of its names is first used: programs that send only objects and bytes do not need it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 else:
 
     class _NumPy:
-        """Stands for the module, and keeps the names that were used as attributes."""
+        """Replaces the module; caches its used names as attributes."""
 
         def __getattr__(self, name: str) -> Any:
             import numpy

@@ -81,7 +81,7 @@ class Opaque:
 
     @property
     def _holder(self) -> Any:
-        """What must exist for the number to be valid: the object."""
+        """The object whose lifetime is the lifetime of the number."""
         return self._denoted
 
     @classmethod
@@ -124,9 +124,9 @@ class Opaque:
 
 
 class NumberedByHandle(Opaque):
-    """A handle whose number is valid as long as the handle exists of which it was asked.
+    """A handle whose number is valid as long as this handle exists.
 
-    Requests are objects that cannot be referred to weakly.
+    Requests have such handles, because they do not support weak references.
     """
 
     __slots__ = ()
@@ -163,7 +163,7 @@ class Reference(Opaque, Generic[T]):
 
     @property
     def _constant(self) -> bool:
-        """True if this is one of the constants itself, and not another handle of the same object."""
+        """True for a constant itself, False for another handle of the same object."""
         return any(self is constant for constant in self._constants.values())
 
     def free(self) -> None:

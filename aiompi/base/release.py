@@ -1,4 +1,4 @@
-"""The version of this package, and of what its processes say to each other."""
+"""The version of this package, and of the protocols between its processes."""
 
 from __future__ import annotations
 

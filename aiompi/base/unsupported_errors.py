@@ -1,4 +1,4 @@
-"""Error classes of parts of MPI that aiompi does not support. Programs may name them; nothing raises them."""
+"""Error classes of parts of MPI that aiompi does not support. Programs may name them; no call raises them."""
 
 from __future__ import annotations
 

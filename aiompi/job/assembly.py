@@ -9,19 +9,19 @@ from typing import Final
 
 from aiompi.wire import control
 
-#: seconds after which a call that waits asks the job for which members; it asks again after twice the time, and so on
+#: seconds after which a waiting call asks the job for the members that it waits for; the interval doubles each time
 PATIENCE: Final = 5.0
 
 _log: Final = logging.getLogger("aiompi.assembly")
 
 
 class Assembly(asyncio.Future[control.Assembled]):
-    """A call that waits. The log names the members after some seconds, and so does the repr of a task that awaits this.
+    """A waiting call. After some seconds the log and the repr of an awaiting task name the missing members.
 
     Args:
         label: names the member.
-        debug: seconds after which to ask the job for which members the call waits; 0 for PATIENCE.
-        ask: asks the job, whose answer goes to `told`.
+        debug: seconds after which to ask the job for the missing members; 0 for PATIENCE.
+        ask: asks the job; the answer goes to `told`.
     """
 
     def __init__(self, label: str, debug: float, ask: Callable[[], object]) -> None:
@@ -41,7 +41,10 @@ class Assembly(asyncio.Future[control.Assembled]):
         self._start_timer(seconds)
 
     def told(self, awaiting: control.Awaiting) -> None:
-        """Take the answer of the job. That others have a world and must ask for another is mostly a mistake."""
+        """Take the answer of the job.
+
+        If other members must leave a world first, this is mostly a mistake of the program.
+        """
         self._cause = awaiting.cause
         waited = self.get_loop().time() - self._begun
         level = logging.WARNING if awaiting.others else self._level

@@ -1,4 +1,4 @@
-"""Main programs: run as Python runs them, or loaded under another name for their functions and classes."""
+"""Main programs: they are run as Python runs them, or loaded under another name for their functions and classes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
-_ATTRIBUTE: Final = "__program__"  # attribute of the main module: the program that it was loaded from
-#: True in what a program calls while a worker loads it for its functions, also in tasks and not in other threads
+_ATTRIBUTE: Final = "__program__"  # attribute of the main module: its `Program`
+#: True inside the calls of a program that a worker loads for its functions; also in its tasks, but not in other threads
 _is_loading: Final = contextvars.ContextVar("_is_loading", default=False)
 
 
@@ -86,8 +86,8 @@ class Program(NamedTuple):
         """Run the program as the main module of this process. `current` returns it from now on.
 
         Args:
-            name: value of the program's `__name__`; another one than "__main__" to load only what it defines, so that
-                `refuse_while_loading` refuses the rest.
+            name: value of the program's `__name__`. With another name than "__main__" only its definitions are loaded:
+                `refuse_while_loading` refuses other calls.
 
         Raises:
             ImportError, OSError, SyntaxError: there is no such program.
@@ -124,7 +124,7 @@ def refuse_while_loading(what: str) -> None:
     """Refuse a call that a program makes while a worker loads it.
 
     Args:
-        what: what the call does, for the message.
+        what: description of the call, for the message.
 
     Raises:
         RuntimeError: a worker loads the program.

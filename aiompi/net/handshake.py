@@ -1,8 +1,7 @@
 """The hello over a socket, at every end of every connection but those between IMPI clients.
 
-`channel_of` is the only place that decides how a connection is protected. It looks at nothing that lies between the
-ends, such as addresses, because something in between can choose those. The proofs of the hello cover what each end has
-decided (`aiompi.wire.hello`).
+`channel_of` alone decides how a connection is protected. The decision does not depend on addresses, because an attacker
+between the ends can choose them. The proofs of the hello cover the decision of each end (`aiompi.wire.hello`).
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ class Greeter:
     non-blocking, or have a time limit.
 
     Args:
-        sock: the connection; the caller closes what `socket` is then.
+        sock: the connection; the caller closes `socket` at the end.
         handshake: of this end, with the channel that `channel_of` returns.
-        settings: name the certificate.
+        settings: have the certificate.
 
     Attributes:
-        socket: the connection. One that is encrypted gets another object for the same descriptor.
+        socket: the connection; when it is encrypted, another object for the same descriptor.
         handshake: the argument.
-        silent: True as long as nothing is known of the other end: it has sent nothing.
+        silent: True as long as the other end has sent no byte.
     """
 
     def __init__(self, sock: socket.socket, handshake: Handshake, settings: Settings) -> None:
@@ -61,7 +60,7 @@ class Greeter:
         """Go on without waiting; return True once both ends have proven the key for this channel.
 
         Raises:
-            RemoteProtocolError: the other end has not, or TLS with it failed.
+            RemoteProtocolError: the other end has not proven the key, or TLS failed.
             OSError: the connection has failed.
         """
         try:
@@ -69,7 +68,7 @@ class Greeter:
                 self._begun = True
                 if self.handshake.channel is Channel.LOCAL:
                     self._check_user()
-                else:  # a message would wait 40 ms for its predecessor, here and later
+                else:  # otherwise a message would wait 40 ms for its predecessor, here and later
                     self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._flush()
             while not (self.handshake.done and self._bound):
@@ -107,7 +106,7 @@ class Greeter:
             self.handshake.receive_data(data)
         except RemoteProtocolError:
             with contextlib.suppress(OSError):
-                self._flush()  # what lets the other end see why this one ends the connection
+                self._flush()  # the other end learns from this why the connection ends
             raise
         self._flush()
         return True
@@ -119,7 +118,7 @@ class Greeter:
             raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def _bind(self) -> bool:
-        """Go on with the TLS handshake. Only a peer that has proven the key gets so far."""
+        """Go on with the TLS handshake. The peer has proven the key before."""
         from aiompi.net import tls  # needed where TCP is used only
 
         try:
@@ -137,15 +136,15 @@ class Greeter:
         return True
 
     def _ended(self, *, reset: bool) -> str:
-        """Return what to say of the end of the connection.
+        """Return a description of the end of the connection.
 
         Args:
-            reset: True if the other end has not read all that was sent, as one that is killed.
+            reset: True if the other end has not read all data, as after a kill.
         """
         if not isinstance(self.handshake, Acceptor):
             return "it closed the connection during the hello: is the key of the job the right one?"
         if self._secure is not None:
             return "it ended before its connection was encrypted"
-        if self.handshake.answered and not reset:  # so the other end was the first to see that the keys differ
+        if self.handshake.answered and not reset:  # so the other end has noticed first that the keys differ
             return "it ended at the proof of the key of the job: is its key the right one?"
         return "it ended before it had proven the key of the job"

@@ -23,7 +23,7 @@ _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: process, user, group
 
 
 def loopback() -> str:
-    """Return the address of this machine for itself: that of IPv4, or that of IPv6 where there is no other."""
+    """Return the loopback address of this machine: of IPv4, or of IPv6 if there is no other."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind((LOOPBACK["0.0.0.0"], 0))
@@ -42,9 +42,9 @@ _IFA_ADDRESS, _IFA_LOCAL, _SCOPE_LINK = 1, 2, 253
 
 
 def own_addresses() -> list[tuple[str, str]]:
-    """Return the interfaces of this host that are configured, as pairs of name and numeric address.
+    """Return the configured interfaces of this host, as pairs of name and numeric address.
 
-    Addresses that are valid on one link only are left out, because another host needs its own number of the link.
+    Link-local addresses are left out, because another host needs its own number of the link.
     """
     found: list[tuple[str, str]] = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as sock:
@@ -62,10 +62,10 @@ def own_addresses() -> list[tuple[str, str]]:
 
 
 def encoded(host: str) -> Any:
-    """Return a host for the functions of `socket` that look it up.
+    """Return a host name in the form for look-ups by `socket`.
 
-    ASCII becomes bytes, because the codec of other names takes longer to import than the rest of a connection. Names
-    with an empty or long label go to that codec, which says what is wrong with them.
+    ASCII becomes bytes, because importing the codec of other names takes longer than the rest of a connection. Names
+    with an empty or long label go to this codec, which reports the error.
     """
     valid = host.isascii() and all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
     return host.encode() if valid else host
@@ -74,7 +74,7 @@ def encoded(host: str) -> Any:
 def own_address_towards(host: str, port: int) -> str:
     """Return the numeric address of this host in connections to another one; empty if the other cannot be resolved.
 
-    The call resolves names, which takes time. It sends nothing.
+    The call resolves names, which takes time. It sends no data to the other host.
     """
     with contextlib.suppress(OSError):
         for family, kind, _, _, address in socket.getaddrinfo(encoded(host), port, type=socket.SOCK_DGRAM):
@@ -131,9 +131,10 @@ def _is_in(address: str, network: str) -> bool:
 
 
 def published(wildcard: str) -> tuple[str, ...]:
-    """Return the addresses by which others may reach a socket of this host that listens on a wildcard address.
+    """Return the addresses by which other hosts may reach a socket of this host that listens on a wildcard address.
 
-    The address that this host uses for connections to others comes first. Loopback is there if there is nothing else.
+    The address that this host uses for connections to others comes first. Loopback is included only if there is no
+    other.
     """
     family = socket.AF_INET if wildcard == "0.0.0.0" else socket.AF_INET6
     addresses: dict[str, None] = {}
@@ -164,7 +165,7 @@ def join_address(host: str, port: int) -> str:
 def credentials(sock: socket.socket) -> tuple[int, int]:
     """Return the process and the user that the kernel names for the other end of a Unix socket.
 
-    It is the process that has connected, or that has begun to listen; 0 if it is in another pid namespace.
+    The process is the one that has connected, or that has begun to listen; 0 if it is in another pid namespace.
     """
     process, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return process, user
@@ -197,7 +198,7 @@ def listen(family: int, address: Any, ports: Sequence[int] = (0,)) -> socket.soc
         ports: to try; 0 is any free port.
 
     Raises:
-        OSError: the address is of another host, no port is free, or the port is not permitted. The text names both.
+        OSError: the address is of another host, no port is free, or the port is not permitted. The message names both.
     """
     for port in ports:
         listener = socket.socket(family, socket.SOCK_STREAM)

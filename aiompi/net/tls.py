@@ -1,12 +1,13 @@
-"""TLS 1.3 between hosts: `secure` wraps a socket, and `binding` tells its channel from all others.
+"""TLS 1.3 between hosts:
 
-The TLS handshake alone proves nothing: the accepting end presents a certificate of its own making, and any is accepted.
-Both ends then prove over the channel that they know their common key, with a MAC over the `binding` (see
-`aiompi.wire.hello` and `aiompi.impi.auth`). Something in between has two channels, which differ. With `tls_cert`, each
-end has to have a certificate that the authority of `tls_ca` has signed as well.
+`secure` wraps a socket, and `binding` identifies its channel. The TLS handshake alone proves nothing: the accepting end
+presents a self-signed certificate, and the other end accepts any. Both ends then prove over the channel that they know
+their common key, with a MAC over the `binding` (see `aiompi.wire.hello` and `aiompi.impi.auth`). An attacker between
+them has two channels with different bindings. With `tls_cert`, each end must also have a certificate that the authority
+of `tls_ca` has signed.
 
-OpenSSL does the cryptography, but for the public key and the self-signature of the certificate (RFC 8032), which the
-`ssl` module cannot make. OpenSSL refuses a public key that does not belong to the private key.
+OpenSSL does the cryptography, except for the public key and the self-signature of the certificate (RFC 8032), because
+the `ssl` module cannot make these. OpenSSL refuses a public key that does not match the private key.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ RECORD: Final = 2**14
 
 
 def secure(sock: socket.socket, server: bool, settings: Settings) -> SecureSocket:
-    """Return a socket in place of a connected one. Its TLS handshake has not begun.
+    """Return a TLS socket for a connected socket. The TLS handshake has not begun.
 
     Args:
         server: True for the end that has accepted the connection.
-        settings: name the files of another certificate.
+        settings: may name the files of another certificate.
 
     Raises:
         InvalidArgumentError: a file of a certificate cannot be used.
@@ -51,12 +52,12 @@ def context(server: bool, settings: Settings) -> ssl.SSLContext:
 def binding(channel: ssl.SSLSocket | ssl.SSLObject) -> bytes:
     """Return bytes that both ends of a TLS channel know after the handshake, and that no other channel has.
 
-    They are the Finished message of the client, a MAC over the whole handshake under a key that follows from its key
-    exchange (RFC 8446, section 4.4.4). No session is resumed, so that each channel has an exchange of its own.
+    They are the Finished message of the client: a MAC over the whole handshake, with a key derived from its key
+    exchange (RFC 8446, section 4.4.4). Sessions are never resumed, so each channel has its own key exchange.
     """
     finished = channel.get_channel_binding("tls-unique")
     if not finished:
-        raise OSError(errno.EPROTO, "the ssl module does not tell its TLS channels apart")
+        raise OSError(errno.EPROTO, "the ssl module gives its TLS channels no binding")
     return finished
 
 
@@ -64,7 +65,7 @@ def check(settings: Settings) -> None:
     """Read the files of the certificate.
 
     Raises:
-        InvalidArgumentError: one cannot be used.
+        InvalidArgumentError: a file cannot be used.
     """
     context(True, settings)
 
@@ -81,16 +82,16 @@ def explain(error: OSError) -> str:
 
 
 class SecureSocket(ssl.SSLSocket):
-    """A TLS connection with the calls of a non-blocking socket, which raise BlockingIOError when they have to wait.
+    """A TLS connection with the calls of a non-blocking socket, which raise BlockingIOError instead of waiting.
 
-    A call that did not send all bytes must be followed by one that begins with the bytes that are left, at least as
-    many as are left of a record. A queue of bytes does that.
+    After a call that has not sent all bytes, the next call must begin with the unsent bytes, at least to the end of the
+    record. A queue of bytes does this.
     """
 
     def do_handshake(self, block: bool = False) -> None:
         try:
             super().do_handshake(block)
-        except ssl.SSLWantReadError:  # what it sends is far smaller than the buffer of a new connection
+        except ssl.SSLWantReadError:  # its data is far smaller than the send buffer of a new connection
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
 
     def send(self, data: Any, flags: int = 0) -> int:
@@ -113,7 +114,7 @@ class SecureSocket(ssl.SSLSocket):
         return sent
 
     def recv(self, nbytes: int = 1024, flags: int = 0) -> bytes:
-        if flags & socket.MSG_PEEK:  # tells only whether anything has arrived
+        if flags & socket.MSG_PEEK:  # only shows whether a byte has arrived
             return socket.socket.recv(self, nbytes, flags)
         try:
             return self.read(nbytes)
@@ -121,7 +122,7 @@ class SecureSocket(ssl.SSLSocket):
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
 
     def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
-        """Read as many records as there are and fit."""
+        """Read as many arrived records as fit into the buffer."""
         view, got = memoryview(buffer), 0
         while got < len(view):
             try:
@@ -150,12 +151,12 @@ class SecureSocket(ssl.SSLSocket):
         return got, [], 0, None
 
     def shutdown(self, how: int) -> None:
-        """Shut down the connection, but go on to decrypt what the other end still sends."""
+        """Shut down the connection, but go on decrypting the data that the other end still sends."""
         socket.socket.shutdown(self, how)
 
 
 def _records(buffers: Iterable[Any]) -> Iterator[bytearray | memoryview]:
-    """Yield the bytes of all buffers in pieces of RECORD bytes and a rest, without copies of long buffers."""
+    """Yield the bytes of all buffers in pieces of RECORD bytes and a shorter rest, without copies of long buffers."""
     joined = bytearray()
     for buffer in buffers:
         view = memoryview(buffer)
@@ -179,7 +180,7 @@ def _records(buffers: Iterable[Any]) -> Iterator[bytearray | memoryview]:
 def _context(server: bool, cert: str, private: str, authority: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # addresses are numbers; the certificate is what counts
+    context.check_hostname = False  # addresses are numeric; only the certificate counts
     context.verify_mode = ssl.CERT_REQUIRED if cert else ssl.CERT_NONE
     context.sslsocket_class = SecureSocket
     if server:
@@ -202,7 +203,7 @@ def _no_passphrase() -> str:
 
 
 def _load(context: ssl.SSLContext, pem: bytes) -> None:
-    descriptor = os.memfd_create("aiompi-tls", os.MFD_CLOEXEC)  # the ssl module reads files only
+    descriptor = os.memfd_create("aiompi-tls", os.MFD_CLOEXEC)  # the ssl module reads only files
     try:
         os.write(descriptor, pem)
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")

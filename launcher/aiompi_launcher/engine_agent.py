@@ -27,7 +27,7 @@ def main() -> int:
     """Run the job to its end; return the exit status, of which nothing takes notice."""
     spec = json.loads(_line())
     for descriptor in map(int, os.listdir("/proc/self/fd")):
-        if descriptor > 2 and descriptor not in (spec["listener"], spec["door"]):
+        if descriptor > 2 and descriptor not in (spec["listener"], spec["credential_listener"]):
             with contextlib.suppress(OSError):
                 os.close(descriptor)  # such as the socket of the process manager, which waits for its end
     return asyncio.run(_serve(**spec))
@@ -43,7 +43,7 @@ def _line() -> bytes:
 async def _serve(
     size: int,
     listener: int,
-    door: int | None,
+    credential_listener: int | None,
     credential: str,
     key: str,
     on_failure: str,
@@ -64,8 +64,8 @@ async def _serve(
 
     loop.add_reader(0, rank_0_ended)
     supervisor.limit_start(start_timeout)
-    if door is not None:
-        _hand_out(credential, socket.socket(fileno=door))
+    if credential_listener is not None:
+        _hand_out(credential, socket.socket(fileno=credential_listener))
     await supervisor.meet(ServerInMemory(size))
     sock = socket.socket(fileno=listener)
     server = ControlServer(
@@ -82,19 +82,19 @@ async def _serve(
         server.close()
 
 
-def _hand_out(text: str, door: socket.socket) -> None:
+def _hand_out(text: str, listener: socket.socket) -> None:
     """Give a new credential of munge with this text to each connection. It is read once on each host."""
     from aiompi.job.bootstrap import munge
 
-    door.setblocking(False)
+    listener.setblocking(False)
 
     def give() -> None:
         with contextlib.suppress(OSError):
-            sock, _ = door.accept()
+            sock, _ = listener.accept()
             with sock:
                 sock.sendall(munge.encode(text.encode()))  # it fits into the buffer of a new connection
 
-    asyncio.get_running_loop().add_reader(door, give)
+    asyncio.get_running_loop().add_reader(listener, give)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Start of a rank under a process manager other than `aiompi-launch`: Hydra, Slurm, PRRTE, Kubernetes and others.
 
 `find` names the process manager that has started this process, and `join` makes the process a rank. Rank 0 starts the
-agent of the job, a process of `aiompi_launcher`, and then all ranks join as if a launcher had started them.
+agent of the job, a process of `aiompi_launcher`. Then all ranks join as if a launcher had started them.
 
     manager   variables                              store of values   module
     pmi       PMI_FD or PMI_PORT                     PMI-1             pmi
@@ -10,8 +10,8 @@ agent of the job, a process of `aiompi_launcher`, and then all ranks join as if 
     indexed   JOB_COMPLETION_INDEX or RANK,          none              fixed
               WORLD_SIZE, MASTER_ADDR
 
-The first one whose variables are set is used. AIOMPI_ENGINE names another one, which may be an entry point of the group
-`aiompi.engines`: a function that takes the environment and returns a `ProcessManager`.
+The first manager whose variables are set is used. AIOMPI_ENGINE names another one. It may be an entry point of the
+group `aiompi.engines`: a function that takes the environment and returns a `ProcessManager`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aiompi.settings import Settings
 if TYPE_CHECKING:
     from aiompi.job.bootstrap.manager import Place, ProcessManager
 
-#: process manager -> variables that are all set in its processes. An sbatch script has SLURM_PROCID too, but no step.
+#: process manager -> variables that are all set in its processes. An sbatch script has SLURM_PROCID, but no step.
 SIGNS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "pmi": (("PMI_FD", "PMI_RANK", "PMI_SIZE"), ("PMI_PORT", "PMI_ID")),
     "pmix": (("PMIX_NAMESPACE", "PMIX_RANK"),),
@@ -38,7 +38,7 @@ GROUP: Final = "aiompi.engines"
 
 
 def find(environ: Mapping[str, str]) -> str:
-    """Return the name of the process manager that has started this process, empty if there is none."""
+    """Return the name of the process manager that has started this process; empty if there is none."""
     return next((name for name in SIGNS if _shows(name, environ)), "")
 
 
@@ -47,7 +47,7 @@ def _shows(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def join(name: str, environ: Mapping[str, str], settings: Settings) -> Place | None:
-    """Become a rank of the job of a process manager. Return None if it has started this process only.
+    """Become a rank of the job of a process manager. Return None if the job has only this process.
 
     Raises:
         JobAbortedError: the process manager cannot be used, or the others cannot be reached.

@@ -1,8 +1,8 @@
-"""Process managers without a store, in which rank 0 listens where all others look for it.
+"""Process managers without a store: rank 0 listens at an address that all other ranks know.
 
-`Indexed` is a job whose environment says everything: an indexed Job of Kubernetes, or the variables of torchrun and
-Kubeflow. `Slurm` is a step of srun without PMI. There rank 0 hands the key out: whatever connects gets a credential of
-munge, which only processes of its user can read.
+`Indexed` is a job described by environment variables: an indexed Job of Kubernetes, or the variables of torchrun and
+Kubeflow. `Slurm` is a step of srun without PMI. There rank 0 sends the key in a credential of munge to every process
+that connects. Only processes of the same user can read the credential.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from aiompi.wire.hello import new_key, parse_key
 
 #: default of MASTER_PORT, as torchrun has it
 _MASTER_PORT: Final = 29500
-#: ports for steps of Slurm that has reserved none, above those that the kernel gives to connections
+#: ports for a step for which Slurm has reserved none, above the ports that the kernel gives to connections
 _FIRST_PORT: Final = 61440
 _PORTS: Final = 4096
-#: ports that a step tries, because other steps may use some of them
+#: number of ports that a step tries, because other steps may use some of them
 _TRIED: Final = 8
 _CREDENTIAL: Final = 2**16  # bytes
 _DIAL: Final = 5.0  # seconds
@@ -38,31 +38,31 @@ _PAUSE: Final = 0.1
 
 
 class Fixed(ProcessManager):
-    """A process manager without a store. The agent ends the processes that it cannot end.
+    """A process manager without a store. It cannot end the processes of the job; the agent does.
 
     Attributes:
         host: name or address of the machine of rank 0.
-        ports: at one of which rank 0 listens.
+        ports: rank 0 listens at one of them.
     """
 
     host: str
     ports: list[int]
 
     def abort(self, code: int, reason: str) -> None:
-        """Do nothing: each rank ends because the agent does."""
+        """Do nothing: each rank ends when the agent ends."""
 
     def finalize(self) -> None:
         """Do nothing."""
 
 
 class Indexed(Fixed):
-    """A process of a job whose environment says everything.
+    """A process of a job described by environment variables.
 
     Args:
         environ: variables of this process.
 
     Raises:
-        JobAbortedError: a variable is missing or is no number.
+        JobAbortedError: a variable is missing or is not a number.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -124,27 +124,27 @@ class Slurm(Fixed):
         self.ports = _reserved(reserved) if reserved else _derived(self._step)
 
     def meet(self, settings: Settings) -> Place:
-        """Become a rank, with the key that rank 0 hands out.
+        """Become a rank, with the key that rank 0 sends.
 
         Raises:
             JobAbortedError: rank 0 cannot be reached, or munge cannot be used.
             AuthenticationError: AIOMPI_KEY is no key.
         """
         if self.rank == 0:
-            munge.encode(b"")  # an error is better here than in the agent
+            munge.encode(b"")  # to report an error here, and not in the agent
             key, listener = new_key(), meeting.listen(settings, settings.ports)
             hosts, port = meeting.published(listener), listener.getsockname()[1]
             secret = json.dumps({"step": self._step, "key": key.hex(), "hosts": hosts, "port": port})
-            anywhere = dataclasses.replace(settings, interface="")  # the others know only the name of this machine
-            door = meeting.listen(anywhere, self.ports)
-            meeting.start_agent(listener, key, self.size, settings, door, secret)
+            anywhere = dataclasses.replace(settings, interface="")  # the other ranks know only the name of this machine
+            credential_listener = meeting.listen(anywhere, self.ports)
+            meeting.start_agent(listener, key, self.size, settings, credential_listener, secret)
         else:
             found = self._ask(time.monotonic() + settings.start_timeout)
             hosts, port, key = found["hosts"], found["port"], bytes.fromhex(found["key"])
         return Place(self, key, meeting.connect(hosts, port, key, self.rank, settings, settings.connect_timeout))
 
     def _ask(self, deadline: float) -> dict[str, Any]:
-        """Return what rank 0 hands out. Other steps may have some of the ports."""
+        """Return the credential of rank 0. Other steps may have some of the ports."""
         causes: dict[int, str] = {}
         while True:
             for port in self.ports:
@@ -153,7 +153,7 @@ class Slurm(Fixed):
                     if found["step"] == self._step:
                         return found
                 except (OSError, JobAbortedError, AuthenticationError, LookupError, TypeError, ValueError) as error:
-                    # Processes of others may have some of the ports, too, and say what they like.
+                    # Processes of other users may have some of the ports, too, and send anything.
                     causes[port] = f"port {port}: {error}"
             if time.monotonic() > deadline:
                 raise JobAbortedError(
@@ -169,7 +169,7 @@ def _read_all(host: str, port: int) -> bytes:
         while len(data) < _CREDENTIAL and (piece := sock.recv(_CREDENTIAL)):
             data += piece
             if (left := deadline - time.monotonic()) <= 0:
-                raise TimeoutError(f"it has not said everything within {_DIAL:g} s")
+                raise TimeoutError(f"it has not sent a whole credential within {_DIAL:g} s")
             sock.settimeout(left)
     return bytes(data)
 
@@ -188,7 +188,7 @@ def _given_key(environ: Mapping[str, str]) -> bytes | None:
     """Return the key of the user, None if there is none.
 
     Raises:
-        AuthenticationError: it cannot be read.
+        AuthenticationError: the key cannot be read.
     """
     text, path = environ.get(ENV_KEY), environ.get(ENV_KEY_FILE)
     if text is None and path is not None:

@@ -1,4 +1,4 @@
-"""`ProcessManager`, what a rank needs of the program that has started it, and `Place`, what it gets."""
+"""`ProcessManager`, the interface of the program that has started a rank, and `Place`, the result of its start."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class ProcessManager(ABC):
         """Become a rank of the job.
 
         Raises:
-            JobAbortedError: the others cannot be reached.
+            JobAbortedError: the other processes cannot be reached.
             AuthenticationError: there is no key.
         """
 
     @abstractmethod
     def abort(self, code: int, reason: str) -> None:
-        """Ask it to end all processes, if it can.
+        """Ask the process manager to end all processes, if it can.
 
         Args:
             code: exit status of the job.
@@ -42,7 +42,7 @@ class ProcessManager(ABC):
 
     @abstractmethod
     def finalize(self) -> None:
-        """Tell it that this process ends well."""
+        """Tell the process manager that this process ends without an error."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Place:
     """The place of this process in its job.
 
     Attributes:
-        manager: the process manager; it is told of the end of this process.
+        manager: the process manager, to which this process reports its end.
         key: of the job.
         connection: to the agent; both have proven the key.
     """

@@ -1,8 +1,8 @@
-"""How the processes of a process manager become the ranks of one job.
+"""Makes the processes of a process manager the ranks of one job.
 
-Rank 0 listens and starts the agent of the job, which inherits the socket. The address of the socket goes through the
-store of the process manager, and so does the key, sealed by an exchange of Diffie and Hellman between each process and
-its parent in a tree. Each process then connects to the agent and proves that it has the key.
+Rank 0 listens and starts the agent of the job, which inherits the socket. The store of the process manager carries the
+address of the socket and the key to the other processes. A Diffie-Hellman exchange between each process and its parent
+in a tree encrypts the key. Each process then connects to the agent and proves that it has the key.
 
     rank 0                        store                                others
     listen, start the agent
@@ -35,11 +35,11 @@ from aiompi.settings import Settings
 from aiompi.wire import liveness, version
 from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Connector, new_key
 
-#: processes for which one process seals the key; each takes some milliseconds
+#: number of processes for which one process encrypts the key; each takes some milliseconds
 _FANOUT: Final = 32
-#: descriptor by which the shell gets the standard input of the agent; one digit, and free at the start of the agent
+#: descriptor by which the shell gets the standard input of the agent; one digit, and unused at the start of the agent
 _SPEC: Final = 9
-#: addresses of rank 0 that are passed on, because a value of PMI has 1023 bytes
+#: most addresses of rank 0 in the store, because a value of PMI has 1023 bytes
 _ADDRESSES: Final = 16
 #: seconds for a TCP connection to one address, and between attempts
 _DIAL: Final = 5.0
@@ -47,7 +47,7 @@ _PAUSE: Final = (0.02, 1.0)
 
 
 class Store(ProcessManager):
-    """A process manager with a store of texts, by which processes introduce themselves to each other."""
+    """A process manager with a store of texts, through which the processes exchange addresses and keys."""
 
     def meet(self, settings: Settings) -> Place:
         key, where = b"", ""
@@ -61,7 +61,7 @@ class Store(ProcessManager):
         return Place(self, key, connect(hosts, port, key, self.rank, settings, settings.connect_timeout))
 
     def _introduced(self, where: str) -> tuple[list[str], int]:
-        """Return the addresses and the port of the agent, as rank 0 has introduced it.
+        """Return the addresses and the port of the agent, which rank 0 has put into the store.
 
         Raises:
             JobAbortedError: rank 0 has another version of aiompi.
@@ -76,11 +76,11 @@ class Store(ProcessManager):
 
     @abstractmethod
     def put(self, key: str, value: str) -> None:
-        """Store a value, which others can get after the next fence.
+        """Store a value, which other processes can get after the next fence.
 
         Args:
             key: at most 32 letters, digits, dots and hyphens.
-            value: at most 1023 such characters and colons, commas and brackets.
+            value: at most 1023 of these characters and colons, commas and brackets.
         """
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Store(ProcessManager):
 
 
 def _share(store: Store, where: str, key: bytes) -> tuple[str, bytes]:
-    """Pass the address of the agent in clear, and the key sealed, from rank 0 to all others."""
+    """Send the address of the agent in clear, and the key encrypted, from rank 0 to all others."""
     rank, parent = store.rank, (store.rank - 1) // _FANOUT
     children = range(_FANOUT * rank + 1, min(_FANOUT * (rank + 1) + 1, store.size))
     exchange = KeyExchange(1)
@@ -125,10 +125,11 @@ def _level(rank: int) -> int:
 def listen(settings: Settings, ports: Sequence[int]) -> socket.socket:
     """Return a socket that listens on the first free one of these ports.
 
-    It listens on the address of `bind`, or else on the first one of `interface`, or else on all.
+    It listens on the address of the setting `bind`, or else on the first address of `interface`, or else on all
+    addresses.
 
     Raises:
-        InvalidArgumentError: that is not possible.
+        InvalidArgumentError: it cannot listen there.
     """
     bind = settings.bind or (interfaces.select(settings.interface)[0] if settings.interface else "0.0.0.0")
     if (
@@ -145,7 +146,7 @@ def listen(settings: Settings, ports: Sequence[int]) -> socket.socket:
 
 
 def published(listener: socket.socket) -> list[str]:
-    """Return the numeric addresses by which others may reach a listening socket."""
+    """Return the numeric addresses by which other processes may reach a listening socket."""
     own: str = listener.getsockname()[0]
     if own not in interfaces.LOOPBACK:
         return [own]
@@ -157,30 +158,30 @@ def start_agent(
     key: bytes,
     size: int,
     settings: Settings,
-    door: socket.socket | None = None,
+    credential_listener: socket.socket | None = None,
     credential: str = "",
 ) -> None:
     """Start the agent of the job, a process that ends with the job, and close this end of its sockets.
 
-    It is a process of its own, because the job goes on when rank 0 computes for long, and must end when rank 0 is
-    killed. It belongs to a session of its own, so that signals of the terminal reach the ranks only, and is no child of
-    this process, which may wait for any child. It prints what goes wrong on the standard error of rank 0.
+    It is a separate process, because the job goes on when rank 0 computes for long, and must end when rank 0 is killed.
+    It has its own session, so that signals of the terminal reach only the ranks. It is not a child of this process,
+    because this process may wait for any child. It prints errors on the standard error of rank 0.
 
     Args:
         listener: at which ranks join.
         key: of the job.
         size: number of ranks.
         settings: of rank 0.
-        door: at which the agent gives a credential of munge to whatever connects.
-        credential: what is in it.
+        credential_listener: socket at which the agent sends a credential of munge to every process that connects.
+        credential: the credential.
     """
-    sockets = [listener] if door is None else [listener, door]
+    sockets = [listener] if credential_listener is None else [listener, credential_listener]
     descriptors = [fcntl.fcntl(sock, fcntl.F_DUPFD, _SPEC + 1) for sock in sockets]
     for sock in sockets:
         sock.close()
     job = {
         "listener": descriptors[0],
-        "door": None if door is None else descriptors[1],
+        "credential_listener": None if credential_listener is None else descriptors[1],
         "credential": credential,
         "key": key.hex(),
         "size": size,
@@ -194,7 +195,7 @@ def start_agent(
 
 
 def _spawn(job: bytes) -> None:
-    """Start the process of an agent, with these bytes on its standard input."""
+    """Start the process of an agent, with `job` on its standard input."""
     reader, writer = os.pipe()
     roots = [os.path.dirname(os.path.dirname(spec.origin)) for spec in map(find_spec, ("aiompi", "aiompi_launcher"))
              if spec is not None and spec.origin]  # fmt: skip
@@ -212,19 +213,19 @@ def _spawn(job: bytes) -> None:
     )
     os.waitpid(pid, 0)
     os.close(reader)
-    os.write(writer, job)  # the pipe ends when this process ends, however that happens
+    os.write(writer, job)  # the pipe closes when this process ends, in whatever way
 
 
 def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settings, timeout: float) -> socket.socket:
     """Return a connection to the agent on which both sides have proven the key.
 
     Args:
-        hosts: addresses or names of its machine, which are tried in turn, again and again.
-        port: that it listens on.
+        hosts: addresses or names of its machine, which are tried in turn, repeatedly.
+        port: at which it listens.
         key: of the job.
         rank: of this process.
         settings: say how connections are encrypted.
-        timeout: seconds until a connection must have been made. The agent may take longer to answer.
+        timeout: seconds within which a connection must be made. The agent may take longer to answer.
 
     Raises:
         JobAbortedError: it cannot be reached, or has another key.
@@ -247,7 +248,7 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
                 return _greet(greeter, silence, settings.start_timeout)
             except (OSError, RemoteProtocolError) as error:
                 greeter.socket.close()
-                if greeter.silent:  # a proxy in front of an agent that is not there yet, for example
+                if greeter.silent:  # for example a proxy in front of an agent that has not started yet
                     causes[host] = f"{host}: {error}"
                     continue
                 raise JobAbortedError(
@@ -261,7 +262,7 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
 
 
 def _greet(greeter: Greeter, silence: int, timeout: float) -> socket.socket:
-    """Say hello; the limit is for all of it, because a stranger could say a byte now and then."""
+    """Perform the hello. The limit is for the whole hello, because a stranger could send a byte from time to time."""
     liveness.end_if_silent(greeter.socket, silence)
     greeter.socket.setblocking(False)
     readable, deadline = select.poll(), time.monotonic() + timeout

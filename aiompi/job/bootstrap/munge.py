@@ -1,7 +1,7 @@
 """Credentials of munge, the authentication service of Slurm, by its C library.
 
-A credential is a text with a secret that only processes of one user can read, on hosts with one key of munge. A daemon
-of each host makes and reads them.
+A credential is a text with a secret that only processes of one user can read, on hosts with the same key of munge. A
+daemon on each host makes and reads credentials.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UID_RESTRICTION: Final = 9
 
 
 def encode(data: bytes) -> bytes:
-    """Return a credential that processes of the user of this process can read, each host once.
+    """Return a credential that processes of this user can read, once on each host.
 
     Raises:
         JobAbortedError: munge cannot be used.

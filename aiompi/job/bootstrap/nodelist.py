@@ -17,7 +17,7 @@ def expand(text: str) -> list[str]:
     """Return the names in a list of hosts: "a[01-03,7],b" gives a01, a02, a03, a7 and b.
 
     Raises:
-        InvalidArgumentError: it is no list of hosts.
+        InvalidArgumentError: the text is not a list of hosts.
     """
     names: list[str] = []
     for word in re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+|[\[\]]", text):

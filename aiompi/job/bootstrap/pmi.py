@@ -1,8 +1,8 @@
 """The text protocol PMI-1, which MPICH's Hydra speaks, and Slurm with `srun --mpi=pmi2`.
 
-Each command is a line of the form `cmd=put kvsname=K key=NAME value=TEXT`, and so is each answer. They pass through a
-socket that this process has inherited, whose number is PMI_FD, or through a connection to PMI_PORT, by which
-`mpiexec -pmi-port` replaces it. There PMI_ID introduces this process.
+Each command is a line of the form `cmd=put kvsname=K key=NAME value=TEXT`, and so is each answer. They pass through an
+inherited socket, whose descriptor is PMI_FD. With `mpiexec -pmi-port` they pass through a connection to PMI_PORT
+instead, in which PMI_ID identifies this process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiompi.net import interfaces
 
 _VERSION: Final = (1, 1)
 _DIAL: Final = 30.0  # seconds
-#: seconds in which Hydra reads what processes have printed, before it kills them
+#: seconds in which Hydra reads the output of processes, before it kills them
 _FLUSH: Final = 0.1
 _MOST: Final = 2**16  # bytes of an answer
 _NUMBER: Final = re.compile("[0-9]{1,9}")
@@ -70,7 +70,7 @@ class PMI(Store):
         return answer[name]
 
     def _place(self, said: Mapping[str, str], rank: str, size: str) -> None:
-        """Note the rank of this process and their number, from the variables or answers with these names."""
+        """Note the rank of this process and the number of processes, from the variables or answers with these names."""
         texts = [self._field(said, name) for name in (rank, size)]
         numbers = [int(text) if _NUMBER.fullmatch(text) else -1 for text in texts]
         if not 0 <= numbers[0] < numbers[1]:
@@ -78,7 +78,7 @@ class PMI(Store):
         self.rank, self.size = numbers
 
     def _introduce(self, port: str, number: str) -> None:
-        """Connect to a port, and learn the rank of this process and their number."""
+        """Connect to a port, and get the rank of this process and the number of processes."""
         host, _, service = port.rpartition(":")
         try:
             self._socket = socket.create_connection((interfaces.encoded(host), service), _DIAL)

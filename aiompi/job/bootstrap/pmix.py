@@ -1,6 +1,6 @@
 """PMIx by its C library, for `mpirun` of Open MPI 5, `prterun`, `srun --mpi=pmix`, Flux and others.
 
-The structures are those of PMIx 3 to 6, in which they are equal as far as they are used here.
+The used structures are equal in PMIx 3 to 6.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class PMIx(Store):
 
     def fence(self) -> None:
         self._call("Commit")
-        # What has been put is passed on now. Without that, a later PMIx_Get may wait for ever.
+        # Publish the stored values now. Otherwise a later PMIx_Get may wait for ever.
         collect = _Info(b"pmix.collect", 0, _Value(_BOOL, _Data(flag=True)))
         self._call("Fence", None, c_size_t(0), byref(collect), c_size_t(1))
 
@@ -114,7 +114,7 @@ class PMIx(Store):
 
 
 def _libraries(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the libraries to try: those beside the program that has started this process first, which fit it best."""
+    """Yield the libraries to try: first those beside the program that has started this process, which fit it best."""
     programs = [f"/proc/{os.getppid()}/exe", *(shutil.which(name, path=environ.get("PATH")) for name in _STARTERS)]
     homes = [environ.get("PMIX_PREFIX"), *(Path(program).resolve().parent.parent for program in programs if program)]
     for home in dict.fromkeys(map(str, filter(None, homes))):

@@ -1,4 +1,4 @@
-"""`Watcher`, which ends a rank that computes while its job has ended. This file is a program as well: see `Watcher`."""
+"""`Watcher`, which ends a computing rank when its job has ended. This file is also a program: see `Watcher`."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import select
 import signal
 import sys
 
-TYPE_CHECKING = False  # what the program imports delays its start
+TYPE_CHECKING = False  # each import would delay the start of the program
 if TYPE_CHECKING:
     import socket
     from typing import Final
 
-#: seconds that a rank has to end by itself once the agent is gone
+#: seconds that a rank has to end by itself after the end of the agent
 _GRACE: Final = 1.0
-#: seconds after which a process watches instead of a thread
+#: seconds after which a process replaces the thread
 _SOON: Final = 2.0
 #: descriptors of that process: the connection, the pipe of `close`, and the process of the rank
 _CONNECTION, _PIPE, _RANK = range(3, 6)
 
 
 class Watcher:
-    """Ends this process if the agent is gone and the rank does not notice it, because it computes.
+    """Ends this process if the agent has ended and the computing rank does not notice it.
 
     A thread sleeps until the connection ends, and reads nothing. It cannot end a rank whose C code holds the GIL.
-    Therefore a process takes its place after some seconds: no program that is over by then has to pay for it.
+    Therefore a process replaces it after some seconds; shorter programs do not pay for the process.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -48,7 +48,10 @@ class Watcher:
         os.close(self._pipe)
 
     def _start_process(self) -> bool:
-        """Let a process watch. It is no child of this one, which may wait for any child. Return False if it cannot."""
+        """Start the watching process; return False on failure.
+
+        It is not a child, because this process may wait for any child.
+        """
         import fcntl
 
         try:
@@ -82,13 +85,13 @@ def watch(connection: int, pipe: int, pid: int, rank: int = -1, limit: float | N
 
     Args:
         connection: descriptor of the connection to the agent.
-        pipe: from which something can be read once the rank is not to be watched any more.
+        pipe: readable once the watch shall end.
         pid: of the rank.
         rank: descriptor of the process of the rank, -1 if that is this process.
         limit: most seconds to sleep.
 
     Returns:
-        False if nothing has happened.
+        False if none of these has happened.
     """
     left, ended = select.poll(), select.poll()
     ended.register(connection, select.POLLRDHUP)
