@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from aiompi.bench import arguments, numerals
 from aiompi.coll.registry import COLLECTIVES
-from aiompi.coll.select import preferred
+from aiompi.coll.select import Case, preferred
 
 #: algorithm -> seconds, by size
 Times: TypeAlias = Mapping[str, Sequence[float]]
@@ -24,7 +24,8 @@ def table(collective: str, ranks: int, sizes: Sequence[int], times: Times, *, sh
         shared_memory: True if the ranks share memory.
     """
     best = [min(column) for column in zip(*times.values(), strict=True)]
-    chosen = [preferred(COLLECTIVES[collective], ranks, size, shared_memory=shared_memory) for size in sizes]
+    cases = [Case(ranks, size, shared_memory=shared_memory) for size in sizes]
+    chosen = [preferred(COLLECTIVES[collective], case) for case in cases]
     yield f"\n{f'{collective}, {ranks} ranks':34}" + "".join(f"{numerals.size(size):>14}  " for size in sizes)
     for name, row in times.items():
         marks = (

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from aiompi.bench.algorithms import Times
-from aiompi.coll.select import Rule, tuning
+from aiompi.coll.select import Case, Rule, tuning
 
 #: how much faster an algorithm must be to replace another, so that noise does not change rules
 MARGIN: Final = 1.1
@@ -49,7 +49,8 @@ def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times])
 
 def _incumbent(present: Sequence[Rule], ranks: int, size: int) -> str:
     """Return the algorithm that the present rules choose."""
-    return next(rule.algorithm for rule in present if rule.applies(ranks, size, shared_memory=True))
+    case = Case(ranks, size, shared_memory=True)
+    return next(rule.algorithm for rule in present if rule.applies(case))
 
 
 def _covers(following: Rule, rule: Rule) -> bool:

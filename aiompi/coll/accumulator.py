@@ -120,7 +120,6 @@ class Vector(Accumulator):
         place: destination of the result, which may be `value`; None: anywhere.
         own: True if `value` may be changed.
         pool: other memory.
-        ordered: True if the order of ranks is kept although the operation commutes.
     """
 
     __slots__ = (
@@ -136,7 +135,6 @@ class Vector(Accumulator):
         *,
         own: bool,
         pool: Pool,
-        ordered: bool = True,
     ) -> None:
         self._op = op
         self._datatype = datatype
@@ -145,7 +143,7 @@ class Vector(Accumulator):
         self._vacant = place is not None and place is not value
         self._own = own
         self._pool = pool
-        self._ordered = ordered
+        self._ordered = True
         self._combine: Combine | None = None
 
     @property
@@ -205,16 +203,11 @@ class Vector(Accumulator):
         """
         place, cut = self._settled_place(), self.span(start, stop)
         target = place[cut]
-        return Vector(
-            self._op,
-            self._datatype,
-            target if self._value is place else self._value[cut],
-            target,
-            own=self._own,
-            pool=self._pool,
-            # Only one rank makes the result of a part, and sends it to the others, so that all get the same bits.
-            ordered=not self._op.commute,
-        )
+        value = target if self._value is place else self._value[cut]
+        part = Vector(self._op, self._datatype, value, target, own=self._own, pool=self._pool)
+        # Only one rank makes the result of a part, and sends it to the others, so that all get the same bits.
+        part._ordered = not self._op.commute
+        return part
 
     def room(self) -> Block:
         """Return room for another partial result, of several at a time."""

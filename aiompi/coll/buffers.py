@@ -39,7 +39,6 @@ from aiompi.coll import registry
 from aiompi.coll.accumulator import Accumulator
 from aiompi.coll.block import Block
 from aiompi.coll.call import Call, Prepared, Run, within_group
-from aiompi.coll.select import select
 from aiompi.coll.shm_sync import hold_turn
 from aiompi.comm import Channel
 from aiompi.constants import ROOT
@@ -262,7 +261,7 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
     if sendbuf is None:
         return _take_no_part
     op = call.check_op(op, sendbuf)
-    algorithm = call.select(registry.REDUCE, sendbuf.nbytes, op.commute)
+    algorithm = call.select(registry.REDUCE, sendbuf.nbytes, commute=op.commute)
 
     async def run(channel: Channel) -> None:
         accumulator = call.accumulator(sendbuf, recvbuf, op)
@@ -303,7 +302,7 @@ def _rootless(
 ) -> Run:
     """Run a reduction without a root."""
     op = call.check_op(op, sendbuf)
-    algorithm = call.select(collective, sendbuf.nbytes, op.commute)
+    algorithm = call.select(collective, sendbuf.nbytes, commute=op.commute)
 
     async def run(channel: Channel) -> None:
         accumulator = call.accumulator(sendbuf, recvbuf, op)
@@ -366,7 +365,7 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
     else:
         _check_segment(call, sendbuf, recvbuf, own)
     op = call.check_op(op, sendbuf)
-    algorithm = call.select(registry.REDUCE_SCATTER, sendbuf.nbytes, op.commute, equal=len(set(counts)) == 1)
+    algorithm = call.select(registry.REDUCE_SCATTER, sendbuf.nbytes, commute=op.commute, equal=len(set(counts)) == 1)
 
     async def run(channel: Channel) -> None:
         accumulator = call.accumulator(sendbuf, recvbuf, op)
@@ -391,7 +390,7 @@ def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> 
     """Exchange the counts first; both steps use the channel, in which messages do not overtake each other."""
     _check_segment(call, sendbuf, recvbuf, recvbuf.count)
     op = call.check_op(op, sendbuf)
-    exchange = call.checked(select, call.comm, registry.ALLGATHER, COUNT_BYTES, True, None, True, True)
+    exchange = Call(call.comm, call.name).select(registry.ALLGATHER, COUNT_BYTES)
 
     async def run(channel: Channel) -> None:
         blocks = [Block(memoryview(bytearray(COUNT_BYTES))) for _ in range(channel.size)]

@@ -12,7 +12,7 @@ from aiompi.coll.accumulator import VectorAccumulator
 from aiompi.coll.block import Block
 from aiompi.coll.external import ExternalAccumulator, TypedBlock
 from aiompi.coll.registry import Collective
-from aiompi.coll.select import direct_limits, select, usual
+from aiompi.coll.select import Case, direct_limits, select, select_over_clients, usual
 from aiompi.coll.signature import BY_USER, LENGTHS, digest, note_of
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import PROC_NULL, ROOT
@@ -193,14 +193,17 @@ class Call:
         return (spec is IN_PLACE or spec is None) and self.comm.remote is None
 
     def select(
-        self, collective: Collective[P], nbytes: int | None, commute: bool = True, *, equal: bool = True
+        self, collective: Collective[P], nbytes: int | None, *, commute: bool = True, equal: bool = True
     ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
         """Return the algorithm for this call; see `aiompi.coll.select`."""
-        comm = self.comm
-        if comm.native and comm.remote is None and self._algorithm is None and not comm.engine.settings.coll:
-            # What `select` would do, without the time of calling it.
-            return usual(collective, comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
-        return self.checked(select, comm, collective, nbytes, commute, self._algorithm, equal, True)
+        comm, algorithm = self.comm, self._algorithm
+        if comm.remote is None:
+            case = Case(comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
+            if not comm.native and collective.over_clients:
+                return self.checked(select_over_clients, collective, case, algorithm)
+            if algorithm is None and not comm.engine.settings.coll:
+                return usual(collective, case)  # what `select` would do, without the time of calling it
+        return self.checked(lambda: select(comm, collective, nbytes, commute=commute, equal=equal, algorithm=algorithm))
 
     # Blocks and accumulators of one run: in external32 where the communicator spans IMPI clients.
 

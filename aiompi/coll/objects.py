@@ -166,17 +166,17 @@ def reduce(
 
 def allreduce(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
     """Combine the objects of all ranks in rank order on every rank (section 4.9.6)."""
-    return _rootless(comm, codec, obj, op, "allreduce", registry.ALLREDUCE, algorithm)
+    return _rootless(comm, codec, obj, op, registry.ALLREDUCE, algorithm)
 
 
 def scan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
     """Combine the objects of the ranks up to and including this one in rank order (section 4.11)."""
-    return _rootless(comm, codec, obj, op, "scan", registry.SCAN, algorithm)
+    return _rootless(comm, codec, obj, op, registry.SCAN, algorithm)
 
 
 def exscan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
     """Combine the objects of the ranks below this one in rank order; None on rank 0 (MPI_Exscan, MPI-2)."""
-    return _rootless(comm, codec, obj, op, "exscan", registry.EXSCAN, algorithm)
+    return _rootless(comm, codec, obj, op, registry.EXSCAN, algorithm)
 
 
 def _rootless(
@@ -184,11 +184,11 @@ def _rootless(
     codec: Codec,
     obj: Any,
     op: Operation,
-    operation: str,
     collective: registry.Collective[[Accumulator]],
     algorithm: str | None,
 ) -> Request[Any]:
     """Start a reduction without a root."""
+    operation = collective.name
     combine = select(comm, collective, commute=_commutes(comm, op, operation), algorithm=algorithm)
     accumulator = _accumulator(comm, obj, op, codec)
     needed = collective is registry.ALLREDUCE or comm.rank < comm.size - 1
@@ -200,7 +200,7 @@ def _rootless(
             await encoded_first(channel, accumulator, lambda: combine(channel, accumulator))
         else:
             await combine(channel, accumulator)
-        if operation == "exscan" and channel.rank == 0:
+        if collective is registry.EXSCAN and channel.rank == 0:
             return None
         await accumulator.part()
         return accumulator.own

@@ -49,6 +49,37 @@ P = ParamSpec("P")
 _SLOTS: Final = "shm"
 
 
+class Case(NamedTuple):
+    """The properties of a call on which the choice depends; all ranks know them alike.
+
+    Attributes:
+        size: number of ranks.
+        nbytes: length of one rank's block, or of the vector, in bytes; of blocks that differ, their mean. None for
+            objects, and where not all ranks know it.
+        commute: True if the operation of a reduction commutes.
+        equal: True if all blocks are equally long.
+        shared_memory: True if all ranks share memory.
+        hosts: True if the ranks are on several hosts, and some share memory.
+    """
+
+    size: int
+    nbytes: int | None = None
+    commute: bool = True
+    equal: bool = True
+    shared_memory: bool = False
+    hosts: bool = False
+
+    def obstacle(self, algorithm: Algorithm[P]) -> str | None:
+        """Return the kind of calls to which the algorithm is limited, None if it can serve this one."""
+        if not (algorithm.order_safe or self.commute):
+            return "operations that commute"
+        if not algorithm.any_form and self.nbytes is None:
+            return "buffers whose length all ranks know"
+        if not (algorithm.any_lengths or self.equal):
+            return "blocks of equal length"
+        return None
+
+
 class Rule(NamedTuple):
     """One line of the tuning data; limits of None are no limits."""
 
@@ -61,20 +92,14 @@ class Rule(NamedTuple):
     objects: bool = False
     hosts: bool = False
 
-    def applies(self, size: int, nbytes: int | None, shared_memory: bool = False, hosts: bool = False) -> bool:
-        """Return True if the rule applies to a call.
-
-        Args:
-            size: number of ranks.
-            nbytes: length of a block; None if not all ranks know it.
-            shared_memory: True if all ranks share memory.
-            hosts: True if the ranks are on several hosts, and some share memory.
-        """
+    def applies(self, case: Case) -> bool:
+        """Return True if the rule applies to a call."""
+        size, nbytes = case.size, case.nbytes
         if self.max_ranks is not None and size > self.max_ranks:
             return False
-        if self.shared_memory and not shared_memory:
+        if self.shared_memory and not case.shared_memory:
             return False
-        if self.hosts and not hosts:
+        if self.hosts and not case.hosts:
             return False
         if self.power_of_two and size & (size - 1):
             return False
@@ -120,24 +145,20 @@ def select(
     comm: Communicator,
     collective: Collective[P],
     nbytes: int | None = None,
+    *,
     commute: bool = True,
-    algorithm: str | None = None,
     equal: bool = True,
-    of_buffers: bool = False,
+    algorithm: str | None = None,
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
     """Choose the algorithm for a call; on an intercommunicator the one between groups, whatever the arguments are.
 
     Args:
-        nbytes: length of one rank's block, or of the vector; of blocks that differ, their mean. None for objects, and
-            where not all ranks know it.
-        commute: True if the operation of a reduction commutes.
+        nbytes, commute, equal: see `Case`.
         algorithm: name, to be the same on all ranks; None: the setting or the tuning data decide.
-        equal: True if all blocks are equally long.
-        of_buffers: True for a call that other implementations of IMPI may make too.
 
     Raises:
         InvalidArgumentError: the call or the setting `coll` names an unknown collective or algorithm, or the call one
-            that cannot serve it; or the call names one where IMPI 0.0 says which.
+            that cannot serve it.
         InvalidCommError: the collective is not defined on an intercommunicator.
     """
     if comm.remote is not None:
@@ -146,69 +167,60 @@ def select(
                 f"{comm.where(collective.name)}: not defined on an intercommunicator; merge it, or use its local group"
             )
         return collective.between_groups
-    call = _Call(nbytes, commute, equal)
-    if of_buffers and collective.over_clients and not comm.native:
-        if algorithm is not None:
-            raise InvalidArgumentError(
-                f"algorithm {algorithm!r} of {collective.name}: the communicator spans IMPI clients, where the "
-                "algorithms are those of IMPI 0.0; leave the choice to aiompi"
-            )
-        return next(able.run for able in collective.over_clients if call.obstacle(able) is None)
+    case = Case(comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
     if algorithm is not None:
-        return _named(collective, algorithm, call).run
+        return _named(collective, algorithm, case).run
     forced = comm.engine.settings.coll
     if forced:
         check(forced)
         if collective.name in forced:
             candidate = collective.algorithm(forced[collective.name])
-            if call.obstacle(candidate) is None:
+            if case.obstacle(candidate) is None:
                 return candidate.run
-    return usual(collective, comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
+    return usual(collective, case)
+
+
+def select_over_clients(
+    collective: Collective[P], case: Case, algorithm: str | None
+) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
+    """Return the algorithm of IMPI 0.0 for a call on buffers, which other implementations of IMPI may make too.
+
+    Args:
+        collective: one that IMPI 0.0 has.
+        algorithm: None.
+
+    Raises:
+        InvalidArgumentError: the call names an algorithm.
+    """
+    if algorithm is not None:
+        raise InvalidArgumentError(
+            f"algorithm {algorithm!r} of {collective.name}: the communicator spans IMPI clients, where the "
+            "algorithms are those of IMPI 0.0; leave the choice to aiompi"
+        )
+    return next(able.run for able in collective.over_clients if case.obstacle(able) is None)
 
 
 @functools.lru_cache(2**12)
-def usual(
-    collective: Collective[...],
-    size: int,
-    nbytes: int | None,
-    commute: bool,
-    equal: bool,
-    shared_memory: bool,
-    hosts: bool,
-) -> Callable[..., Coroutine[Any, None, None]]:
-    """Return the algorithm that the tuning data choose; for the arguments see `preferred`.
+def usual(collective: Collective[...], case: Case) -> Callable[..., Coroutine[Any, None, None]]:
+    """Return the algorithm that the tuning data choose.
 
     Where that goes through slots, the next choice serves the calls in which the members share none, or not yet.
     """
-    name = preferred(collective, size, nbytes, commute, equal, shared_memory, hosts)
+    name = preferred(collective, case)
     run = collective.algorithms[name].run
     if name != _SLOTS:
         return run
-    substitute = preferred(collective, size, nbytes, commute, equal, shared_memory, hosts, slots=False)
+    substitute = preferred(collective, case, slots=False)
     return functools.partial(run, otherwise=collective.algorithms[substitute].run)
 
 
 @functools.lru_cache(2**12)
-def preferred(
-    collective: Collective[...],
-    size: int,
-    nbytes: int | None = None,
-    commute: bool = True,
-    equal: bool = True,
-    shared_memory: bool = False,
-    hosts: bool = False,
-    slots: bool = True,
-) -> str:
-    """Return the name of the algorithm that the tuning data choose for `size` ranks; see `Rule.applies`.
-
-    For the other arguments see `select`; without `slots` another one than `shm` is chosen.
-    """
-    call = _Call(nbytes, commute, equal)
+def preferred(collective: Collective[...], case: Case, *, slots: bool = True) -> str:
+    """Return the name of the algorithm that the tuning data choose; without `slots` another one than `shm`."""
     for rule in tuning()[collective.name]:
         if rule.algorithm == _SLOTS and not slots:
             continue
-        able = call.obstacle(collective.algorithms[rule.algorithm]) is None
-        if able and rule.applies(size, call.nbytes, shared_memory, hosts):
+        if case.obstacle(collective.algorithms[rule.algorithm]) is None and rule.applies(case):
             return rule.algorithm
     raise InternalError(f"tuning.json has no algorithm for every call of {collective.name}")
 
@@ -227,8 +239,8 @@ def _direct_limits(size: int, most: int) -> dict[int, int]:
     for name, (collective, shown) in _DIRECT.items():
         rules = tuning()[collective.name]
         lengths = sorted({0, *(rule.max_bytes or (rule.max_total or 0) // size for rule in rules)})
-        fit = (nbytes for nbytes in lengths if preferred(collective, size, nbytes, False, True, True) != _SLOTS)
-        beyond = next(fit, None)
+        cases = (Case(size, nbytes, commute=False, shared_memory=True) for nbytes in lengths)
+        beyond = next((case.nbytes for case in cases if preferred(collective, case) != _SLOTS), None)
         limit = max((nbytes for nbytes in lengths if beyond is None or nbytes < beyond), default=-1)
         limits[note_of(name, None, None)] = min(limit, most // size if shown else most)
     return limits
@@ -269,29 +281,11 @@ def _collective(name: str) -> Collective[...]:
     return found
 
 
-class _Call(NamedTuple):
-    """The properties of a call that limit the choice of algorithms; see `select`."""
-
-    nbytes: int | None
-    commute: bool
-    equal: bool
-
-    def obstacle(self, algorithm: Algorithm[P]) -> str | None:
-        """Return the kind of calls to which the algorithm is limited, None if it can serve this one."""
-        if not (algorithm.order_safe or self.commute):
-            return "operations that commute"
-        if not algorithm.any_form and self.nbytes is None:
-            return "buffers whose length all ranks know"
-        if not (algorithm.any_lengths or self.equal):
-            return "blocks of equal length"
-        return None
-
-
-def _named(collective: Collective[P], name: str, call: _Call) -> Algorithm[P]:
+def _named(collective: Collective[P], name: str, case: Case) -> Algorithm[P]:
     algorithm = collective.algorithm(name)
-    obstacle = call.obstacle(algorithm)
+    obstacle = case.obstacle(algorithm)
     if obstacle is not None:
-        able = [name for name, other in collective.algorithms.items() if call.obstacle(other) is None]
+        able = [name for name, other in collective.algorithms.items() if case.obstacle(other) is None]
         raise InvalidArgumentError(
             f"algorithm {name!r} of {collective.name} serves only {obstacle}; this call takes {', '.join(sorted(able))}"
         )

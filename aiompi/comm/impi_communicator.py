@@ -60,7 +60,7 @@ class ImpiCommunicator(Communicator):
     ) -> Receive:
         source, tag = self._integers("source", source, tag)
         peer_rank = self._peer_rank(source, tag)
-        receive = self._receive(memory, source, tag, peer_rank, decode, status)
+        receive = self._receive(memory, (source, tag, peer_rank), decode, status)
         if source == PROC_NULL:
             receive.source = PROC_NULL
             receive.complete()
@@ -79,16 +79,14 @@ class ImpiCommunicator(Communicator):
         if message is None:
             return self.irecv(memory, PROC_NULL, ANY_TAG, decode, status)
         envelope = message.source, message.tag, message.peer.rank
-        receive = self._receive(memory, *envelope, decode, status, keep)
+        receive = self._receive(memory, envelope, decode, status, keep)
         self.engine.receive_matched(message, receive)
         return receive
 
     def _receive(
         self,
         memory: memoryview | Scattered | None,
-        source: int,
-        tag: int,
-        peer_rank: int,
+        envelope: tuple[int, int, int],
         decode: Decode | None,
         status: Status | None,
         keep: Callable[[Message], object] = Message.put_back,
@@ -96,7 +94,7 @@ class ImpiCommunicator(Communicator):
         if status is not None:
             check_status(status)
         typed: Any = None if isinstance(memory, memoryview) else memory
-        receive = SpanningReceive(self.engine, self.matcher, typed, source, tag, peer_rank, decode, status, keep)
+        receive = SpanningReceive(self.engine, self.matcher, typed, *envelope, decode, status, keep)
         if isinstance(memory, memoryview):
             receive.memory = memory
         return receive

@@ -28,7 +28,7 @@ class Placement(NamedTuple):
         """Return the placement of processes by their world ranks; without a universe they are at one host."""
         if universe is None:
             nowhere = (0,) * len(members)
-            return cls(nowhere, nowhere, True)
+            return cls(nowhere, nowhere, native=True)
         # Processes met later are at no host of this job.
         hosts = tuple(universe.procs[member].host if member < universe.size else 0 for member in members)
         clients = tuple(universe.hosts[host].client for host in hosts)

@@ -43,7 +43,8 @@ class Constructors(TypeHandle):
         def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
             return form(old)
 
-        made = TypeMap.derived(constants.COMBINER_DUP, {}, (old,), compose, dtype=old.dtype)
+        made = TypeMap.derived(constants.COMBINER_DUP, {}, (old,), compose)
+        made.dtype = old.dtype
         duplicate = self._of(made, TypeState(committed=self._state.committed))
         self._copy_attributes(duplicate)
         return duplicate

@@ -57,13 +57,13 @@ class Element:
         decode: converts external parts to the values assigned to native ones.
 
     Attributes:
-        native, external: types of an element.
+        dtypes: types of an element in memory and in external32.
         nbytes: bytes of an element in external32.
         same: True if both forms have the same bytes.
         word: bytes of the words that are reversed, 0 if both forms are the same, and -1 if they differ otherwise.
     """
 
-    __slots__ = ("decode", "encode", "external", "native", "nbytes", "parts", "same", "word")
+    __slots__ = ("decode", "dtypes", "encode", "nbytes", "parts", "same", "word")
 
     def __init__(
         self,
@@ -73,13 +73,12 @@ class Element:
         encode: Callable[[Array], Array] = _unchanged,
         decode: Callable[[Array], Array] = _unchanged,
     ) -> None:
-        self.native = _of_parts(parts, np.dtype(native))
-        self.external = _of_parts(parts, np.dtype(external))
+        in_memory, in_message = self.dtypes = _of_parts(parts, np.dtype(native)), _of_parts(parts, np.dtype(external))
         self.parts = parts
         self.encode = encode
         self.decode = decode
-        self.nbytes: int = self.external.itemsize
-        self.same = self.native == self.external and encode is decode is _unchanged
+        self.nbytes: int = in_message.itemsize
+        self.same = in_memory == in_message and encode is decode is _unchanged
         self.word = 0
         if not self.same:
             part = np.dtype(native)
@@ -222,7 +221,7 @@ def pack(layout: Layout, memory: Memory, base: int, out: memoryview) -> None:
     move.check(layout, memory, base, out)
     for block in layout.blocks:
         element = element_of(block.kind)
-        for native, external in move.views(block, memory, base, out, element.native, element.external):
+        for native, external in move.views(block, memory, base, out, element.dtypes, unpacking=False):
             for part in element.parts:
                 external[part] = element.encode(native[part])
 
@@ -249,8 +248,6 @@ def unpack(layout: Layout, payload: memoryview, memory: Memory, base: int = 0) -
     move.check(layout, memory, base, payload, unpacking=True)
     for block in layout.blocks:
         element = element_of(block.kind)
-        for native, external in move.views(
-            block, memory, base, payload, element.native, element.external, unpacking=True
-        ):
+        for native, external in move.views(block, memory, base, payload, element.dtypes, unpacking=True):
             for part in element.parts:
                 native[part] = element.decode(external[part])

@@ -174,6 +174,7 @@ def _constant(combiner: int, name: str, **arguments: int) -> Datatype:
     def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:
         return form(base._map)
 
-    typemap = TypeMap.derived(combiner, arguments, (), compose, components=(base._map,), dtype=base.dtype)
+    typemap = TypeMap.derived(combiner, arguments, (), compose, components=(base._map,))
+    typemap.dtype = base.dtype
     typemap.constant = constant = base._of(typemap, TypeState(committed=True))
     return constant

@@ -81,7 +81,9 @@ def _pair(name: str, value: Datatype, index: Datatype) -> Datatype:
         return np.dtype([("value", value.dtype), ("index", index.dtype)], align=True)
 
     parts = (value._map, index._map)
-    return _named(name, TypeMap.derived(COMBINER_NAMED, {}, (), compose, components=parts, dtype=dtype))
+    pair = TypeMap.derived(COMBINER_NAMED, {}, (), compose, components=parts)
+    pair.dtype = dtype
+    return _named(name, pair)
 
 
 def _null() -> Datatype:

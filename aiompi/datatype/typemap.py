@@ -129,14 +129,12 @@ class TypeMap:
         *,
         markers: tuple[int, int] | None = None,
         components: Iterable[TypeMap] | None = None,
-        dtype: np.dtype[Any] | Callable[[], np.dtype[Any]] | None = None,
     ) -> TypeMap:
         """Return the type map that a constructor makes, or made in an earlier call with equal arguments.
 
         Args:
             markers: lower and upper bound, instead of the bounds that follow from the components.
             components: type maps from which it is composed; `types` by default.
-            dtype: numpy type of an item, or a function that returns it.
         """
         call = (combiner, *types, *arguments.values())
         try:
@@ -148,7 +146,7 @@ class TypeMap:
         self = cls.__new__(cls)
         few = len(call) <= _FEW and {TypeMap, int, tuple}.issuperset(map(type, call))
         self.small = few and all(old.small for old in types)
-        self._dtype = dtype
+        self._dtype = None
         self.combiner, self.arguments, self.types, self.constant = combiner, arguments, types, None
         self._components = tuple(dict.fromkeys(types if components is None else components))
         self._compose, self._layout, self._external = compose, None, None
@@ -168,10 +166,14 @@ class TypeMap:
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """Numpy type of an item, or None; that of a predefined type is made at the first use."""
+        """Numpy type of an item, or None. If it is set to a function, that makes it at the first use."""
         if callable(self._dtype):
             self._dtype = self._dtype()
         return self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype: np.dtype[Any] | Callable[[], np.dtype[Any]] | None) -> None:
+        self._dtype = dtype
 
     @property
     def size(self) -> int:

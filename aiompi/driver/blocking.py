@@ -169,7 +169,7 @@ class BlockingDriver:
         """Look for a message if nothing else is due. Return True if there was one."""
         if not self._pollers or self._soon or self._timers or time.monotonic() >= self._descriptors_due:
             return False
-        return look(self._pollers, ONCE, 0.0 if self._spin.yields_core else ROUND, True)
+        return look(self._pollers, ONCE, 0.0 if self._spin.yields_core else ROUND, single=True)
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         """Block until `satisfied` returns True. Only the completion of one of `requests` can change its result."""

@@ -19,7 +19,7 @@ from aiompi.errors import InvalidArgumentError, JobAbortedError
 from aiompi.job import bootstrap
 from aiompi.net import interfaces
 from aiompi.settings import Settings
-from aiompi.transport.dial import Dialling, describe
+from aiompi.transport.dial import Dialling, Limits, describe
 from aiompi.transport.resolve import Address, Resolving, resolve
 from aiompi.wire import control, liveness
 from aiompi.wire.hello import RANK_AGENT, RANK_ANY, ROLE_CONTROL, Connector, parse_key
@@ -220,9 +220,8 @@ class Agent:
                 contact.key, role=ROLE_CONTROL, rank=contact.rank, target=RANK_AGENT, channel=channel
             ),
             self._settings,
-            self._timeout,
+            Limits(self._timeout, wait_for_hello=contact.launched),
             self._dialled,
-            wait_for_hello=contact.launched,
         )
 
     def _dialled(self, dialling: Dialling, cause: str | None) -> None:
@@ -233,7 +232,7 @@ class Agent:
         self._connected(dialling.socket)
 
     def _connected(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
+        sock.settimeout(0)
         self._socket = sock
         if sock.family != socket.AF_UNIX:
             liveness.end_if_silent(sock, liveness.LONG_SILENCE)  # until `watch` is called
@@ -340,7 +339,7 @@ class Agent:
         self._socket.settimeout(_REPORT)
         with contextlib.suppress(OSError):
             self._socket.recv(1, socket.MSG_PEEK)  # the agent has printed the reason when it answers
-        self._socket.setblocking(False)
+        self._socket.settimeout(0)
         self._contact.place.manager.abort(code, reason)
 
     def finish(self) -> Request[None]:

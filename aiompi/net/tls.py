@@ -39,13 +39,13 @@ def secure(sock: socket.socket, server: bool, settings: Settings) -> SecureSocke
     Raises:
         InvalidArgumentError: a file of a certificate cannot be used.
     """
-    secured = context(server, settings).wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
+    secured = context(settings, server=server).wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
     assert isinstance(secured, SecureSocket)
     return secured
 
 
-def context(server: bool, settings: Settings) -> ssl.SSLContext:
-    """Return the context of `secure`, which has the same arguments and errors."""
+def context(settings: Settings, *, server: bool) -> ssl.SSLContext:
+    """Return the context of `secure`, with the same errors."""
     return _context(server, settings.tls_cert, settings.tls_key, settings.tls_ca)
 
 
@@ -67,7 +67,7 @@ def check(settings: Settings) -> None:
     Raises:
         InvalidArgumentError: a file cannot be used.
     """
-    context(True, settings)
+    context(settings, server=True)
 
 
 def explain(error: OSError) -> str:

@@ -10,7 +10,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiompi.engine import Driver, Timer
 from aiompi.engine.blame import cause_of
@@ -129,6 +129,22 @@ class Greeting:
         self.socket.close()
 
 
+class Limits(NamedTuple):
+    """How long a side that connects tries.
+
+    Attributes:
+        timeout: seconds for all connects, and again for the hello.
+        retries: True to try again if the other side closes the connection without having sent a byte, as it does when
+            too many connections are in their hello.
+        wait_for_hello: True to wait for the hello without a limit, because the other side may be computing. Another
+            event then reports the end of the other side.
+    """
+
+    timeout: float
+    retries: bool = False
+    wait_for_hello: bool = False
+
+
 class Dialling:
     """A connection that this side is making: connect to the first address that can be reached, then a greeting.
 
@@ -136,13 +152,8 @@ class Dialling:
         addresses: addresses to try, in this order.
         new_handshake: returns the handshake for an attempt, given how its connection is protected (`Channel`).
         settings: say whether and how connections are encrypted.
-        timeout: seconds for all connects, and again for the hello. An address that does not answer soon is tried again
-            after the others.
+        limits: how long to try. An address that does not answer soon is tried again after the others.
         done: called with this object and None, or a description of the failure; never inside this constructor.
-        retries: True to try again if the other side closes the connection without having sent a byte, as it does when
-            too many connections are in their hello.
-        wait_for_hello: True to wait for the hello without a limit, because the other side may be computing. Another
-            event then reports the end of the other side.
 
     Attributes:
         failed_here: True if the connection failed because of this process, or for an unknown reason. No other process
@@ -158,11 +169,8 @@ class Dialling:
         addresses: Sequence[Address],
         new_handshake: Callable[[Channel], Handshake],
         settings: Settings,
-        timeout: float,
+        limits: Limits,
         done: Callable[[Dialling, str | None], object],
-        *,
-        retries: bool = False,
-        wait_for_hello: bool = False,
     ) -> None:
         self.failed_here = True
         self._driver = driver
@@ -171,11 +179,9 @@ class Dialling:
         self._patience = _FIRST_PATIENCE
         self._new_handshake = new_handshake
         self._settings = settings
-        self._hello_timeout = timeout
+        self._limits = limits
         self._done = done
-        self._retries = retries
-        self._wait_for_hello = wait_for_hello
-        self._deadline = driver.now() + timeout
+        self._deadline = driver.now() + limits.timeout
         self._hello_deadline = 0.0  # of the current address; set when the first attempt has connected
         self._pause = _RETRY_PAUSES[0]
         self._causes: dict[str, None] = {}
@@ -194,7 +200,7 @@ class Dialling:
 
     def _start(self, delay: float, timeout: float) -> None:
         self.socket = socket.socket(self._family, socket.SOCK_STREAM)
-        self.socket.setblocking(False)
+        self.socket.settimeout(0)
         self._timer: Timer = self._driver.call_later(delay, self._connect)
         self._limit: Timer = self._driver.call_later(timeout, self._timed_out)
 
@@ -230,7 +236,7 @@ class Dialling:
             cause += ": a rule of this machine forbids it, such as one of its firewall"
         elif code in _UNREACHABLE:
             cause += ": is the network interface up? `ip route get ADDRESS` shows which one is used"
-        self._cannot_connect(cause, code in _DENIED | EXHAUSTED | _UNREACHABLE)
+        self._cannot_connect(cause, here=code in _DENIED | EXHAUSTED | _UNREACHABLE)
 
     def _is_connected(self) -> bool:
         try:
@@ -244,7 +250,7 @@ class Dialling:
             self._connected()
         else:
             self._unanswered.append((self._family, self._target))
-            self._cannot_connect("no answer in time", True)
+            self._cannot_connect("no answer in time", here=True)
 
     def _unwatch(self) -> None:
         self._timer.cancel()
@@ -255,8 +261,8 @@ class Dialling:
 
     def _connected(self) -> None:
         self._unwatch()
-        self._hello_deadline = self._hello_deadline or self._driver.now() + self._hello_timeout
-        timeout = None if self._wait_for_hello else self._hello_timeout
+        self._hello_deadline = self._hello_deadline or self._driver.now() + self._limits.timeout
+        timeout = None if self._limits.wait_for_hello else self._limits.timeout
         handshake = self._new_handshake(channel_of(self.socket, self._settings))
         self._greeting = Greeting(self._driver, self.socket, handshake, self._settings, timeout, self._greeted)
         self._greeting.read()
@@ -268,23 +274,23 @@ class Dialling:
             self._done(self, None)
             return
         left = self._hello_deadline - self._driver.now()
-        if not (greeting.silent and self._retries and left > 0):
-            self._failed(cause, False)
+        if not (greeting.silent and self._limits.retries and left > 0):
+            self._failed(cause, here=False)
             return
         try:
             self._start(self._pause, left)  # in place of the connection that the other side has dropped
         except OSError as error:
-            self._failed(describe(error), error.errno in EXHAUSTED)
+            self._failed(describe(error), here=error.errno in EXHAUSTED)
             return
         self._pause = min(2 * self._pause, _RETRY_PAUSES[1])
 
-    def _cannot_connect(self, cause: str, here: bool) -> None:
+    def _cannot_connect(self, cause: str, *, here: bool) -> None:
         self._unwatch()
         self.socket.close()
         where = "" if self._family == socket.AF_UNIX else f" at {interfaces.join_address(*self._target[:2])}"
-        self._failed(f"cannot connect to it{where}: {cause}", here)
+        self._failed(f"cannot connect to it{where}: {cause}", here=here)
 
-    def _failed(self, cause: str, here: bool) -> None:
+    def _failed(self, cause: str, *, here: bool) -> None:
         """Try the next address, or report the failure."""
         self.failed_here = self.failed_here and here
         self._causes[cause] = None

@@ -23,7 +23,7 @@ from aiompi.impi import slots
 from aiompi.impi.packet import PacketReader
 from aiompi.impi.slots import SharedPackets, Written
 from aiompi.transport.connection import Connection
-from aiompi.transport.dial import Dialling
+from aiompi.transport.dial import Dialling, Limits
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.sockets import SEND_BUFFER
 from aiompi.wire import memory
@@ -137,9 +137,8 @@ class ImpiHost:
             [(socket.AF_UNIX, address.removeprefix(SCHEME))],
             lambda channel: Connector(key, role=ROLE_HOST, rank=engine.rank, target=RANK_AGENT, channel=channel),
             engine.settings,
-            engine.settings.connect_timeout,
+            Limits(engine.settings.connect_timeout, wait_for_hello=True),
             self._dialled,
-            wait_for_hello=True,
         )
 
     def _dialled(self, dialling: Dialling, cause: str | None) -> None:

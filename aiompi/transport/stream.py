@@ -16,7 +16,7 @@ from aiompi.engine.owned import warn_unraisable
 from aiompi.engine.seams import BufferOwner
 from aiompi.net.handshake import channel_of
 from aiompi.transport.connection import Connection
-from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, describe
+from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, Limits, describe
 from aiompi.transport.resolve import Address
 from aiompi.transport.template import Site, Transport
 from aiompi.wire.frame import EAGER, FrameReader, Payload
@@ -116,7 +116,7 @@ class StreamTransport(Transport):
 
     def address(self) -> Any:
         self._listener, address = self.listen()
-        self._listener.setblocking(False)
+        self._listener.settimeout(0)
         self._listen()
         return address
 
@@ -140,9 +140,9 @@ class StreamTransport(Transport):
                 link.open(dialling.socket)
 
         driver, settings = self.engine.driver, self.engine.settings
-        timeout = settings.connect_timeout
+        limits = Limits(settings.connect_timeout, retries=True, wait_for_hello=True)
         # Made before the link, because it may fail for lack of descriptors; it calls nothing back yet.
-        dialling = Dialling(driver, targets, handshake, settings, timeout, dialled, retries=True, wait_for_hello=True)
+        dialling = Dialling(driver, targets, handshake, settings, limits, dialled)
         self._diallings.add(dialling)
         link = self.link(peer, dialled=True)
         self.links.add(link)
@@ -194,7 +194,7 @@ class StreamTransport(Transport):
             if not self.admits(sock):
                 sock.close()
                 continue
-            sock.setblocking(False)
+            sock.settimeout(0)
             if len(self._greetings) >= MAX_GREETINGS + self.engine.size:
                 self._make_room()
             self.set_options(sock)

@@ -35,6 +35,10 @@ Answer: TypeAlias = Callable[[int, Any], None]
 _ASK: Final = 0
 _ANSWER: Final = 1
 
+#: answers of locks
+_GRANTED: Final = True
+_REFUSED: Final = False
+
 
 class _Block:
     """A context manager that calls `acquire` and `release`."""
@@ -220,17 +224,17 @@ class _CountHandler:
                 self._value += incr
             case ("release", number, most) if most is None or self._value + number <= most:
                 self._value += number
-                answer(rank, True)
+                answer(rank, _GRANTED)
             case ("acquire", True):
                 self._waiting.append(rank)
             case ("acquire", False) if self._value > 0 and not self._waiting:
                 self._value -= 1
-                answer(rank, True)
+                answer(rank, _GRANTED)
             case _:
-                answer(rank, False)
+                answer(rank, _REFUSED)
         while self._waiting and self._value > 0:
             self._value -= 1
-            answer(self._waiting.popleft(), True)
+            answer(self._waiting.popleft(), _GRANTED)
 
 
 class Semaphore(_Block):
@@ -360,7 +364,7 @@ class _LockHandler:
     def __call__(self, answer: Answer, rank: int, request: Any) -> None:
         match request:
             case ("acquire", False) if self._holder is not None:
-                answer(rank, False)
+                answer(rank, _REFUSED)
             case ("acquire", _):
                 self._waiting.append(rank)
             case ("release",):
@@ -376,7 +380,7 @@ class _LockHandler:
                 answer(rank, len(woken))
         if self._holder is None and self._waiting:
             self._holder = self._waiting.popleft()
-            answer(self._holder, True)
+            answer(self._holder, _GRANTED)
 
 
 class Condition(_Block):

@@ -7,7 +7,7 @@ reports, and prints the result of `compare`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 #: limits of a report: characters of each text, waits, members of a communicator, and communicators
@@ -87,7 +87,7 @@ class WaitReport(NamedTuple):
     def unpack(cls, packed: Mapping[str, Any]) -> WaitReport:
         """Return a packed report; an empty report if it cannot be read."""
         try:
-            waits = tuple(itertools.starmap(_wait, packed["waits"][:MAX_WAITS]))
+            waits = tuple(map(_wait, packed["waits"][:MAX_WAITS]))
             counts = {_number(context): _number(count) for context, count in packed["counts"][:MAX_COUNTS]}
             return cls(waits, counts, _text(packed["last"]))
         except (KeyError, OverflowError, TypeError, ValueError):
@@ -108,30 +108,22 @@ def _number(value: Any) -> int:
     return value
 
 
-def _wait(
-    call: Any,
-    place: Any,
-    seconds: Any,
-    comm: Any,
-    on: Any,
-    algorithm: Any,
-    context: Any,
-    number: Any,
-    members: Any,
-    within: Any,
-) -> Wait:
-    return Wait(
-        _text(call),
-        _text(place),
-        float(seconds),
-        _text(comm),
-        tuple(map(_number, on[:MAX_MEMBERS])),
-        _text(algorithm),
-        _number(context),
-        _number(number),
-        tuple(dict.fromkeys(map(_number, members[:MAX_MEMBERS]))),
-        _text(within),
-    )
+def _numbers(value: Any) -> tuple[int, ...]:
+    return tuple(map(_number, value[:MAX_MEMBERS]))
+
+
+def _members(value: Any) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(_numbers(value)))
+
+
+#: for each field of `Wait` the function that reads it
+_READERS: Final[tuple[Callable[[Any], Any], ...]] = (
+    _text, _text, float, _text, _numbers, _text, _number, _number, _members, _text,
+)  # fmt: skip
+
+
+def _wait(packed: Sequence[Any]) -> Wait:
+    return Wait(*[read(value) for read, value in zip(_READERS, packed, strict=True)])
 
 
 def compare(reports: Mapping[int, WaitReport], silent: Sequence[int]) -> str:

@@ -121,7 +121,7 @@ def started(comm, collective, value, result, op, *args):
     """Start a reduction with the algorithm that the settings name, without the checks of arguments."""
     buffer = resolve_send(value)
     accumulator = VectorAccumulator(buffer, None if result is None else resolve_recv(result), op)
-    algorithm = select(comm, COLLECTIVES[collective], buffer.nbytes, op.commute)
+    algorithm = select(comm, COLLECTIVES[collective], buffer.nbytes, commute=op.commute)
 
     async def run(channel):
         await algorithm(channel, accumulator, *args)

@@ -9,6 +9,7 @@ import pytest
 from aiompi import settings
 from aiompi.coll import buffers, select
 from aiompi.coll.registry import COLLECTIVES, Algorithm, Collective
+from aiompi.coll.select import Case
 from aiompi.comm import derive
 from aiompi.errors import InternalError, InvalidArgumentError
 
@@ -92,14 +93,14 @@ def test_blocks_of_all_ranks_together_may_be_limited(choose):
 @pytest.mark.parametrize("name", sorted(COLLECTIVES))
 def test_short_blocks_go_through_slots_in_groups_of_any_size(name, size):
     for nbytes in (8, 32768 // size):
-        assert select.preferred(COLLECTIVES[name], size, nbytes, commute=False, shared_memory=True) == "shm"
-        assert select.preferred(COLLECTIVES[name], size, nbytes, commute=False) != "shm"
+        assert select.preferred(COLLECTIVES[name], Case(size, nbytes, commute=False, shared_memory=True)) == "shm"
+        assert select.preferred(COLLECTIVES[name], Case(size, nbytes, commute=False)) != "shm"
 
 
 def test_where_no_slots_are_shared_the_next_rule_serves():
     alltoall = COLLECTIVES["alltoall"]
     for size, name in ((64, "bruck"), (4, "linear")):
-        run = select.usual(alltoall, size, 8, True, True, True, False)
+        run = select.usual(alltoall, Case(size, 8, shared_memory=True))
         assert run.func is alltoall.algorithms["shm"].run
         assert run.keywords == {"otherwise": alltoall.algorithms[name].run}
 

@@ -11,7 +11,7 @@ import pytest
 
 from aiompi.coll import buffers
 from aiompi.coll.registry import COLLECTIVES
-from aiompi.coll.select import preferred
+from aiompi.coll.select import Case, preferred
 from aiompi.engine import Peer
 from aiompi.op import MAX, SUM
 from coll.wires import Wire, World
@@ -142,8 +142,8 @@ def test_messages_between_hosts_are_few() -> None:
 
 @pytest.mark.parametrize("name", COLL)
 def test_two_levels_are_chosen_where_there_are_several_hosts(name: str) -> None:
-    assert preferred(COLLECTIVES[name], 12, 64, hosts=True) == "two_level"
-    assert preferred(COLLECTIVES[name], 12, 64) != "two_level"
+    assert preferred(COLLECTIVES[name], Case(12, 64, hosts=True)) == "two_level"
+    assert preferred(COLLECTIVES[name], Case(12, 64)) != "two_level"
     assert Hosts((0, 0, 1)).comms[0].spans_hosts
     assert not Hosts((0, 1, 2)).comms[0].spans_hosts
     assert Hosts((2, 1, 2)).comms[0].hosts == [[0, 2], [1]]

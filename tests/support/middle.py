@@ -79,8 +79,8 @@ class Middle:
                 source, dest = (connector, acceptor) if nbytes > 0 else (acceptor, connector)
                 dest.sendall(source.recv(abs(nbytes), socket.MSG_WAITALL))
             ends = (
-                stack.enter_context(tls.context(True, self._settings).wrap_socket(connector, server_side=True)),
-                stack.enter_context(tls.context(False, self._settings).wrap_socket(acceptor)),
+                stack.enter_context(tls.context(self._settings, server=True).wrap_socket(connector, server_side=True)),
+                stack.enter_context(tls.context(self._settings, server=False).wrap_socket(acceptor)),
             )
             self.secured.set()
             back = threading.Thread(target=self._pass_on, args=ends[::-1], daemon=True)

@@ -11,7 +11,7 @@ from aiompi.bench.samples import Side, call_time, calls_within, slowest
 from aiompi.bench.targets.family import Family, Options, compare
 from aiompi.bench.targets.figure import Figure, Goal
 from aiompi.coll.registry import COLLECTIVES
-from aiompi.coll.select import preferred
+from aiompi.coll.select import Case, preferred
 
 HOSTS: Final = 3
 PER_HOST: Final = 4
@@ -41,7 +41,9 @@ def figures(options: Options) -> Iterator[Figure]:
 
 
 def _figure(ranks: Conversation, name: str, nbytes: int, prefix: str, options: Options) -> Figure:
-    chosen, flat = (preferred(COLLECTIVES[name], HOSTS * PER_HOST, nbytes, hosts=hosts) for hosts in (True, False))
+    chosen, flat = (
+        preferred(COLLECTIVES[name], Case(HOSTS * PER_HOST, nbytes, hosts=hosts)) for hosts in (True, False)
+    )
     work = {"work": "collective_by", "name": name, "nbytes": nbytes}
     works = [{**work, "algorithm": algorithm} for algorithm in ("two_level", flat)]
     calls = 1

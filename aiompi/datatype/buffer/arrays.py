@@ -59,11 +59,13 @@ class Cells(NamedTuple):
         unit: layout of one cell, from its address.
         shape: number of cells along each axis.
         strides: bytes from cell to cell along each axis; may be 0 or negative.
+        per_item: number of cells of an item.
     """
 
     unit: Layout
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    per_item: int = 1
 
     def layout(self, start: int, stop: int) -> Layout:
         """Return the layout of the cells `start` to `stop - 1`, relative to the address of cell 0."""
@@ -99,19 +101,17 @@ class ArrayBuffer(Buffer):
         memory: memory from the first byte of the array to its last.
         origin: position of the element with the indices 0.
         cells: cells of the array.
-        per_item: number of cells of an item.
         start: index of the first item, counted from the element with the indices 0.
     """
 
-    __slots__ = ("_cells", "_per_item", "_start")
+    __slots__ = ("_cells", "_start")
 
     def __init__(
-        self, memory: memoryview, origin: int, cells: Cells, per_item: int, start: int, count: int, datatype: Datatype
+        self, memory: memoryview, origin: int, cells: Cells, start: int, count: int, datatype: Datatype
     ) -> None:
-        layout = _layout(cells, start * per_item, (start + count) * per_item)
+        layout = _layout(cells, start * cells.per_item, (start + count) * cells.per_item)
         super().__init__(memory, count, datatype, origin, layout)
         self._cells = cells
-        self._per_item = per_item
         self._start = start
 
     @property
@@ -142,13 +142,11 @@ class ArrayBuffer(Buffer):
         raise InvalidBufferError(f"{self!r} is cut out of an array that is not contiguous; use packed() and unpack()")
 
     def part(self, start: int, count: int) -> Buffer:
-        return ArrayBuffer(
-            self.memory, self.base, self._cells, self._per_item, self._start + start, count, self.datatype
-        )
+        return ArrayBuffer(self.memory, self.base, self._cells, self._start + start, count, self.datatype)
 
 
-def cells_of(array: Array, datatype: Datatype, name: str) -> tuple[Cells, int]:
-    """Return the cells of an array, and the number of cells per item of a datatype.
+def cells_of(array: Array, datatype: Datatype, name: str) -> Cells:
+    """Return the cells of an array that holds items of a datatype.
 
     If the datatype is as long as an element, each element holds one item. Other datatypes must not have gaps; their
     items use the bytes of the elements in order.
@@ -159,7 +157,7 @@ def cells_of(array: Array, datatype: Datatype, name: str) -> tuple[Cells, int]:
     extent, itemsize = datatype.extent, array.itemsize
     layout = datatype.layout
     if extent == itemsize and layout.lb >= 0 and layout.ub <= itemsize:
-        return Cells(layout, array.shape, array.strides), 1
+        return Cells(layout, array.shape, array.strides)
     if not is_gapless(datatype):
         raise InvalidBufferError(
             f"{name} is an array that is not contiguous, of shape {array.shape} and strides {array.strides}, and "
@@ -167,10 +165,10 @@ def cells_of(array: Array, datatype: Datatype, name: str) -> tuple[Cells, int]:
             "memory, or the array alone"
         )
     if extent == 0:
-        return Cells(EMPTY, (0,), (0,)), 0
+        return Cells(EMPTY, (0,), (0,), per_item=0)
     step = math.gcd(extent, itemsize)
     shape, strides = (*array.shape, itemsize // step), (*array.strides, step)
-    return Cells(Layout.run(step), shape, strides), extent // step
+    return Cells(Layout.run(step), shape, strides, extent // step)
 
 
 def span(array: Array) -> tuple[memoryview, int]:

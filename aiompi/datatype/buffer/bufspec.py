@@ -70,7 +70,7 @@ def resolve_send(spec: object, name: str = "sendbuf", nblocks: int = 1) -> Buffe
         view = memoryview(spec)  # type: ignore[arg-type]
         return Buffer(view, view.nbytes, UINT8_T)
     memory = plain_bytes(spec)
-    return _resolve(spec, name, nblocks, False) if memory is None else _of_array(spec, memory)
+    return _resolve(spec, name, nblocks, writable=False) if memory is None else _of_array(spec, memory)
 
 
 def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffer:
@@ -89,7 +89,7 @@ def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffe
     memory = plain_bytes(spec)
     if memory is not None and not memory.readonly:
         return _of_array(spec, memory)
-    buffer = _resolve(spec, name, nblocks, True)
+    buffer = _resolve(spec, name, nblocks, writable=True)
     refuse_overlap(buffer, name)
     return buffer
 
@@ -197,7 +197,7 @@ def _of_array(array: Any, memory: memoryview) -> Buffer:
     return Buffer(memory, array.size, BY_CHAR[array.dtype.char])
 
 
-def _resolve(spec: object, name: str, nblocks: int, writable: bool) -> Buffer:
+def _resolve(spec: object, name: str, nblocks: int, *, writable: bool) -> Buffer:
     if not isinstance(spec, list | tuple):
         memory, count, displ, datatype = spec, None, 0, None
     else:

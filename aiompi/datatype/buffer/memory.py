@@ -115,7 +115,7 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name in m
 
     def toreadonly(self) -> buffer:
         """Return a read-only view of the same memory."""
-        return buffer._over(self, self.obj, True)
+        return buffer._over(self, self.obj, readonly=True)
 
     def cast(self, format: str, shape: Sequence[int] | None = None) -> memoryview:
         """Return the memory as items of a format of the module struct, with a shape.

@@ -155,7 +155,8 @@ class Strided(Region):
         return _type_of(self._exporter)
 
     def infer(self, datatype: Datatype, displ: int) -> int:
-        cells, per_item = cells_of(self._array, datatype, self.name)
+        cells = cells_of(self._array, datatype, self.name)
+        per_item = cells.per_item
         count, rest = divmod(math.prod(cells.shape) - displ * per_item, per_item) if per_item else (0, 0)
         if count < 0:
             raise self._too_small(self._array.nbytes, datatype, displ, 1)
@@ -164,11 +165,11 @@ class Strided(Region):
         return count
 
     def items(self, datatype: Datatype, displ: int, count: int, nblocks: int = 1) -> Buffer:
-        cells, per_item = cells_of(self._array, datatype, self.name)
-        if count and (displ < 0 or (displ + count) * per_item > math.prod(cells.shape)):
+        cells = cells_of(self._array, datatype, self.name)
+        if count and (displ < 0 or (displ + count) * cells.per_item > math.prod(cells.shape)):
             raise self._too_small(self._array.nbytes, datatype, displ + count, nblocks)
         memory, origin = self._span
-        return ArrayBuffer(memory, origin, cells, per_item, displ, count, datatype)
+        return ArrayBuffer(memory, origin, cells, displ, count, datatype)
 
 
 class Absolute(Region):

@@ -62,7 +62,7 @@ def resolve_vector_send(spec: object, name: str, nblocks: int) -> list[Buffer]:
         InvalidTypeError: see `resolve_send`.
         TypeError: `spec` is not a vector specification.
     """
-    return _resolve(spec, name, nblocks, False)
+    return _resolve(spec, name, nblocks, writable=False)
 
 
 def resolve_vector_recv(spec: object, name: str, nblocks: int) -> list[Buffer]:
@@ -74,7 +74,7 @@ def resolve_vector_recv(spec: object, name: str, nblocks: int) -> list[Buffer]:
         InvalidBufferError: the memory is read-only, or two blocks overlap.
         InvalidTypeError: items of the datatype, or entries of one, overlap.
     """
-    return _receiving(_resolve(spec, name, nblocks, True), name)
+    return _receiving(_resolve(spec, name, nblocks, writable=True), name)
 
 
 def resolve_typed_send(spec: object, name: str, nblocks: int) -> list[Buffer]:
@@ -82,7 +82,7 @@ def resolve_typed_send(spec: object, name: str, nblocks: int) -> list[Buffer]:
 
     Args, Returns and Raises are those of `resolve_vector_send`.
     """
-    return _resolve_typed(spec, name, nblocks, False)
+    return _resolve_typed(spec, name, nblocks, writable=False)
 
 
 def resolve_typed_recv(spec: object, name: str, nblocks: int) -> list[Buffer]:
@@ -90,7 +90,7 @@ def resolve_typed_recv(spec: object, name: str, nblocks: int) -> list[Buffer]:
 
     Args, Returns and Raises are those of `resolve_vector_recv`.
     """
-    return _resolve_typed(spec, name, nblocks, True)
+    return _resolve_typed(spec, name, nblocks, writable=True)
 
 
 def _receiving(buffers: list[Buffer], name: str) -> list[Buffer]:
@@ -100,7 +100,7 @@ def _receiving(buffers: list[Buffer], name: str) -> list[Buffer]:
     return buffers
 
 
-def _resolve(spec: object, name: str, nblocks: int, writable: bool) -> list[Buffer]:
+def _resolve(spec: object, name: str, nblocks: int, *, writable: bool) -> list[Buffer]:
     memory, counts, displs, datatype = _parse(spec, name, nblocks)
     where = region(memory, name, writable)
     if datatype is None:
@@ -126,7 +126,7 @@ def _equal(items: int, datatype: Datatype, nblocks: int, name: str) -> int:
     return count
 
 
-def _resolve_typed(spec: object, name: str, nblocks: int, writable: bool) -> list[Buffer]:
+def _resolve_typed(spec: object, name: str, nblocks: int, *, writable: bool) -> list[Buffer]:
     memory, counts, displs, given = _parse_typed(spec, name)
     if len(given) != nblocks:
         raise InvalidArgumentError(f"types in {name} has {len(given)} entries: expected {nblocks}, one for each rank")

@@ -214,10 +214,10 @@ class Steps(NamedTuple):
         """
         steps = np.diff(places)
         if len(steps) and steps[0] > 0 and (steps == steps[0]).all():
-            return cls(int(places[0]), int(steps[0]), len(places), True)
+            return cls(int(places[0]), int(steps[0]), len(places), regular=True)
         step = 1 if (steps % nbytes).any() else nbytes
         origin = int(places.min())
-        return cls(origin, step, (int(places.max()) - origin) // step + 1, False)
+        return cls(origin, step, (int(places.max()) - origin) // step + 1, regular=False)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ def pack(layout: Layout, memory: Memory, base: int, out: Memory) -> None:
     Raises:
         InvalidBufferError: a byte lies outside the memory or outside `out`.
     """
-    if not _copies_of(layout).move(memory, base, out, False):
+    if not _copies_of(layout).move(memory, base, out, unpacking=False):
         check(layout, memory, base, out)
         raise _not_bytes(out)
 
@@ -58,7 +58,7 @@ def unpack(layout: Layout, payload: Memory, memory: Memory, base: int) -> None:
                 f"a message of {length} bytes cannot be unpacked into {layout.size} bytes; pass a prefix"
             )
         layout = layout.prefix(length)
-    if not _copies_of(layout).move(memory, base, payload, True):
+    if not _copies_of(layout).move(memory, base, payload, unpacking=True):
         check(layout, memory, base, payload, unpacking=True)
         raise _not_bytes(memory)
 
@@ -78,9 +78,9 @@ def views(
     memory: Memory,
     base: int,
     packed: Memory,
-    memory_dtype: np.dtype[Any],
-    packed_dtype: np.dtype[Any],
-    unpacking: bool = False,
+    dtypes: tuple[np.dtype[Any], np.dtype[Any]],
+    *,
+    unpacking: bool,
 ) -> Iterator[tuple[Array, Array]]:
     """Yield the elements of a block on both sides, for copies that convert them.
 
@@ -88,14 +88,14 @@ def views(
         block: block of a layout whose bounds have been checked, see `check`.
         memory, base: see `pack` and `unpack`.
         packed: the message.
-        memory_dtype: type of a run in memory, of the same size.
-        packed_dtype: type of a run in the message, of the same size.
+        dtypes: type of a run in memory, of the same size; type of a run in the message, of the same size.
         unpacking: True if memory is written, False if the message is.
 
     Yields:
         (in memory, in the message), of equal shape. Values written to the target side take effect when the next pair
         is requested.
     """
+    memory_dtype, packed_dtype = dtypes
     if isinstance(block, StridedBlock):
         shape = tuple(dim.count for dim in block.dims)
         strides = tuple(dim.memory for dim in block.dims)
@@ -106,7 +106,7 @@ def views(
         return
     if copies.one_by_one(block):
         for index in range(len(block.offsets)):
-            yield from views(block.block(index), memory, base, packed, memory_dtype, packed_dtype, unpacking)
+            yield from views(block.block(index), memory, base, packed, dtypes, unpacking=unpacking)
         return
     for inside, outside in copies.windows(block, memory, base, packed, memory_dtype, packed_dtype):
         target = inside if unpacking else outside

@@ -264,11 +264,11 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
 def _greet(greeter: Greeter, silence: int, timeout: float) -> socket.socket:
     """Perform the hello. The limit is for the whole hello, because a stranger could send a byte from time to time."""
     liveness.end_if_silent(greeter.socket, silence)
-    greeter.socket.setblocking(False)
+    greeter.socket.settimeout(0)
     readable, deadline = select.poll(), time.monotonic() + timeout
     readable.register(greeter.socket, select.POLLIN)
     while not greeter.advance():
         if not readable.poll(max(0.0, 1000 * (deadline - time.monotonic()))):
             raise TimeoutError(f"it has not proven the key within {timeout:g} s")
-    greeter.socket.setblocking(True)
+    greeter.socket.settimeout(None)
     return greeter.socket

@@ -49,7 +49,7 @@ class PMI(Store):
                 self._socket = socket.socket(fileno=os.dup(int(environ["PMI_FD"])))
             except (OSError, ValueError):
                 raise self._failure("PMI_FD is no open socket") from None
-            self._socket.setblocking(True)
+            self._socket.settimeout(None)
         else:
             self._introduce(environ["PMI_PORT"], environ["PMI_ID"])
         version, subversion = _VERSION

@@ -302,7 +302,7 @@ class RemoteServer(Rendezvous):
         """Perform the TLS handshake that the server has chosen."""
         from aiompi.net import tls  # most jobs do not need it
 
-        context = tls.context(False, self._settings)
+        context = tls.context(self._settings, server=False)
         try:
             async with asyncio.timeout(self._timeout):
                 await self._writer.start_tls(context)

@@ -191,7 +191,7 @@ class ServerDriver:
         connection.securing = True
         connection.transport.pause_reading()
         connection.core.secured()
-        self._run(connection.secure(tls.context(True, self._settings)))
+        self._run(connection.secure(tls.context(self._settings, server=True)))
 
     def admit(self, connection: ClientTransport, peer: str) -> ServerConnection:
         """Add an accepted connection."""

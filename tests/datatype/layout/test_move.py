@@ -216,7 +216,9 @@ def halves(layout: Layout, memory: bytearray, base: int) -> bytearray:
     move.check(layout, memoryview(memory), base, memoryview(out))
     for block in layout.blocks:
         assert block.kind is KIND
-        for inside, outside in move.views(block, memoryview(memory), base, memoryview(out), NATIVE, HALF):
+        for inside, outside in move.views(
+            block, memoryview(memory), base, memoryview(out), (NATIVE, HALF), unpacking=False
+        ):
             outside[...] = inside >> 16
     return out
 
@@ -240,7 +242,7 @@ def test_whole_elements_of_a_prefix(modelled: Modelled, share: float) -> None:
     view, prefix = memoryview(memory), layout.prefix(len(payload))
     move.check(prefix, view, base, memoryview(payload), unpacking=True)
     for block in prefix.blocks:
-        for inside, outside in move.views(block, view, base, memoryview(payload), NATIVE, HALF, unpacking=True):
+        for inside, outside in move.views(block, view, base, memoryview(payload), (NATIVE, HALF), unpacking=True):
             inside[...] = outside
     assert memory == expected
 

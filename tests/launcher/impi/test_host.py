@@ -291,7 +291,7 @@ async def test_a_host_that_has_no_key_has_no_channel_over_tls(
     here = place(0, settings=settings, credentials=Credentials(key=5, tls="on"))
     connecting = here.connecting()
     stranger = await here.dial(1, greeting=b"")
-    await stranger.writer.start_tls(tls.context(False, settings))
+    await stranger.writer.start_tls(tls.context(settings, server=False))
     binding = tls.binding(stranger.writer.get_extra_info("ssl_object"))
     await stranger.send(Credentials(key=6, tls="on").proof(b"connector", binding))
     with contextlib.suppress(ConnectionError):
