@@ -28,7 +28,7 @@ from aiompi.transport import stream, unread
 from aiompi.wire import agreement, control, frame, hello, version
 from aiompi.wire.frame import HEADER
 from aiompi_launcher.conformance.web import door
-from aiompi_launcher.job import members, states
+from aiompi_launcher.job import members, traffic
 from aiompi_launcher.net import control as agent
 from aiompi_launcher.net import listen
 from aiompi_launcher.net.control import ControlServer
@@ -417,8 +417,8 @@ FIGURES: Final = {
     "At most {} MiB wait for a rank or member": agent.MAX_UNREAD / MIB,
     "say at most {} MiB of themselves": members.MAX_CARDS / MIB,
     "at most {} agreements at once": agreement.MAX_OPEN,
-    "at most {} communicators in one world": states.MAX_REVOCATIONS,
-    "failures in jobs that it has spawned, {} MiB is passed on": states.MAX_OBITUARIES / MIB,
+    "at most {} communicators in one world": traffic.MAX_REVOCATIONS,
+    "failures in jobs that it has spawned, {} MiB is passed on": traffic.MAX_OBITUARIES / MIB,
     "A listener has at most {} connections": stream.MAX_GREETINGS,
     "that of the agent {},": agent.MAX_STRANGERS,
     "and {} s to go on": listen._BEGUN,

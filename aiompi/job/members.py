@@ -563,19 +563,11 @@ async def serve(
         raise InvalidArgumentError(f"serve(at_least={at_least}, at_most={at_most}): expected 1 <= at_least <= at_most")
     secret = hello.new_key() if key is None else hello.parse_key(key)
     values = settings or settings_module.load()
-    spec = ServeSpec(size=None, bind=host, port=port)
+    spec = ServeSpec(size=None, at_least=at_least, at_most=at_most, bind=host, port=port)
     listener = await asyncio.to_thread(listen_for, spec, values)
     served = ServedJob(address_of(listener), secret)
-    job = OpenJob(
-        listener,
-        secret,
-        at_least=at_least,
-        at_most=at_most,
-        settings=values,
-        heartbeat=liveness.interval(values.heartbeat),
-        say=logging.getLogger("aiompi.serve").info,
-        on_change=served._take,
-    )
+    say = logging.getLogger("aiompi.serve").info
+    job = OpenJob(spec, listener, secret, settings=values, say=say, on_change=served._take)
     try:
         yield served
     finally:

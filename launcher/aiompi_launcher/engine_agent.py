@@ -69,7 +69,7 @@ async def _serve(
     await supervisor.meet(ServerInMemory(size))
     sock = socket.socket(fileno=listener)
     server = ControlServer(
-        supervisor,
+        supervisor.connections,
         bytes.fromhex(key),
         sock,
         hello_timeout=settings.connect_timeout,

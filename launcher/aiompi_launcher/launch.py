@@ -238,17 +238,8 @@ async def _serve_members(spec: ServeSpec, name: str, key: bytes, listener: socke
     from aiompi_launcher.job.open_job import OpenJob
     from aiompi_launcher.output.outputs import Outputs
 
-    outputs = Outputs(name, tag=False, on_broken=lambda reason: None)
-    job = OpenJob(
-        listener,
-        key,
-        at_least=spec.at_least,
-        at_most=spec.at_most,
-        settings=settings,
-        heartbeat=liveness.interval(settings.heartbeat),
-        say=outputs.say,
-        chat=outputs.say if spec.verbose else lambda text: None,
-    )
+    outputs = Outputs(name, tag=False, verbose=spec.verbose, on_broken=lambda reason: None)
+    job = OpenJob(spec, listener, key, settings=settings, say=outputs.say)
     end: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
     _watch_end(end, spec, job)
     code, reason = await end
@@ -318,7 +309,9 @@ async def _host(
 ) -> int:
     from aiompi_launcher.net.control import ControlServer
 
-    server = ControlServer(supervisor, key, listener, hello_timeout=timeout, heartbeat=heartbeat, settings=settings)
+    server = ControlServer(
+        supervisor.connections, key, listener, hello_timeout=timeout, heartbeat=heartbeat, settings=settings
+    )
     try:
         if ranks is not None:
             await supervisor.start(ranks)

@@ -6,8 +6,8 @@ import pytest
 
 from aiompi.wire import control
 from aiompi.wire.wait_report import Wait, WaitReport
+from aiompi_launcher.job.actions import Due, Note, Send, StartTimer, Timer
 from aiompi_launcher.job.inquiry import PATIENCE, Inquiry
-from aiompi_launcher.job.states import Note, Send, StartTimer
 from aiompi_launcher.job.table import Job
 
 WAITS = WaitReport((Wait("Recv", "app.py:1", 1.0),)).pack()
@@ -50,7 +50,11 @@ def test_answers_that_come_too_late_do_not_begin_anything() -> None:
 def test_a_job_asks_and_tells() -> None:
     job = running_job(3)
     job.received(1, control.Report(0, WAITS))
-    asked = [Send(0, control.ReportRequest(1)), Send(2, control.ReportRequest(1)), StartTimer("inquiry", PATIENCE)]
+    asked = [
+        Send(0, control.ReportRequest(1)),
+        Send(2, control.ReportRequest(1)),
+        StartTimer(Timer(Due.CONCLUDE), PATIENCE),
+    ]
     assert job.actions() == asked
     job.received(0, control.Report(1, NOTHING))
     assert job.actions() == []
@@ -58,7 +62,7 @@ def test_a_job_asks_and_tells() -> None:
     (note,) = job.actions()
     assert isinstance(note, Note)
     assert "rank 1: Recv at app.py:1 for 1.0 s" in note.text
-    job.expired("inquiry")
+    job.expired(Timer(Due.CONCLUDE))
     assert job.actions() == []
 
 
@@ -69,9 +73,9 @@ def test_a_rank_that_does_not_answer_is_not_waited_for() -> None:
     job.received(3, control.Finalize())
     job.actions()
     job.received(0, control.Report(0, WAITS))
-    assert [action.rank for action in job.actions() if isinstance(action, Send)] == [1, 3]
+    assert [action.number for action in job.actions() if isinstance(action, Send)] == [1, 3]
     job.received(3, control.Report(1, NOTHING))
-    job.expired("inquiry")
+    job.expired(Timer(Due.CONCLUDE))
     (note,) = job.actions()
     assert isinstance(note, Note)
     assert "rank 1: no answer" in note.text
@@ -95,4 +99,4 @@ def test_a_rank_that_reports_without_end_is_heard_from_time_to_time(size: int) -
             job.received(size - 1, control.Report(expired + 1, NOTHING))
         notes += [action for action in job.actions() if isinstance(action, Note)]
         assert len(notes) == expired + 1
-        job.expired("inquiry")
+        job.expired(Timer(Due.CONCLUDE))

@@ -10,10 +10,12 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.settings import Settings
 from aiompi.wire import control
 from aiompi_launcher.job import members
+from aiompi_launcher.job.actions import Due, Hangup, Send, StartTimer, Timer
+from aiompi_launcher.job.admission import Refused
 from aiompi_launcher.job.members import Form, Lose, MemberAction, Members
 from aiompi_launcher.job.open_job import OpenJob
-from aiompi_launcher.job.states import Hangup, Refused, Send, StartTimer
 from aiompi_launcher.net.listen import listen_tcp
+from aiompi_launcher.spec import ServeSpec
 
 
 class Table:
@@ -44,15 +46,15 @@ class Table:
         self.calls[number] = self.calls.get(number, 0) + 1
         return self.send(number, control.Assemble(self.calls[number], at_least, within))
 
-    def expire(self, key: str) -> list[MemberAction]:
-        self.members.expired(key)
+    def expire(self, timer: Timer) -> list[MemberAction]:
+        self.members.expired(timer)
         return self.collect()
 
     def worlds(self) -> list[tuple[int, ...]]:
         return [action.members for action in self.done if isinstance(action, Form)]
 
     def told(self, kind: type) -> list[tuple[int, object]]:
-        return [(a.rank, a.message) for a in self.done if isinstance(a, Send) and isinstance(a.message, kind)]
+        return [(a.number, a.message) for a in self.done if isinstance(a, Send) and isinstance(a.message, kind)]
 
 
 def test_members_are_told_of_each_other() -> None:
@@ -135,16 +137,16 @@ def test_when_its_time_is_over_a_member_gets_those_that_are_there_or_an_error() 
     table = Table(3)
     for number in (1, 2, 3):
         table.assemble(number, 3)
-    assert StartTimer("assemble 1 2", 5.0) in table.assemble(1, 2, 5.0)
-    (failure,) = table.expire("assemble 1 2")
+    assert StartTimer(Timer(Due.ASSEMBLE, (1, 2)), 5.0) in table.assemble(1, 2, 5.0)
+    (failure,) = table.expire(Timer(Due.ASSEMBLE, (1, 2)))
     assert isinstance(failure, Send)
     assert isinstance(failure.message, control.Assembled)
     assert failure.message.cause == "1 of at least 2 members have asked for one"
     table.assemble(1, 2, 5.0)
     table.assemble(2, 1, 6.0)
-    table.expire("assemble 1 2")
+    table.expire(Timer(Due.ASSEMBLE, (1, 2)))
     assert len(table.worlds()) == 1, "the timer of an earlier call"
-    table.expire("assemble 2 2")
+    table.expire(Timer(Due.ASSEMBLE, (2, 2)))
     assert table.worlds()[1:] == [(1, 2)], "without the third, which does not ask"
     table.assemble(1)
     table.assemble(2)
@@ -159,16 +161,16 @@ def test_a_member_that_wants_too_many_is_left_out_when_the_time_is_over() -> Non
     table.assemble(2, 4)
     table.assemble(3, 2)
     table.assemble(4, 1, 5.0)
-    table.expire("assemble 4 2")
+    table.expire(Timer(Due.ASSEMBLE, (4, 2)))
     assert table.worlds()[1:] == [(3, 4)]
     table.assemble(3, 3, 5.0)
     table.assemble(4, 1)
-    table.expire("assemble 3 3")
+    table.expire(Timer(Due.ASSEMBLE, (3, 3)))
     assert len(table.worlds()) == 2, "its own wish counts as well"
     few = Table(2, at_least=3)
     few.assemble(1, -1)
     few.assemble(2, -1, 5.0)
-    few.expire("assemble 2 1")
+    few.expire(Timer(Due.ASSEMBLE, (2, 1)))
     assert few.worlds() == [], "and that of the job"
 
 
@@ -218,8 +220,8 @@ def test_a_member_asks_which_others_it_waits_for() -> None:
 
 def test_a_world_that_does_not_start_is_given_up() -> None:
     table = Table(1)
-    assert any(action == StartTimer("start 1 0", 10.0) for action in table.assemble(1))
-    assert table.expire("start 1 0") == [Lose(1, 0, "it has not started within 10 s")]
+    assert any(action == StartTimer(Timer(Due.START, (1,)), 10.0) for action in table.assemble(1))
+    assert table.expire(Timer(Due.START, (1,))) == [Lose(1, 0, "it has not started within 10 s")]
 
 
 @pytest.mark.parametrize("message", [control.Finalize(), control.Assemble(1, 1, 0.0)])
@@ -254,9 +256,11 @@ def test_a_member_that_asks_again_gives_up_the_world_that_has_not_started() -> N
 
 @pytest.mark.asyncio
 async def test_a_member_that_asks_again_and_again_leaves_nothing_behind() -> None:
-    job = OpenJob(listen_tcp("127.0.0.1"), bytes(32), settings=Settings(tls="off"), heartbeat=0.0, say=print)
+    job = OpenJob(
+        ServeSpec(size=None), listen_tcp("127.0.0.1"), bytes(32), settings=Settings(tls="off", heartbeat=0.0), say=print
+    )
     member = job.members.enter(control.Enter(1, "", "host", {}), 0.0)
     for number in range(1, 100):
         job._inform(job.members.received, member, control.Assemble(number, 1, math.inf))
-    assert len(job._worlds) == len(job._timers) == 1
+    assert len(job._worlds) == len(job._performer._timers) == 1
     job.close("the test is over")

@@ -11,9 +11,9 @@ import pytest
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
 from aiompi.wire.agreement import Agreements
-from aiompi_launcher.job import states, table
-from aiompi_launcher.job.states import Closed, Hangup, Loss, Note, Send, Signal, StartTimer
-from aiompi_launcher.job.table import SETTLE
+from aiompi_launcher.job import traffic
+from aiompi_launcher.job.actions import Closed, Due, Hangup, Loss, Note, Send, Signal, StartTimer, Timer
+from aiompi_launcher.job.failures import SETTLE
 from aiompi_launcher.net.control import MAX_UNREAD
 from support.job_table import JobTable
 from support.jobs import FACES, KEY, NEAREST, Site, in_face
@@ -24,7 +24,7 @@ def survivors(size: int = 3, *, spawned: bool = True) -> JobTable:
 
 
 def told(fixture: JobTable) -> list[tuple[int, str]]:
-    return [(send.rank, send.message.cause) for send in fixture.all(Send) if isinstance(send.message, control.Failed)]
+    return [(send.number, send.message.cause) for send in fixture.all(Send) if isinstance(send.message, control.Failed)]
 
 
 def test_others_are_told_once_the_cause_is_known() -> None:
@@ -47,14 +47,14 @@ def test_others_are_told_soon_and_what_is_left_is_ended() -> None:
     """As when a child of the rank has its connection, or its process has closed it and goes on."""
     closed, exited = survivors(), survivors()
     closed.receive(1, Closed())
-    closed.expire("tell")
+    closed.expire(Due.TELL)
     assert told(closed)[0] == (0, "closed its connection to the launcher without calling Finalize")
-    closed.expire("report")
+    closed.expire(Due.REPORT)
     assert closed.all(Signal) == [Signal(signal.SIGKILL, 1)]
     exited.exit(1, 3)
-    exited.expire("tell")
+    exited.expire(Due.TELL)
     assert told(exited)[0] == (0, "exited with status 3")
-    exited.expire("report")
+    exited.expire(Due.REPORT)
     assert exited.all(Hangup) == [Hangup(1)]
 
 
@@ -75,7 +75,7 @@ def test_a_rank_says_why_it_ends() -> None:
 def test_what_a_failed_rank_sends_is_not_read() -> None:
     fixture = survivors()
     fixture.exit(1, 1)
-    fixture.expire("tell")
+    fixture.expire(Due.TELL)
     assert fixture.receive(1, control.Revoke(0, 1), control.Finalize(), control.Abort(4, "no")) == []
 
 
@@ -129,14 +129,14 @@ def test_revocations_and_agreements_pass_through_the_launcher() -> None:
 def test_breaking_the_protocol_of_agreements_fails_the_rank() -> None:
     fixture = survivors()
     fixture.receive(1, control.Agree(0, 0, [0, 2], 5, 2, []))
-    fixture.expire("tell")
+    fixture.expire(Due.TELL)
     assert told(fixture)[0][1].startswith("broke the control protocol: rank 1 takes part in an agreement twice")
 
 
 def test_settling_takes_longer_than_telling() -> None:
     fixture = survivors()
     fixture.receive(1, Closed())
-    assert {timer.key: timer.seconds for timer in fixture.all(type(fixture.done[-1]))}["report 1"] == SETTLE
+    assert StartTimer(Timer(Due.REPORT, (1,)), SETTLE) in fixture.done
 
 
 def test_a_rank_that_is_stuck_is_expelled_and_told() -> None:
@@ -145,7 +145,7 @@ def test_a_rank_that_is_stuck_is_expelled_and_told() -> None:
         fixture.job.stuck(1, "was stopped for 2 s")
         fixture.collect()
         (told_itself,) = [send for send in fixture.all(Send) if isinstance(send.message, control.Abort)]
-        assert told_itself.rank == 1
+        assert told_itself.number == 1
         assert told_itself.message.reason == "rank 1 was expelled from the job because it was stopped for 2 s"
         assert fixture.all(Signal) == ([Signal(signal.SIGKILL, 1)] if spawned else [])
         if spawned:
@@ -172,11 +172,11 @@ def judged(fixture: JobTable, suspicions: list[tuple[int, int]]) -> list[int]:
     start = len(fixture.done)
     for rank, other in suspicions:
         fixture.receive(rank, control.Suspect(other, "reset"))
-    for key in [timer.key for timer in fixture.done[start:] if isinstance(timer, StartTimer)]:
-        fixture.job.expired(key)
+    for timer in [action.timer for action in fixture.done[start:] if isinstance(action, StartTimer)]:
+        fixture.job.expired(timer)
         fixture.collect()
     new = fixture.done[start:]
-    return [send.rank for send in new if isinstance(send, Send) and isinstance(send.message, control.Abort)]
+    return [send.number for send in new if isinstance(send, Send) and isinstance(send.message, control.Abort)]
 
 
 @pytest.mark.parametrize(
@@ -228,10 +228,10 @@ def test_a_link_that_one_end_has_lost_is_judged_when_the_other_had_time_to_notic
     fixture = survivors(5)
     fixture.job.heartbeat = 10.0
     assert judged(fixture, [(1, 0)]) == []
-    (timer,) = [timer for timer in fixture.all(StartTimer) if timer.key.startswith("last-link")]
+    (timer,) = [timer for timer in fixture.all(StartTimer) if timer.timer.due is Due.JUDGE_LAST]
     assert timer.seconds == 10.0
     assert judged(fixture, [(2, 0)]) == [0], "two ranks have lost their links to it"
-    fixture.job.expired(timer.key)
+    fixture.job.expired(timer.timer)
     assert fixture.collect() == []
 
 
@@ -259,7 +259,7 @@ def test_the_link_of_a_rank_that_has_ended_is_no_reason(end: control.Message | C
     fixture = survivors()
     fixture.receive(0, control.Suspect(1, "reset"))
     fixture.receive(1, end)
-    fixture.expire("link")
+    fixture.expire(Due.JUDGE)
     assert fixture.sent(control.Abort) == []
     fixture.receive(0, control.Suspect(0, "itself"), control.Suspect(9, "nobody"))
     assert fixture.sent(control.Abort) == []
@@ -273,7 +273,7 @@ def test_the_last_words_of_a_failed_rank_do_not_change_the_cause() -> None:
 
 
 def test_a_rank_revokes_many_communicators_but_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "MAX_REVOCATIONS", 5)
+    monkeypatch.setattr(traffic, "MAX_REVOCATIONS", 5)
     fixture = survivors()
     for context in range(5):
         fixture.receive(1, control.Revoke(context, 1))
@@ -303,9 +303,9 @@ def test_a_rank_reports_many_failures_in_spawned_jobs_but_not_without_end(monkey
     """What a rank has not read must stay below the bound beyond which it fails itself."""
     longest = control.Obituary(b"j" * 16, False, 2**63, chr(2**16) * control.MAX_OBITUARY, 2**63)
     assert control.Decoder().receive_data(control.encode(longest)) == [longest]
-    assert 100 * states.MAX_OBITUARIES < MAX_UNREAD
+    assert 100 * traffic.MAX_OBITUARIES < MAX_UNREAD
     said = control.Obituary(b"j" * 16, False, 3, "why", 1)
-    monkeypatch.setattr(table, "MAX_OBITUARIES", 5 * len(control.encode(said)))
+    monkeypatch.setattr(traffic, "MAX_OBITUARIES", 5 * len(control.encode(said)))
     fixture = survivors()
     for _ in range(9):
         fixture.receive(1, said)

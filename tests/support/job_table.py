@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from aiompi.wire import control
-from aiompi_launcher.job.states import Action, Closed, End, Fence, Publish, RankState, Report, Send, StartTimer, World
+from aiompi_launcher.job.actions import Action, Blame, Closed, Due, Exit, Fence, Publish, Send, StartTimer
+from aiompi_launcher.job.states import RankState, World
 from aiompi_launcher.job.table import Job
 
 
@@ -48,9 +49,9 @@ class JobTable:
         self.job.exited(rank, status)
         return self.collect()
 
-    def expire(self, prefix: str) -> list[Action]:
-        (key,) = {timer.key for timer in self.all(StartTimer) if timer.key.startswith(prefix)}
-        self.job.expired(key)
+    def expire(self, due: Due) -> list[Action]:
+        (timer,) = {action.timer for action in self.all(StartTimer) if action.timer.due is due}
+        self.job.expired(timer)
         return self.collect()
 
     def all(self, kind: type) -> list:
@@ -58,7 +59,7 @@ class JobTable:
 
     def sent(self, kind: type) -> list[int]:
         """Ranks that were sent a message of a kind."""
-        return [send.rank for send in self.all(Send) if isinstance(send.message, kind)]
+        return [send.number for send in self.all(Send) if isinstance(send.message, kind)]
 
     def run_up(self) -> JobTable:
         """Bring all ranks to RUNNING."""
@@ -69,10 +70,10 @@ class JobTable:
 
     @property
     def verdict(self) -> str:
-        (report,) = self.all(Report)
+        (report,) = self.all(Blame)
         return report.text
 
     @property
     def code(self) -> int:
-        (end,) = self.all(End)
+        (end,) = self.all(Exit)
         return end.code

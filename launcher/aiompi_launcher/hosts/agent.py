@@ -20,7 +20,7 @@ from aiompi.wire import control, liveness, version
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
 from aiompi_launcher.hosts.starters import FORK, SRUN, SSH, Started, start_agents
-from aiompi_launcher.job.states import NOT_OPEN
+from aiompi_launcher.job.admission import NOT_OPEN
 from aiompi_launcher.spec import EXIT_FAILURE, Program, RunSpec
 from aiompi_launcher.start.directory import RunDirectory
 from aiompi_launcher.start.forked import EarlyForkServer

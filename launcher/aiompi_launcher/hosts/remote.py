@@ -14,7 +14,7 @@ from aiompi_launcher.hosts import messages, starters
 from aiompi_launcher.hosts.branches import Branches
 from aiompi_launcher.hosts.messages import HOST_SHIFT, Message, Plan
 from aiompi_launcher.hosts.starters import Started
-from aiompi_launcher.job.states import Place
+from aiompi_launcher.job.states import Location
 from aiompi_launcher.job.supervisor import Supervisor
 from aiompi_launcher.spec import EXIT_FAILURE, RunSpec
 from aiompi_launcher.start.process import Process
@@ -102,7 +102,7 @@ class Hosts:
         self._loop = asyncio.get_running_loop()
         self._branches = Branches(started, archive, self._on_message)
         self._ending = False
-        self._places: dict[int, Place] = {}
+        self._locations: dict[int, Location] = {}
         self._part_of = {rank: part for part in plan.parts for rank in part.ranks}
         self._processes: dict[int, RemoteProcess] = {}
         self._connections: dict[int, RemoteConnection] = {}
@@ -183,15 +183,15 @@ class Hosts:
             case messages.Closed(number, error):
                 self._waiting.pop(number, None)
                 if number in self._connections:
-                    self._supervisor.on_closed(self._connections.pop(number), error)
+                    self._supervisor.connections.on_closed(self._connections.pop(number), error)
 
     def _on_said(self, connection: RemoteConnection, data: bytes) -> None:
         try:
             for message in connection.decoder.receive_data(data):
-                self._supervisor.on_message(connection, message)
+                self._supervisor.connections.on_message(connection, message)
         except RemoteProtocolError as error:  # its agent has encoded it anew, and it may have grown
             self.hang_up(connection.number)
-            self._supervisor.on_closed(connection, f"broke the control protocol: {error}")
+            self._supervisor.connections.on_closed(connection, f"broke the control protocol: {error}")
 
     def _fail(self, text: str, code: int = EXIT_FAILURE) -> None:
         self._progress.close()  # the message follows in its place
@@ -199,17 +199,17 @@ class Hosts:
 
     def _on_ready(self, ready: messages.Ready) -> None:
         name = self._plan.parts[ready.host].name
-        self._places[ready.host] = Place(name, ready.directory, ready.address)
-        self._supervisor.chat(f"host {name} is ready")
+        self._locations[ready.host] = Location(name, ready.directory, ready.address)
+        self._supervisor.outputs.chat(f"host {name} is ready")
         self._progress.step()
         self._address = self._address or ready.launcher
         if self._address:
-            for place in self._places.values():
-                place.address = place.address or self._address
+            for location in self._locations.values():
+                location.address = location.address or self._address
             waiting, self._waiting = self._waiting, {}
             for joined in waiting.values():
                 self._on_joined(joined)
-        elif len(self._places) == len(self._plan.parts) and not self._all_here:
+        elif len(self._locations) == len(self._plan.parts) and not self._all_here:
             starter = self._plan.starter[0]
             self._fail(
                 f"at which addresses hosts reach each other is unknown: {starter} sets no SSH_CONNECTION, as ssh does"
@@ -225,23 +225,23 @@ class Hosts:
         if rank == spec.stdin_rank:
             descriptor, terminal_input = os.pipe() if os.isatty(0) else (os.dup(0), -1)
             self._input = _Input(descriptor, lambda data: send(messages.Input(rank, data)))
-        self._supervisor.adopt(rank, RankProcess(process, terminal_input=terminal_input), self._places[part.host])
+        self._supervisor.adopt(rank, RankProcess(process, terminal_input=terminal_input), self._locations[part.host])
         if len(self._processes) == self._plan.size:
             self._progress.close()
             self._supervisor.start_ended()
 
     def _on_joined(self, joined: messages.Joined) -> None:
-        if not self._places[joined.connection >> HOST_SHIFT].address and not self._all_here:
+        if not self._locations[joined.connection >> HOST_SHIFT].address and not self._all_here:
             self._waiting[joined.connection] = joined
             return
         connection = RemoteConnection(self, joined.connection)
         self._connections[joined.connection] = connection
-        self._supervisor.on_join(connection, joined.wanted, control.Join(joined.pid, joined.namespace))
+        self._supervisor.connections.on_join(connection, joined.wanted, control.Join(joined.pid, joined.namespace))
 
     def _on_lost(self, hosts: list[int], cause: str) -> None:
         for host in hosts:
             part = self._plan.parts[host]
-            if host not in self._places or not all(rank in self._processes for rank in part.ranks):
+            if host not in self._locations or not all(rank in self._processes for rank in part.ranks):
                 behind = "" if host == hosts[0] else f" (reached through {self._plan.parts[hosts[0]].name})"
                 self._fail(f"host {part.name}{behind} cannot be used: {cause}")
         gone = {number: each for number, each in self._connections.items() if number >> HOST_SHIFT in hosts}

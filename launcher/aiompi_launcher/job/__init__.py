@@ -1,9 +1,22 @@
 """One job: a state table that knows neither sockets nor clocks, and a supervisor around it.
 
-states       states of a rank, events, and actions that a table asks for
-table        the state table of a job             inquiry, suspicions    what ranks wait for; broken links
-supervisor   processes, connections, signals and timers around the table
-members      the state table of the members of an open job
-open_job     connections and timers around the members; each of their worlds is a job of its own
-heartbeat    finds ranks that are stuck           rendezvous             the other IMPI clients of the job
+The table: events in, actions out.
+
+    actions      events, actions and timers of all tables
+    states       the state that the parts of a job's table share: ranks, world, phase
+    table        the table of a job: which event a rank may send in which state, and what follows
+    admission    which rank a new connection becomes
+    traffic      what ranks tell each other through the launcher      inquiry       what they wait for
+    failures     which rank has failed, and what follows              suspicions    links between ranks that broke
+    shutdown     how a job ends
+    members      the table of the members of an open job
+
+Around the tables: the event loop.
+
+    perform      performs the actions of a table
+    supervisor   one job: processes, signals and time limits around its table
+    connections, processes, heartbeat    those of its ranks
+    clients, rendezvous                  the other IMPI clients of the job
+    spawner      the process that has spawned the job
+    open_job     an open job; each world of its members has a table of its own
 """

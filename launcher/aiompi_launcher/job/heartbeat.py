@@ -46,7 +46,7 @@ class Heartbeat:
     def _look(self) -> None:
         self._timer = self._loop.call_later(self._seconds / liveness.LOOKS, self._look)
         for rank in self._ranks():
-            here = rank.namespace == self._namespace if rank.joiner else not rank.place.host
+            here = rank.namespace == self._namespace if rank.joiner else not rank.location.host
             link = self._links.get(rank.number)
             if here:
                 stopped = self._stopped and self._stops.look(rank.number, rank.joiner or rank.pid)

@@ -19,7 +19,9 @@ from typing import Final, TypeAlias
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
-from aiompi_launcher.job.states import Hangup, Note, Rank, Refused, Send, StartTimer, quoted
+from aiompi_launcher.job.actions import Due, Hangup, Note, Send, StartTimer, StopTimer, Timer
+from aiompi_launcher.job.admission import Refused
+from aiompi_launcher.job.states import Rank, quoted
 from aiompi_launcher.spec import EXIT_FAILURE
 
 #: most seconds until all members of a new world have connected to each other's addresses
@@ -55,7 +57,7 @@ class Lose:
     cause: str
 
 
-MemberAction: TypeAlias = Send | Hangup | Note | StartTimer | Form | Lose | control.MemberChange
+MemberAction: TypeAlias = Send | Hangup | Note | StartTimer | StopTimer | Form | Lose | control.MemberChange
 
 
 class _Member:
@@ -70,6 +72,7 @@ class _Member:
         outdated: True if it knows that its world is outdated.
         wants: what it waits for, None if it does not wait.
         asked: number of its last call of `assemble`.
+        timer: ends its wait in that call, None if the wait has no end.
     """
 
     def __init__(self, card: control.MemberCard, enter: control.Enter) -> None:
@@ -81,6 +84,7 @@ class _Member:
         self.world = self.asked = 0
         self.outdated = False
         self.wants: control.Assemble | None = None
+        self.timer: Timer | None = None
 
 
 class Members:
@@ -183,14 +187,22 @@ class Members:
                 self._outdate(generation, f"{member.label} {cause}")
             self._form_if_complete()
 
-    def expired(self, key: str) -> None:
+    def world_ended(self, generation: int) -> None:
+        """No member is left in a world, or it was given up."""
+        self._actions.append(StopTimer(Timer(Due.START, (generation,))))
+
+    def expired(self, timer: Timer) -> None:
         """A timer has run out."""
-        kind, number, call = key.split()
-        if kind == "start":
-            self._actions.append(Lose(int(number), 0, f"it has not started within {START_LIMIT:g} s"))
-            return
-        member = self._members.get(int(number))
-        if member is None or member.wants is None or member.wants.number != int(call):
+        match timer.due, timer.subject:
+            case Due.START, (generation,):
+                self._actions.append(Lose(generation, 0, f"it has not started within {START_LIMIT:g} s"))
+            case Due.ASSEMBLE, (number, call):
+                self._give_up(number, call)
+
+    def _give_up(self, number: int, call: int) -> None:
+        """End the wait of a member: it gets a world without those that want a larger one, or an error."""
+        member = self._members.get(number)
+        if member is None or member.wants is None or member.wants.number != call:
             return
         content = self._content()
         if member in content:
@@ -198,7 +210,7 @@ class Members:
             return
         cause = self._shortage()
         member.wants = None
-        self._actions.append(Send(int(number), control.Assembled(int(call), 0, 0, [], cause)))
+        self._actions.append(Send(number, control.Assembled(call, 0, 0, [], cause)))
         self._form_if_complete()
 
     # Reactions.
@@ -207,11 +219,18 @@ class Members:
         number = member.card["id"]
         if member.world:  # which can never start any more, if it has not
             self._actions.append(Lose(member.world, number, ""))
+        self._stop_timer(member)
         member.world, member.wants, member.asked = 0, message, message.number
         if math.isfinite(message.within):
-            self._actions.append(StartTimer(f"assemble {number} {message.number}", max(0.0, message.within)))
+            member.timer = Timer(Due.ASSEMBLE, (number, message.number))
+            self._actions.append(StartTimer(member.timer, max(0.0, message.within)))
         self._outdate(None, f"{member.label} asks for a new world")
         self._form_if_complete()
+
+    def _stop_timer(self, member: _Member) -> None:
+        if member.timer is not None:
+            self._actions.append(StopTimer(member.timer))
+            member.timer = None
 
     def _explain(self, member: _Member, number: int) -> None:
         """Tell a member for which others it waits, unless it has been given a world at the same time."""
@@ -239,6 +258,7 @@ class Members:
     def _remove(self, member: _Member, kind: str, cause: str) -> None:
         number = member.card["id"]
         del self._members[number]
+        self._stop_timer(member)
         self._actions.append(Hangup(number))
         if kind == "failed":
             self._actions.append(Note(f"{member.label} has failed: it {cause}"))
@@ -286,7 +306,7 @@ class Members:
         numbers = [member.card["id"] for member in members]
         self._actions += [
             Form(self._generation, tuple(numbers)),
-            StartTimer(f"start {self._generation} 0", START_LIMIT),
+            StartTimer(Timer(Due.START, (self._generation,)), START_LIMIT),
         ]
         for rank, member in enumerate(members):
             member.world, member.outdated, member.wants = self._generation, False, None

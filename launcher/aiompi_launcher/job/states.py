@@ -1,14 +1,16 @@
-"""What the state table of a job works with: states of a rank, events, and actions that it wants performed."""
+"""The state of a job: its ranks, the world that they are part of, and the phase of the job."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import os
 import signal
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 from aiompi.wire import control
-from aiompi.wire.hello import new_key, pair_keys
+from aiompi.wire.hello import NAMESPACE_BYTES, new_key, pair_keys
+from aiompi_launcher.job.actions import Action
 from aiompi_launcher.spec import EXIT_FAILURE, EXIT_SIGNAL
 
 
@@ -22,7 +24,7 @@ def quoted(text: str) -> str:
 
 
 class RankState(enum.Enum):
-    """State of a rank; see the top of the module."""
+    """State of a rank; see `aiompi_launcher.job.table`."""
 
     EXPECTED = enum.auto()
     JOINED = enum.auto()
@@ -57,13 +59,13 @@ class World:
     job: bytes = b""
 
     def welcome(self, rank: Rank, directory: str) -> control.Welcome:
-        """Return what a rank of the job gets of the world when it joins; `directory` if its place has no other."""
+        """Return what a rank of the job gets of the world when it joins; `directory` if its location has none."""
         return control.Welcome(
             rank.number,
             self.size,
-            rank.place.directory or directory,
+            rank.location.directory or directory,
             keys=pair_keys(self.key, rank.number, range(self.size)),
-            address=rank.place.address or self.address,
+            address=rank.location.address or self.address,
             host=self.hosts[rank.number - self.first] if self.hosts else "",
             universe=self.universe,
             process=rank.number,
@@ -71,7 +73,7 @@ class World:
 
 
 @dataclasses.dataclass(slots=True)
-class Place:
+class Location:
     """Where a rank runs; empty for a rank on the machine of the launcher.
 
     Attributes:
@@ -106,94 +108,6 @@ ACTIVE: Final = frozenset({RankState.JOINED, RankState.CARDED, RankState.RUNNING
 WATCHED: Final = ACTIVE | {RankState.EXPECTED}
 
 
-#: most communicators that a rank may revoke in one world; each is kept for ranks that do not read
-MAX_REVOCATIONS: Final = 2**16
-
-#: most bytes of reports of failures in spawned jobs that a rank has passed on in one world; each may wait to be read
-MAX_OBITUARIES: Final = 2**20
-
-
-class Closed(NamedTuple):
-    """Event: the connection of a rank has ended, for an `error` if it says what the rank or its host did."""
-
-    error: str = ""
-
-
-class Send(NamedTuple):
-    """Action: send a message to a rank."""
-
-    rank: int
-    message: control.Message
-
-
-class Hangup(NamedTuple):
-    """Action: close the connection to a rank once everything is sent."""
-
-    rank: int
-
-
-class Signal(NamedTuple):
-    """Action: send a signal to the process group of a rank, or to those of all ranks."""
-
-    signum: int
-    rank: int | None = None
-
-
-class StartTimer(NamedTuple):
-    """Action: call `expired(key)` after `seconds`."""
-
-    key: str
-    seconds: float
-
-
-class Publish(NamedTuple):
-    """Action: all ranks have joined; exchange cards with the other clients, then call `introduce`."""
-
-    cards: list[control.BusinessCard]
-
-
-class Fence(NamedTuple):
-    """Action: all ranks have finalized or left; call `fenced` when this holds in the whole world."""
-
-
-class Report(NamedTuple):
-    """Action: tell the user why the job ends; `rank` is the culprit, None if no rank is."""
-
-    rank: int | None
-    text: str
-
-
-class End(NamedTuple):
-    """Action: the job is over; `code` is the exit code of the launcher."""
-
-    code: int
-
-
-class Note(NamedTuple):
-    """Action: print a message; the job goes on. `rank` is the one that it is about, if there is one."""
-
-    text: str
-    rank: int | None = None
-
-
-class Loss(NamedTuple):
-    """Action: say why a rank has failed; the job goes on without it."""
-
-    rank: int
-    text: str
-
-
-Action: TypeAlias = Send | Hangup | Signal | StartTimer | Publish | Fence | Report | Note | Loss | End
-
-
-#: why a process cannot become a member
-NOT_OPEN: Final = "the number of its ranks is fixed: be one of them by aiompi.init(address, key)"
-
-
-class Refused(Exception):
-    """A connection cannot become a rank of the job; the message says why."""
-
-
 class Rank:
     """One rank of the job.
 
@@ -212,7 +126,7 @@ class Rank:
         expelled: True if the job has excluded it although its process may be alive.
         revocations: how many communicators it has revoked.
         obituaries: bytes of its reports of failures in jobs that it has spawned.
-        place: where it runs.
+        location: where it runs.
     """
 
     def __init__(self, number: int) -> None:
@@ -228,12 +142,12 @@ class Rank:
         self.last_line = ""
         self.reported = self.expelled = False
         self.revocations = self.obituaries = 0
-        self.place = Place()
+        self.location = Location()
 
     @property
     def label(self) -> str:
         """Name of the rank in messages."""
-        return f"rank {self.number}" + (f" on {self.place.host}" if self.place.host else "")
+        return f"rank {self.number}" + (f" on {self.location.host}" if self.location.host else "")
 
     def settled(self, spawned: bool, ending: bool) -> bool:
         """Return True if the job need not wait for it any more.
@@ -248,6 +162,71 @@ class Rank:
         if ending:
             return not self.pid or self.status is not None
         return self.status is not None and not self.connected
+
+
+class JobState:
+    """The state that the parts of the table of a job share.
+
+    Args:
+        size: number of ranks; they are the whole world unless `enrol` is called.
+        directory: for the sockets of the ranks; empty if they must create their own.
+        spawned: True if the launcher starts the processes; otherwise they join from elsewhere.
+        survives: True if the job goes on when a rank fails.
+        heartbeat: seconds after which a rank that is stuck counts as failed; 0 for never.
+
+    Attributes:
+        id: of the job, 16 bytes.
+        namespace: see `control.Welcome`.
+        introduced: True once all ranks of the world know each other.
+        fencing: True once all ranks have finalized or left.
+        signum: signal that the launcher got, 0 for none.
+        code: exit code of the launcher.
+        lost_code: exit code for the first of the failures that the job has survived; it counts if no rank is left.
+    """
+
+    def __init__(
+        self, size: int, *, directory: str, spawned: bool, survives: bool = False, heartbeat: float = 0.0
+    ) -> None:
+        self.ranks = [Rank(number) for number in range(size)]
+        self.phase = JobPhase.RUNNING
+        self.id = os.urandom(NAMESPACE_BYTES)
+        self.world = World(size=size)
+        self.directory, self.spawned, self.survives = directory, spawned, survives
+        self.heartbeat, self.namespace = heartbeat, ""
+        self.introduced = self.fencing = False
+        self.signum = self.code = self.lost_code = 0
+        self._actions: list[Action] = []
+
+    @property
+    def ending(self) -> bool:
+        """True once a rank has failed, a signal has come, or the job ends for another reason."""
+        return self.phase is not JobPhase.RUNNING or self.signum != 0
+
+    @property
+    def goes_on(self) -> bool:
+        """True if the job goes on should a rank fail now."""
+        return self.survives and self.introduced and not self.ending
+
+    def actions(self) -> list[Action]:
+        """Return the actions to perform now, in this order."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    def act(self, *actions: Action) -> None:
+        """Ask for actions."""
+        self._actions += actions
+
+    def rank(self, number: int) -> Rank:
+        """Return the rank with a number."""
+        return self.ranks[number - self.world.first]
+
+    def inside(self, rank: Rank) -> list[Rank]:
+        """Return the other ranks that take part in communication."""
+        return [other for other in self.ranks if other is not rank and other.connected and other.state in INSIDE]
+
+    def watched(self) -> list[Rank]:
+        """Return the ranks that hold up others while they are stuck."""
+        return [rank for rank in self.ranks if rank.state in WATCHED and (rank.pid or rank.joiner)]
 
 
 def describe(rank: Rank) -> str:

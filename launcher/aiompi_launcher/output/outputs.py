@@ -22,13 +22,15 @@ class Outputs:
 
     Args:
         name: of the launcher, which begins each of its messages.
+        verbose: True to print reports of progress.
         tag: True to begin lines of ranks with their rank: `[2] ` on stdout, `[2:err] ` on stderr.
         on_broken: called when standard output cannot be written any more, with the reason; empty if it has no reader.
     """
 
-    def __init__(self, name: str, *, tag: bool, on_broken: Callable[[str], None]) -> None:
+    def __init__(self, name: str, *, tag: bool, verbose: bool, on_broken: Callable[[str], None]) -> None:
         self._name = name
         self._tag = tag
+        self._verbose = verbose
         self._stdout = Sink(1, on_broken)
         self._stderr = self._stdout
         if not os.path.samestat(os.fstat(1), os.fstat(2)):
@@ -79,6 +81,11 @@ class Outputs:
         """Print a message of the launcher on stderr."""
         lines = "".join(f"{self._name}: {line}\n" for line in text.splitlines())
         self._stderr.write(self, lines.encode(errors="backslashreplace"))
+
+    def chat(self, text: str) -> None:
+        """Print a report of progress if the user wants them."""
+        if self._verbose:
+            self.say(text)
 
     def report(self, rank: int | None, text: str) -> None:
         """Print why the job ends, with the last lines of stderr of the rank that caused it.

@@ -1,0 +1,120 @@
+"""What goes into a state table and comes out of it: events, actions, and timers."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, TypeAlias
+
+from aiompi.wire import control
+
+
+class Closed(NamedTuple):
+    """Event: the connection of a rank has ended.
+
+    Attributes:
+        error: what the rank or its host did, as the rest of a sentence; empty if nothing is known.
+    """
+
+    error: str = ""
+
+
+class Due(enum.Enum):
+    """What a table does when a timer runs out."""
+
+    VERDICT = enum.auto()  # end the job because of its culprit
+    TIDIED = enum.auto()  # ranks have had their time after a signal was passed on
+    KILL = enum.auto()  # kill the ranks
+    ABANDON = enum.auto()  # do not wait for killed ranks any longer
+    CONCLUDE = enum.auto()  # tell what the ranks wait for
+    HANGUP = enum.auto()  # close the connection of a rank whose process has ended
+    TELL = enum.auto()  # tell the others that a rank has failed
+    REPORT = enum.auto()  # tell the user why a rank has failed
+    JUDGE = enum.auto()  # decide which of two ranks goes
+    JUDGE_LAST = enum.auto()  # decide it, whatever is known by now
+    ASSEMBLE = enum.auto()  # a member has waited long enough for a world
+    START = enum.auto()  # a world should have started
+
+
+class Timer(NamedTuple):
+    """A timer of a table.
+
+    Attributes:
+        due: what is done when it runs out.
+        subject: ranks that it is about; a member and the number of its call for ASSEMBLE; a generation for START.
+    """
+
+    due: Due
+    subject: tuple[int, ...] = ()
+
+
+class Send(NamedTuple):
+    """Action: send a message to a rank or member."""
+
+    number: int
+    message: control.Message
+
+
+class Hangup(NamedTuple):
+    """Action: close the connection to a rank or member once everything is sent."""
+
+    number: int
+
+
+class Signal(NamedTuple):
+    """Action: send a signal to the process group of a rank, or to those of all ranks."""
+
+    signum: int
+    rank: int | None = None
+
+
+class StartTimer(NamedTuple):
+    """Action: call `expired(timer)` after `seconds`."""
+
+    timer: Timer
+    seconds: float
+
+
+class StopTimer(NamedTuple):
+    """Action: a timer is not needed any more."""
+
+    timer: Timer
+
+
+class Publish(NamedTuple):
+    """Action: all ranks have joined; exchange cards with the other clients, then call `introduce`."""
+
+    cards: list[control.BusinessCard]
+
+
+class Fence(NamedTuple):
+    """Action: all ranks have finalized or left; call `fenced` when this holds in the whole world."""
+
+
+class Blame(NamedTuple):
+    """Action: tell the user why the job ends; `rank` is the culprit, None if no rank is."""
+
+    rank: int | None
+    text: str
+
+
+class Note(NamedTuple):
+    """Action: print a message; the job goes on. `rank` is the one that it is about, if there is one."""
+
+    text: str
+    rank: int | None = None
+
+
+class Loss(NamedTuple):
+    """Action: tell the user why a rank has failed; the job goes on without it."""
+
+    rank: int
+    text: str
+
+
+class Exit(NamedTuple):
+    """Action: the job is over; `code` is the exit code of the launcher."""
+
+    code: int
+
+
+Action: TypeAlias = Send | Hangup | Signal | StartTimer | Publish | Fence | Blame | Note | Loss | Exit
