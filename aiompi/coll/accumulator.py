@@ -1,7 +1,7 @@
 """Accumulators: the partial results of a reduction, vectors in memory or Python objects.
 
-Operands are combined in the order of ranks (section 4.9.4), also where the operation commutes. Results are then the
-same on all ranks to the last bit, and the same whenever the same algorithm runs on the same number of ranks.
+Operands are combined in the order of ranks (section 4.9.4), even if the operation commutes. Results are then the same
+on all ranks to the last bit, and the same whenever the same algorithm runs on the same number of ranks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Accumulator(ABC):
     """The partial result of one rank, at first its own contribution.
 
     Receive the partial result of other ranks into `incoming()`, then `absorb` or `adopt` it. No send of `block()` may
-    be in progress meanwhile, because its memory is used again.
+    be in progress then, because its memory is reused.
     """
 
     __slots__ = ()
@@ -54,11 +54,11 @@ class Accumulator(ABC):
 
     @abstractmethod
     def absorb(self, lower: bool) -> None:
-        """Combine with what came in: from lower ranks if `lower` is True, otherwise from higher ones."""
+        """Combine with the received partial result: of lower ranks if `lower` is True, otherwise of higher ranks."""
 
     @abstractmethod
     def adopt(self) -> None:
-        """Take over what came in."""
+        """Replace the partial result by the received one."""
 
     @abstractmethod
     def combine(self, contributions: Sequence[bytes]) -> None:
@@ -66,7 +66,7 @@ class Accumulator(ABC):
 
 
 async def exchange(channel: Channel, given: Accumulator, kept: Accumulator, partner: int) -> None:
-    """Send a partner one partial result, and combine what comes from it with another, which may be the same one."""
+    """Send the partial result `given` to a partner, and combine the partner's with `kept`, which may be the same."""
     arrival = kept.incoming().irecv(channel, partner)
     send = given.block().isend(channel, partner)
     await arrival
@@ -84,7 +84,7 @@ async def scatter_segments(
 
     Args:
         counts: items of the segment of each rank.
-        scatter: algorithm by which the segments travel.
+        scatter: algorithm that sends the segments.
     """
     assert isinstance(accumulator, Vector)
     lengths = [count * accumulator.item_nbytes for count in counts]
@@ -95,7 +95,7 @@ async def scatter_segments(
 
 
 class Pool(list[memoryview]):
-    """Memory for partial results that is used again; mostly there is none."""
+    """Reusable memory for partial results; usually empty."""
 
     __slots__ = ()
 
@@ -117,9 +117,9 @@ class Vector(Accumulator):
         op: operation, defined for the datatype.
         datatype: type of the items.
         value: contribution of this rank.
-        place: destination of the result, which may be `value`; None: anywhere.
+        place: destination of the result, which may be `value`; None for any memory.
         own: True if `value` may be changed.
-        pool: other memory.
+        pool: reusable memory.
     """
 
     __slots__ = (
@@ -163,7 +163,7 @@ class Vector(Accumulator):
         return self._datatype.size
 
     def become(self, block: Block, count: int) -> None:
-        """Take over a block with `count` items, which need not be as many as before."""
+        """Replace the partial result by a block of `count` items; the number may change."""
         self._value, self._own = block.data, True
         self._place, self._vacant = None, False
 
@@ -205,22 +205,22 @@ class Vector(Accumulator):
         target = place[cut]
         value = target if self._value is place else self._value[cut]
         part = Vector(self._op, self._datatype, value, target, own=self._own, pool=self._pool)
-        # Only one rank makes the result of a part, and sends it to the others, so that all get the same bits.
+        # Only one rank computes the result of a part and sends it to the others, so all get the same bits.
         part._ordered = not self._op.commute
         return part
 
     def room(self) -> Block:
-        """Return room for another partial result, of several at a time."""
+        """Return room for another partial result. There may be several rooms at a time."""
         return Block(self._pool.take(len(self._value)))
 
     def take(self, room: Block, lower: bool) -> None:
-        """Combine with what came into a room; for `lower` see `absorb`."""
+        """Combine with the partial result received in a room; for `lower` see `absorb`."""
         assert room.memory is not None
         self._incoming = room.memory
         self.absorb(lower)
 
     def started(self, room: Block) -> Vector:
-        """Return an accumulator of what came into a room, to be used until its block is taken."""
+        """Return an accumulator of the partial result in a room, to be used until its block is taken."""
         assert room.memory is not None
         return Vector(self._op, self._datatype, room.memory, None, own=True, pool=self._pool)
 
@@ -240,12 +240,12 @@ class Vector(Accumulator):
         size = self._datatype.size
         combine = combiner(self._op, self._datatype, len(result) // size if size else 0)
         result[:] = contributions[-1]
-        # A function of the user might change an operand that it should only read.
+        # A user function may change an operand that it should only read.
         others = contributions[-2::-1]
         combine(others if self._op.is_predefined else map(copied, others), result)
 
     def join(self, *parts: Vector) -> None:
-        """Take over the results of the parts, which together cover the whole."""
+        """Take over the results of the parts, which together cover the vector."""
         for part in parts:
             part.settle()
         self._value, self._own, self._vacant = self._settled_place(), True, False
@@ -292,9 +292,9 @@ class VectorAccumulator(Vector):
     """The contribution to a reduction of buffers, and its result.
 
     Args:
-        value: contribution of this rank; not changed unless it is `result`.
-        result: destination of the result. If it has as many items as `value`, partial results are stored in it, too;
-            otherwise it has as many as the algorithm leaves. None where no result is wanted.
+        value: contribution of this rank; unchanged unless it is `result`.
+        result: destination of the result; None if this rank gets no result. If it has as many items as `value`, partial
+            results are stored in it, too. Otherwise its number of items is that of the algorithm's result.
         op: operation, defined for the datatype.
     """
 
@@ -319,7 +319,7 @@ class ObjectAccumulator(Accumulator):
 
     Args:
         value: contribution of this rank; it is not changed, even if the operation changes its operands.
-        op: takes two objects, the one of lower ranks first, and returns their combination.
+        op: takes two objects, first the object of lower ranks, and returns their combination.
         codec: makes messages of objects.
     """
 
@@ -345,7 +345,7 @@ class ObjectAccumulator(Accumulator):
 
     @property
     def own(self) -> Any:
-        """The partial result, which the caller may keep and change: a copy, if it is a mutable contribution."""
+        """The partial result, which the caller may keep and change; of a mutable contribution, a copy."""
         if self._value is self._given and type(self._value) not in UNCHANGING:
             block = self.block()
             self._become(self._codec.loads(joined(block.payload, block.nbytes)))
@@ -370,15 +370,15 @@ class ObjectAccumulator(Accumulator):
         self._become(self._arrived())
 
     def _arrived(self) -> Any:
-        """Return the object that came in."""
+        """Return the received object."""
         return self._codec.loads(self._incoming.data)
 
     async def part(self) -> None:
-        """Prepare `own`, where that takes long."""
+        """Prepare `own`, if this takes long."""
 
     def combine(self, contributions: Sequence[bytes]) -> None:
         values = [self._codec.loads(copied(message)) for message in contributions]
-        while len(values) > 1:  # with the brackets of recursive doubling: the first pairs leave a power of two
+        while len(values) > 1:  # with the brackets of recursive doubling: after the first pairs a power of two is left
             pairs = len(values) - (1 << (len(values) - 1).bit_length() - 1)
             values[: 2 * pairs] = [self._op(values[i], values[i + 1]) for i in range(0, 2 * pairs, 2)]
         self._become(values[0])

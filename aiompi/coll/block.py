@@ -17,8 +17,8 @@ from aiompi.wire.frame import Payload
 class Block:
     """The contribution of one rank, or room for it.
 
-    A block with memory is a part of a user's buffer: it is sent from there, and received into it. A block without
-    memory holds the bytes of a serialised object, of any length, which are passed on unchanged.
+    A block with memory is a part of a user's buffer: sends read this buffer, and receives write it. A block without
+    memory holds the bytes of a serialised object, of any length, which are forwarded unchanged.
 
     Args:
         memory: memory of the block; None for an object.
@@ -43,7 +43,7 @@ class Block:
 
     @classmethod
     def of(cls, nbytes: int) -> Block:
-        """Make a block with memory of its own."""
+        """Make a block with new memory."""
         return cls(allocate(nbytes))
 
     @property
@@ -82,7 +82,7 @@ class Block:
         return channel.multicast(self.payload, self.nbytes, dests)
 
     def irecv(self, channel: Channel, source: int) -> BlockReceive:
-        """Start receiving into the block; its content is there once the result has been awaited."""
+        """Start receiving into the block; its content is complete once the result has been awaited."""
         return BlockReceive(channel, self, source)
 
     def fill(self, data: memoryview) -> None:
@@ -113,8 +113,8 @@ class BlockReceive:
         receive: the request.
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError: the sender has called another collective, or with another root or
-            operation.
+        InvalidRootError, InvalidOpError, OtherError: the sender has called another collective, or has passed another
+            root or operation.
         TruncationError, InvalidCountError: the sender has sent more, or fewer, bytes than the block has
             (section 4.1: the amounts must be equal).
     """
@@ -161,7 +161,7 @@ def compare(channel: Channel, source: int, theirs: int) -> None:
 
 
 def mismatch(channel: Channel, source: int, came: int, expected: int) -> str:
-    """Return the text of the error when a rank has sent another number of bytes than expected."""
+    """Return the message of the error for a wrong number of bytes from a rank."""
     return (
         f"{channel.where}: rank {source} sent {came} bytes where {expected} are expected here; pass the same amount on "
         "all ranks, and call the same collectives in the same order"
@@ -171,10 +171,10 @@ def mismatch(channel: Channel, source: int, came: int, expected: int) -> str:
 class Bundle:
     """Consecutive blocks in one message; sender and receiver know the length of each.
 
-    They are sent from where they are. What is received is copied into its places, unless it is a single block.
+    They are sent from their own memory. Received bytes are copied into the blocks, unless there is only one block.
 
     Args:
-        blocks: with memory, where something is to be received.
+        blocks: the blocks; those to receive into have memory.
     """
 
     __slots__ = ("_blocks", "nbytes")
@@ -192,7 +192,7 @@ class Bundle:
         return self.joined().isend(channel, dest)
 
     def irecv(self, channel: Channel, source: int) -> BundleReceive:
-        """Start receiving into the blocks; their contents are there once the result has been awaited."""
+        """Start receiving into the blocks; their contents are complete once the result has been awaited."""
         return BundleReceive(channel, self._blocks, self.nbytes, source)
 
 

@@ -29,13 +29,13 @@ class TypedBlock(Block):
 
     @property
     def native(self) -> Block:
-        """A block with the same items in the form of this machine, in memory of its own."""
+        """A block with the same items in native representation, in new memory."""
         block = Block.of(self._count * self._datatype.size)
         external32.unpack(self._form, self.data, block.data)
         return block
 
     def copy_native(self, block: Block) -> None:
-        """Convert the items of a block, which are in the form of this machine, into this one."""
+        """Convert the items of a native block into this one."""
         external32.pack(self._form, block.data, 0, self.data)
 
     @property
@@ -46,7 +46,7 @@ class TypedBlock(Block):
 class ExternalAccumulator(VectorAccumulator):
     """The contribution to a reduction of buffers over IMPI clients, and its result; see `VectorAccumulator`.
 
-    It is combined in the form of this machine. It cannot be cut.
+    It is combined in native representation, and cannot be cut.
     """
 
     __slots__ = ("_arrived", "_form")
@@ -76,7 +76,7 @@ class ExternalAccumulator(VectorAccumulator):
         super().adopt()
 
     def _read(self) -> None:
-        """Convert what came in to the form of this machine; once, because `absorb` may call `adopt`."""
+        """Convert the received items to native representation; only once, because `absorb` may call `adopt`."""
         arrived, self._arrived = self._arrived, None
         if arrived is None:
             return

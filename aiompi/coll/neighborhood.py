@@ -1,8 +1,8 @@
 """The collectives on buffers between neighbours in a topology (section 7.6 of MPI-3.1).
 
 There is one block for each neighbour, in the order of `neighbors` of the topology. Blocks of PROC_NULL, beyond the
-border of a grid, are counted, but neither sent nor touched. A buffer for no neighbours is ignored. IN_PLACE is not
-allowed. Besides the errors of other collectives, calls raise
+border of a grid, are counted, but not sent or changed. A buffer for no neighbours is ignored. IN_PLACE is not allowed.
+Besides the errors of other collectives, calls raise
 
     InvalidTopologyError     the communicator has no topology, or a graph with edges that lead in one direction only
 """
@@ -27,7 +27,7 @@ __all__ = ["neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "ne
 
 @within_group
 def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Send the same to all neighbours (MPI_Neighbor_allgather, section 7.6.1)."""
+    """Send the same block to all neighbours (MPI_Neighbor_allgather, section 7.6.1)."""
     near = Neighborhood.of(call.comm, call.name)
     places = call.receive_blocks(recvspec, near.indegree)
     own = call.send(sendspec)
@@ -38,7 +38,7 @@ def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @within_group
 def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Send the same to all neighbours; each rank sends its own length (MPI_Neighbor_allgatherv, section 7.6.1)."""
+    """Send the same block, of any length, to all neighbours (MPI_Neighbor_allgatherv, section 7.6.1)."""
     near = Neighborhood.of(call.comm, call.name)
     places = call.vector(resolve_vector_recv, recvspec, "recvbuf", near.indegree)
     return _exchange(call, near, [call.send(sendspec)], places, near.outdegree)

@@ -1,7 +1,8 @@
 """Registry: the collectives, and the algorithms of each by name.
 
-An algorithm is a coroutine in the module of its collective, and has the name of its function. Its first argument is the
-channel; the module describes the others, which are the same for all algorithms of a collective.
+An algorithm is a coroutine function in the module of its collective, and has the name of this function. Its first
+argument is the channel. The module describes the other arguments, which are the same for all algorithms of a
+collective.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class Algorithm(NamedTuple, Generic[P]):
 
     Attributes:
         run: the coroutine; it awaits nothing but requests of the channel.
-        order_safe: True if it combines in the order of ranks; if not, it serves only operations that commute.
-        any_form: True if it moves blocks and accumulators as a whole; if not, it cuts them into pieces, and serves only
-            buffers whose length all ranks know.
-        any_lengths: True if the blocks of buffers may differ in length, as in Gatherv. Where all ranks know the
-            lengths, an algorithm that cuts may serve as well.
+        order_safe: True if it combines in the order of ranks; otherwise it serves only commutative operations.
+        any_form: True if it moves blocks and accumulators as a whole; otherwise it cuts them into pieces, and serves
+            only buffers whose length all ranks know.
+        any_lengths: True if the blocks of buffers may differ in length, as in Gatherv. If all ranks know the lengths,
+            an algorithm that cuts blocks may have this property, too.
     """
 
     run: Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]
@@ -63,10 +64,10 @@ class Collective(Generic[P]):
     Attributes:
         name: in tuning data and settings.
         algorithms: by name.
-        over_clients: algorithms of IMPI 0.0, for buffers on communicators that span clients. The first that can serve a
-            call is used. Empty for a collective that IMPI 0.0 does not have.
-        between_groups: algorithm of intercommunicators; None if the collective is not defined there, and for Allgather,
-            which uses that of Alltoall.
+        over_clients: algorithms of IMPI 0.0, for buffers on communicators that span clients. The first algorithm that
+            can serve a call is used. Empty for a collective that is not in IMPI 0.0.
+        between_groups: algorithm for intercommunicators; None if the collective is not defined there, and for
+            Allgather, which uses the algorithm of Alltoall.
     """
 
     name: str

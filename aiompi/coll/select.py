@@ -1,19 +1,20 @@
 """Selection: which algorithm serves a call.
 
-A call may name one itself. The setting `coll` names one per collective (AIOMPI_COLL="bcast=binomial,reduce=binomial"),
-for the calls that it can serve. Otherwise `tuning.json` decides. It has a list of rules for each collective; the first
-rule that applies to the call, and whose algorithm can serve it, wins. A rule applies to at most `max_ranks` ranks and
-`max_bytes` bytes of a block, and to at most `max_total` bytes of the blocks of all ranks, all without limit when left
-out. With `power_of_two` it applies only to such numbers of ranks, with
-`objects` only where each rank alone knows the length of its block, with `shared_memory` only where all ranks share
-memory, and with `hosts` only where the ranks are on several hosts and some of them share memory. The file also has the
-command that made it, and the machine.
+A call may name an algorithm. The setting `coll` names an algorithm for a collective
+(AIOMPI_COLL="bcast=binomial,reduce=binomial"); it is used for the calls that it can serve. Otherwise `tuning.json`
+decides. It has a list of rules for each collective; the first rule that applies to the call, and whose algorithm can
+serve it, wins. A rule applies to at most `max_ranks` ranks, `max_bytes` bytes of a block, and `max_total` bytes of the
+blocks of all ranks; an omitted limit is no limit. It may have further conditions: `power_of_two`, for the number of
+ranks; `objects`, if each rank knows only the length of its own block; `shared_memory`, if all ranks share memory;
+`hosts`, if the ranks are on several hosts and some of them share memory. The file also names the machine and the
+command that made it.
 
 On a communicator that spans IMPI clients, buffers are served only by the algorithms of IMPI 0.0, if it has any for the
 collective.
 
-All ranks must choose the same algorithm. Therefore the choice depends only on what all of them know: the communicator,
-the operation, the form of the call, and the length of one rank's block, which is known for buffers but not for objects.
+All ranks must choose the same algorithm. Therefore the choice depends only on facts that all ranks know: the
+communicator, the operation, the form of the call, and the length of one rank's block, which is known for buffers but
+not for objects.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Case(NamedTuple):
     hosts: bool = False
 
     def obstacle(self, algorithm: Algorithm[P]) -> str | None:
-        """Return the kind of calls to which the algorithm is limited, None if it can serve this one."""
+        """Return the kind of calls to which the algorithm is limited; None if it can serve this call."""
         if not (algorithm.order_safe or self.commute):
             return "operations that commute"
         if not algorithm.any_form and self.nbytes is None:
@@ -150,11 +151,11 @@ def select(
     equal: bool = True,
     algorithm: str | None = None,
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
-    """Choose the algorithm for a call; on an intercommunicator the one between groups, whatever the arguments are.
+    """Choose the algorithm for a call. On an intercommunicator it is always the algorithm between groups.
 
     Args:
         nbytes, commute, equal: see `Case`.
-        algorithm: name, to be the same on all ranks; None: the setting or the tuning data decide.
+        algorithm: name, the same on all ranks; None if the setting or the tuning data decide.
 
     Raises:
         InvalidArgumentError: the call or the setting `coll` names an unknown collective or algorithm, or the call one
@@ -204,7 +205,7 @@ def select_over_clients(
 def usual(collective: Collective[...], case: Case) -> Callable[..., Coroutine[Any, None, None]]:
     """Return the algorithm that the tuning data choose.
 
-    Where that goes through slots, the next choice serves the calls in which the members share none, or not yet.
+    If this algorithm uses slots, the next choice serves the calls in which the members have no slots, or not yet.
     """
     name = preferred(collective, case)
     run = collective.algorithms[name].run
@@ -216,7 +217,7 @@ def usual(collective: Collective[...], case: Case) -> Callable[..., Coroutine[An
 
 @functools.lru_cache(2**12)
 def preferred(collective: Collective[...], case: Case, *, slots: bool = True) -> str:
-    """Return the name of the algorithm that the tuning data choose; without `slots` another one than `shm`."""
+    """Return the name of the algorithm that the tuning data choose; without `slots` never `shm`."""
     for rule in tuning()[collective.name]:
         if rule.algorithm == _SLOTS and not slots:
             continue
@@ -246,7 +247,7 @@ def _direct_limits(size: int, most: int) -> dict[int, int]:
     return limits
 
 
-#: the collectives that the core can call directly, and whether a rank may show a block for each rank
+#: the collectives that the core can call directly; True if a rank may show a block for each rank
 _DIRECT: Final[Mapping[str, tuple[Collective[...], bool]]] = {
     "Barrier": (BARRIER, False),
     "Bcast": (BCAST, False),

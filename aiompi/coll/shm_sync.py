@@ -1,12 +1,13 @@
-"""Collectives through slots: how the members of a communicator begin to share them, and the order of calls.
+"""Collectives through slots: how the members of a communicator begin to use slots, and the order of calls.
 
-Before the members use slots they must hand memory to each other. This takes some calls of a collective. In each of them
-the members try, and agree on whether all have succeeded. All members count their calls alike, so all know the state.
-Members that are not all connected yet first make as many calls with messages as there are members, which take about as
-long as it takes to connect them: so what makes few calls does not pay for connections of all to all.
+Before the members use slots they must hand memory to each other. This takes some calls of collectives. In each of these
+calls the members try, and agree whether all have succeeded. All members count their calls in the same way, so all know
+the state. Members that are not all connected first use messages for as many calls as there are members. These calls
+take about as long as connecting all members. So a program with few calls does not pay for connections between all
+members.
 
-The members go through slots in the order of their calls, which is the same for all. A call therefore does so at its
-beginning, before it waits for anything else. A call that waits for something else first holds its turn (`hold_turn`).
+The members use slots in the order of their calls, which is the same for all members. Therefore a call uses slots at its
+beginning, before any other wait. A call that must wait for another event first holds its turn (`hold_turn`).
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from aiompi.core._native import SlotExchange, SlotGroup
 
 T = TypeVar("T")
-#: function that is called with what some ranks have shown
+#: function that is called with the shown data of some ranks
 Look: TypeAlias = Callable[[Sequence[bytes]], None]
-#: algorithm of the same collective that sends messages, for calls in which the members share no slots, or not yet
+#: algorithm of the same collective with messages, for calls in which the members have no slots, or not yet
 Substitute: TypeAlias = Callable[..., Coroutine[Any, None, None]]
 
 #: bits of a claim for the number of bytes; the bits above hold the number of the call modulo `_NUMBERS`
@@ -36,11 +37,11 @@ _AMOUNT: Final = 2**_NBYTES - 1
 _NUMBERS: Final = 2**15
 #: calls in which the members try to share slots, before they use messages for good
 _ATTEMPTS: Final = 8
-#: what a member says before they try: it lacks descriptors or addresses; it has them; it also shares memory with all
+#: states of a member before a try: it lacks descriptors or addresses; it has them; it also shares memory with all
 _UNABLE: Final = 0
 _ABLE: Final = 1
 _CONNECTED: Final = 2
-#: largest number of calls in a row that use messages because objects were too long for slots
+#: most consecutive calls that use messages because objects were too long for slots
 _LONGEST_BACKOFF: Final = 255
 
 
@@ -71,7 +72,7 @@ def blame(exchange: SlotExchange, rank: int, note: int, claim: int) -> Exception
     """Return the error if a rank does not take part in the same call; None if it does.
 
     Args:
-        note, claim: what that rank has posted.
+        note, claim: posted by that rank.
     """
     channel = channel_of(exchange)
     try:
@@ -94,12 +95,12 @@ class ShmSync:
     """The state of the slots of a communicator at this rank.
 
     Args:
-        alarm: listens for messages that come instead of slots.
+        alarm: listens for messages of ranks that do not use slots.
 
     Attributes:
         slots: the slots of the members; None until all share them.
-        attempts: number of attempts to share them that are left.
-        latest: the last call that has begun; the next one waits for it.
+        attempts: remaining number of attempts to share slots.
+        latest: the last begun call; the next call waits for it.
         affordable: True if all members have the descriptors and addresses for slots.
         patience: number of calls that still use messages before the members connect.
         holder: channel of the call that holds its turn.
@@ -141,8 +142,8 @@ class ShmSync:
 class Backoff:
     """A number of calls of a collective on objects that use messages, after an object was too long for a slot.
 
-    The first backoff has 1 call, the next one 3, then 7 and so on. All ranks see that an object is too long, and count
-    alike.
+    The first backoff has 1 call, the next one 3, then 7 and so on. All ranks see that an object is too long, so all
+    have the same count.
     """
 
     __slots__ = ("_calls", "_left")
@@ -165,19 +166,19 @@ class Backoff:
 async def show(
     channel: Channel, nbytes: int, make: Callable[[], bytes], look: Look, wanted: range | None = None
 ) -> bool:
-    """Show what this rank contributes, and look at what some ranks have shown.
+    """Show the contribution of this rank, and read the contributions of some ranks.
 
     Args:
-        nbytes: the most bytes that a rank shows, which all know.
-        make: function that returns those of this rank.
-        look: function that is called with those of the wanted ranks, in their order.
+        nbytes: most bytes that a rank shows; known to all ranks.
+        make: function that returns the contribution of this rank.
+        look: function that is called with the contributions of the wanted ranks, in their order.
         wanted: ranks for which this one waits; all by default.
 
     Returns:
-        False, on all ranks alike, if the members share no slots, or not yet, or if a slot has no room for `nbytes`.
+        False, on all ranks alike, if the members have no slots, or not yet, or if a slot has no room for `nbytes`.
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, or with another root or
+        InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, has passed another root or
             operation, or has made another number of calls before (modulo 2**15).
         InvalidCountError: a rank contributes another number of bytes.
         ProcessFailedError: a rank is dead.
@@ -193,7 +194,7 @@ async def show(
 
 
 async def show_objects(channel: Channel, make: Callable[[], bytes], look: Look, wanted: range | None = None) -> bool:
-    """Show the messages of objects, if those that this rank wants are short. All ranks want the same ones.
+    """Show the messages of objects, if the wanted messages are short. All ranks want the same messages.
 
     Args:
         make: function that returns the message of this rank, at most `Channel.room` bytes; empty if it is longer.
@@ -201,8 +202,8 @@ async def show_objects(channel: Channel, make: Callable[[], bytes], look: Look, 
         wanted: ranks for which this one waits; all by default.
 
     Returns:
-        False, on all ranks alike, if the members share no slots, or not yet, or if a message that is wanted is too
-        long, or was lately (see `Backoff`).
+        False, on all ranks alike, if the members have no slots, or not yet, or if a wanted message is or recently was
+        too long (see `Backoff`).
 
     Raises:
         Exception: as of `show`.
@@ -213,7 +214,8 @@ async def show_objects(channel: Channel, make: Callable[[], bytes], look: Look, 
     note = channel.note
 
     async def act(slots: SlotGroup) -> list[bytes] | None:
-        # Within the turn of this call, because it depends on the previous ones, and the next ones on it.
+        # Within the turn of this call, because the backoff depends on the previous calls, and the next calls depend on
+        # it.
         if sync.backs_off(note):
             return None
         contents = await _publish(channel, sync, slots, make(), 0, wanted)
@@ -233,7 +235,7 @@ async def show_objects(channel: Channel, make: Callable[[], bytes], look: Look, 
 async def _publish(
     channel: Channel, sync: ShmSync, slots: SlotGroup, content: bytes, nbytes: int, wanted: range | None
 ) -> list[bytes]:
-    """Post, and wait until the wanted ranks have posted; return what they show."""
+    """Post, and wait until the wanted ranks have posted; return their contributions."""
     ranks = range(channel.size) if wanted is None else wanted
     current = slots.publish(channel, content, nbytes, ranks.start, ranks.stop)
     if not current.done():
@@ -247,7 +249,7 @@ async def _publish(
 def _exchange(
     channel: Channel, sync: ShmSync, act: Callable[[SlotGroup], Coroutine[Any, None, T]]
 ) -> Coroutine[Any, None, T | None]:
-    """Act at the turn of this call. The result is None, on all ranks alike, if they share no slots, or not yet."""
+    """Act at the turn of this call. The result is None, on all ranks alike, if they have no slots, or not yet."""
     slots, before = sync.slots, sync.latest
     if slots is not None and (before is None or before.done()):
         return act(slots)
@@ -255,7 +257,7 @@ def _exchange(
 
 
 async def hold_turn(channel: Channel, run: Callable[[], Coroutine[Any, None, T]]) -> T:
-    """Run a coroutine that goes through slots more than once, or not at its beginning."""
+    """Run a coroutine that uses slots more than once, or not at its beginning."""
     sync = _sync_of(channel)
     if sync is None:
         return await run()
@@ -271,7 +273,7 @@ async def hold_turn(channel: Channel, run: Callable[[], Coroutine[Any, None, T]]
 
 
 def _sync_of(channel: Channel) -> ShmSync | None:
-    """Return the state of the slots; None if the members share none."""
+    """Return the state of the slots; None if the members have none."""
     if not channel.ordered:
         return None
     sync: ShmSync | None = channel.comm.shm_sync
@@ -294,7 +296,7 @@ async def _in_turn(channel: Channel, sync: ShmSync, act: Callable[[SlotGroup], C
                 slots = _assemble(channel.comm)
                 if await _agreed(channel, slots is not None) and slots is not None:
                     _share(channel.comm, sync, slots)
-            else:  # asked first: a rank that cannot should not be connected to
+            else:  # agreed first, so that no member connects to one without resources
                 ready = await _agreed(channel, _readiness(channel.comm))
                 sync.affordable = ready >= _ABLE
                 sync.patience = channel.size if ready == _ABLE else 0
@@ -342,7 +344,7 @@ def _others(comm: Communicator) -> list[Endpoint]:
 
 
 async def _agreed(channel: Channel, able: int) -> int:
-    """Return the lowest number of all ranks, by dissemination: a message covers all ranks heard of so far."""
+    """Return the lowest number of all ranks, by dissemination: each message has the lowest number heard of so far."""
     rank, size = channel.rank, channel.size
     distance = 1
     while distance < size:
@@ -357,9 +359,9 @@ async def _agreed(channel: Channel, able: int) -> int:
 
 
 def share(channel: Channel, block: Block, look: Look, wanted: range | None = None) -> Coroutine[Any, None, bool]:
-    """Show a block to others, and look at the blocks of the wanted ranks, by default of all; see `show`.
+    """Show a block to other ranks, and read the blocks of the wanted ranks, by default of all; see `show`.
 
-    All blocks have the same length, but those of objects; see `show_objects`.
+    All blocks have the same length, except blocks of objects (see `show_objects`).
     """
     value = block.memory
     if value is None:

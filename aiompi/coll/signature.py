@@ -1,6 +1,6 @@
-"""Signatures: numbers by which ranks notice that they do not call the same collective (section 4.1).
+"""Signatures: numbers by which ranks notice that they call different collectives (section 4.1).
 
-A signature travels as a number beside each message of a collective (see `aiompi.wire.frame`):
+Each message of a collective carries a signature as its note (see `aiompi.wire.frame`):
 
     bits 0-7     the collective, its index in NAMES + 1; or the constructor, its index in CONSTRUCTORS + 128
     bits 8-15    the operation of a reduction, its index in OPERATIONS + 1; 255 for those of users; 0 for none
@@ -34,7 +34,7 @@ CONSTRUCTORS: Final = (
     "Intercomm_create_from_groups", "Comm_accept", "Comm_connect", "Comm_spawn", "Cart_sub",
 )  # fmt: skip
 OPERATIONS: Final = tuple(PREDEFINED)
-#: stands for the name of an operation of a user; its number is `_USER`
+#: in place of the name of a user's operation; its number is `_USER`
 BY_USER: Final = ""
 _USER: Final = 255
 #: the first bit of the digest
@@ -55,7 +55,7 @@ class Signature(NamedTuple):
     Attributes:
         name: of the collective.
         root: rank, None if there is none.
-        operation: name of a predefined operation; BY_USER for those of users, None if there is none.
+        operation: name of a predefined operation; BY_USER for a user's operation, None if there is none.
         lengths: digest of the lengths of all blocks, 0 if there is none.
     """
 
@@ -96,7 +96,7 @@ class Signature(NamedTuple):
 
 
 def digest(lengths: Sequence[int]) -> int:
-    """Return a number from 1 to 65535, which most probably differs for other lengths."""
+    """Return a number from 1 to 65535, which is most probably different for other lengths."""
     return zlib.crc32(repr([*lengths]).encode()) % 0xFFFF + 1
 
 

@@ -1,7 +1,7 @@
 """Reductions of large objects in an event loop: they are encoded and decoded in slices, between turns of the loop.
 
-The algorithms are those of other accumulators. A partial result is encoded by the first send of it, and decoded by the
-receive. Only the operation itself is one call.
+The algorithms are the same as for other accumulators. The first send of a partial result encodes it, and the receive
+decodes it. Only the operation itself runs in one call.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SlicedAccumulator(ObjectAccumulator):
 
     @property
     def large(self) -> LargeBlock | None:
-        """The block, if it is that of a large object."""
+        """The block, if its object is large."""
         return self._block if isinstance(self._block, LargeBlock) else None
 
     def block(self) -> Block:
@@ -67,7 +67,7 @@ class SlicedAccumulator(ObjectAccumulator):
         return self._incoming
 
     async def take_in(self, data: memoryview) -> None:
-        """Decode what came in, and copy the own contribution if the operation may change it."""
+        """Decode the received object, and copy the own contribution if the operation may change it."""
         self._received.append(await self._decoded(data))
         await self.part()
 
@@ -80,7 +80,7 @@ class SlicedAccumulator(ObjectAccumulator):
         return self._received.pop()
 
     async def part(self) -> None:
-        """Replace a large contribution by a copy of it, which may be changed."""
+        """Replace a large contribution by a copy that may be changed."""
         if self._value is not self._given or self._pure:
             return
         block = self.large
@@ -92,7 +92,7 @@ class SlicedAccumulator(ObjectAccumulator):
 def encoded_first(
     channel: Channel, accumulator: ObjectAccumulator, run: Callable[[], Coroutine[Any, None, None]]
 ) -> Coroutine[Any, None, None]:
-    """Run an algorithm, a large contribution being encoded before; later calls of this rank share slots after it."""
+    """Encode a large contribution, then run an algorithm. Later calls of this rank use slots after it."""
     block = accumulator.large if isinstance(accumulator, SlicedAccumulator) else None
     if block is None:
         return run()
@@ -105,7 +105,7 @@ def encoded_first(
 
 
 class LargeBlock(Block):
-    """The message of a large object, which is made when it is first sent."""
+    """The message of a large object, encoded when it is first sent."""
 
     __slots__ = ("_encoding", "_engine", "_steps")
 
@@ -138,7 +138,7 @@ class LargeBlock(Block):
 
 
 class ArrivingBlock(Block):
-    """Room for the message of an object that is decoded as soon as it has come."""
+    """Room for the message of an object, which is decoded as soon as it has arrived."""
 
     __slots__ = ("accumulator",)
 

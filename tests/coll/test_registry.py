@@ -56,7 +56,7 @@ def test_what_runs_over_clients_is_documented_with_its_messages(name):
         assert next(iter(inspect.signature(algorithm.run).parameters)) == "channel"
         assert "IMPI 0.0, section" in (inspect.getmodule(algorithm.run).__doc__ or "")
         text = " ".join((algorithm.run.__doc__ or "").split())
-        assert re.search("Between clients|Reduce (of everything )?to rank 0", text)
+        assert re.search("Between clients|Reduce (the whole vector )?to rank 0", text)
         assert algorithm.order_safe is ("not order-safe" not in text.lower())
 
 

@@ -1,6 +1,6 @@
 """Allgather (section 4.7).
 
-Algorithms take the channel and one block per rank, of which the one of this rank is filled; all get filled.
+Algorithms take the channel and one block per rank. At the start the block of this rank is filled; at the end all are.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from aiompi.comm import Channel
 
 
 async def linear(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Start the receives from all ranks, then the sends of the own contribution to all, and wait for them.
+    """Start receives from all ranks, then sends of this rank's contribution to all, and wait for all of them.
 
-    A rank starts with its right neighbour, so that the ranks do not all send to the same one first. Steps: 1. Per rank,
-    for m bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received. Any number of ranks.
-    Blocks may differ in length.
+    A rank starts with its right neighbour, so that not all ranks send to the same rank first. Steps: 1. Per rank, for m
+    bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received. Any number of ranks. Blocks may differ in
+    length.
 
     Five ranks; the order in which the sends are started:
 
@@ -37,10 +37,10 @@ async def linear(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def ring(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Pass to the right neighbour what came last from the left one, its own contribution first.
+    """Send the own contribution to the right neighbour, then each block that arrives from the left neighbour.
 
     Steps: n - 1. Per rank, for m bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received, which is
-    the least possible. Objects are passed on in serialised form. Any number of ranks. Blocks may differ in length.
+    the least possible. Objects are forwarded in serialised form. Any number of ranks. Blocks may differ in length.
 
     Five ranks, with the contributions that each holds, and in brackets the one that it sends next:
 
@@ -63,11 +63,11 @@ async def ring(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def bruck(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Send all that is held to the rank 1, 2, 4, ... places below, and receive as much from above.
+    """Send all held blocks to the rank 1, 2, 4, ... places below, and receive as many from above.
 
     Steps: ceil(log2 n). Per rank, for m bytes each: as many messages and (n - 1) * m bytes sent, as many received; both
     are the least possible. Blocks are sent from their places, and copied once into them. Any number of ranks: in the
-    last step only what is missing is sent. Blocks may differ in length.
+    last step only the missing blocks are sent. Blocks may differ in length.
 
     Five ranks, with the contributions that each holds:
 
@@ -93,7 +93,7 @@ async def bruck(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def recursive_doubling(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Exchange all that is held with the partner 1, 2, 4, ... places away, so that blocks double in size.
+    """Exchange all held blocks with the partner 1, 2, 4, ... places away, so that the held part doubles in each step.
 
     Steps: log2 p, p being the largest power of two that is not above n. Per rank, for m bytes each: log2 p messages and
     (p - 1) * m bytes sent, as many received. Blocks are sent from their places, and copied once into them. Other
@@ -139,14 +139,14 @@ def _others(blocks: Sequence[Block], rank: int) -> Bundle:
     return Bundle([*blocks[:rank], *blocks[rank + 1 :]])
 
 
-#: bytes of a block, on average, from which the ranks form one ring
+#: average bytes of a block from which on all ranks form one ring
 _CUT: Final = 2**16
 
 
 async def two_level(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Gather to the leader of each host, pass the blocks of hosts around a ring of leaders, and give them to all.
+    """Gather to the leader of each host, send the blocks of hosts around a ring of leaders, and broadcast on each host.
 
-    Long blocks are not gathered: they go around a ring of all ranks, in the order of hosts, as in `ring`.
+    Long blocks are not gathered: as in `ring`, they go around a ring of all ranks, in the order of hosts.
 
     Steps: 1 within a host, h - 1 between h hosts, 1 within a host. Per rank, for m bytes each: 1 message and m bytes
     sent; the leader of k of n ranks sends h - 1 messages between hosts, with n * m bytes without those of one host, and
@@ -185,11 +185,11 @@ async def two_level(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def shm(channel: Channel, blocks: Sequence[Block], otherwise: Substitute | None = None) -> None:
-    """Show the own block in shared memory, and copy those of the others from there.
+    """Show the own block in shared memory, and copy the blocks of the others from there.
 
     Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
-    Where ranks share no memory, until they have handed it to each other, and for blocks that are too long,
-    Bruck's algorithm is used. Objects then pass around a ring, also when one is long.
+    If ranks do not share memory, or not yet, or if blocks are too long, Bruck's algorithm is used. Objects then go
+    around a ring; they do so, too, if one is long.
 
     Five ranks:
 
@@ -201,7 +201,7 @@ async def shm(channel: Channel, blocks: Sequence[Block], otherwise: Substitute |
     rank, size = channel.rank, channel.size
 
     def look(shown: Sequence[bytes]) -> None:
-        # Each begins with another rank, so that not all read the same memory.
+        # Each rank begins with another block, so that not all read the same memory.
         for other in (*range(rank + 1, size), *range(rank)):
             blocks[other].store(shown[other])
 

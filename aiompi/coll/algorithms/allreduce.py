@@ -17,12 +17,12 @@ from aiompi.comm import Channel
 
 
 async def linear(channel: Channel, accumulator: Vector) -> None:
-    """Give each rank one of n segments of all contributions, which it combines and sends to all others.
+    """Each rank gets one of n segments of all contributions, combines it, and sends the result to all others.
 
-    Order-safe: a rank combines what it has with that of the rank below, and so on, and then upwards. A segment is
-    completed by one rank, so that all ranks get the same bits. Steps: 2. Per rank, for m bytes: 2 * (n - 1) messages
-    and 2 * (n - 1) / n * m bytes sent, as many received, half of which are combined. Any number of
-    ranks; segments differ by at most one item.
+    Order-safe: a rank combines its segment with the segments of the ranks below it, nearest first, and then with those
+    of the ranks above. One rank completes each segment, so that all ranks get the same bits. Steps: 2. Per rank, for m
+    bytes: 2 * (n - 1) messages and 2 * (n - 1) / n * m bytes sent, as many received, half of which are combined. Any
+    number of ranks; segments differ by at most one item.
 
     Five ranks; the segments a to e of each rank, and in capital letters those of the result:
 
@@ -35,7 +35,7 @@ async def linear(channel: Channel, accumulator: Vector) -> None:
     rank, size, count = channel.rank, channel.size, accumulator.count
     parts = [accumulator.part(i * count // size, (i + 1) * count // size) for i in range(size)]
     own = parts[rank]
-    # Each begins with another rank, so that not all wait for the same one.
+    # Each rank begins with another one, so that not all wait for the same rank.
     others = [(rank + distance) % size for distance in range(1, size)]
     rooms = {other: own.room() for other in others}
     arrivals = {other: rooms[other].irecv(channel, other) for other in others}
@@ -55,11 +55,11 @@ async def linear(channel: Channel, accumulator: Vector) -> None:
 async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
     """Exchange partial results with the partner 1, 2, 4, ... places away, so that blocks double in size.
 
-    Order-safe: the two partners hold neighbouring blocks of ranks and both combine them in the same order, so that
-    all ranks get the same bits. Steps: log2 p, p being the largest power of two that is not above n. Per rank, for
-    m bytes: log2 p messages and m * log2 p bytes sent, as many received. Other sizes than p: of the first
-    2 * (n - p) ranks the odd ones give their contribution to the even rank below and get the result from it,
-    which makes two steps more.
+    Order-safe: the two partners hold results of neighbouring blocks of ranks. Both combine them in the same order, so
+    that all ranks get the same bits. Steps: log2 p, p being the largest power of two that is not above n. Per rank, for
+    m bytes: log2 p messages and m * log2 p bytes sent, as many received. Other sizes than p: of the first 2 * (n - p)
+    ranks the odd ones give their contribution to the even rank below and get the result from it, which makes two steps
+    more.
 
     Five ranks, p = 4:
 
@@ -89,13 +89,12 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
 
 
 async def ring(channel: Channel, accumulator: Vector) -> None:
-    """Send n segments around, each of which collects all contributions, and then once more to everyone.
+    """Send n segments around the ring, each of which collects all contributions, and then around it once more.
 
-    Not order-safe: a segment meets the ranks in the order of the ring, and each in another one. It is completed by one
-    rank, so that all ranks get the same bits. Steps: 2 * (n - 1). Per rank, for m bytes: 2 * (n - 1) messages and
-    2 * (n - 1) / n * m bytes sent, as many received, half of which are combined; fewer bytes are not possible. Time:
-    2 * (n - 1) * alpha + (n - 1) / n * m * (2 * beta + gamma). Any number of ranks; segments differ by at most one
-    item.
+    Not order-safe: each segment collects the contributions from another start in the ring. One rank completes each
+    segment, so that all ranks get the same bits. Steps: 2 * (n - 1). Per rank, for m bytes: 2 * (n - 1) messages and 2
+    * (n - 1) / n * m bytes sent, as many received, half of which are combined; fewer bytes are not possible. Time: 2 *
+    (n - 1) * alpha + (n - 1) / n * m * (2 * beta + gamma). Any number of ranks; segments differ by at most one item.
 
     Five ranks; the segments a to e that a rank sends next, with the number of contributions in them:
 
@@ -126,12 +125,11 @@ async def ring(channel: Channel, accumulator: Vector) -> None:
 async def rabenseifner(channel: Channel, accumulator: Vector) -> None:
     """Combine ever smaller halves of the vector, until each rank has a piece of the result, and exchange the pieces.
 
-    Order-safe: partners hold neighbouring blocks of ranks. Each piece is combined by one rank, so that all ranks get
-    the same bits. Steps: 2 * log2 p, p being the largest power of two that is not above n. Per rank, for m bytes:
-    2 * log2 p messages and 2 * (p - 1) / p * m bytes sent, as many received, half of which are combined. Time:
-    2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma). Other sizes than p: of the first 2 * (n - p) ranks the
-    odd ones give their contribution to the even rank below and get the result from it, which makes two steps of m
-    bytes more.
+    Order-safe: partners hold results of neighbouring blocks of ranks. One rank combines each piece, so that all ranks
+    get the same bits. Steps: 2 * log2 p, p being the largest power of two that is not above n. Per rank, for m bytes: 2
+    * log2 p messages and 2 * (p - 1) / p * m bytes sent, as many received, half of which are combined. Time: 2 * log2 p
+    * alpha + (p - 1) / p * m * (2 * beta + gamma). Other sizes than p: of the first 2 * (n - p) ranks the odd ones give
+    their contribution to the even rank below and get the result from it, which makes two steps of m bytes more.
 
     Five ranks, p = 4; the vector has the quarters a to d, and those in capital letters are results:
 
@@ -163,17 +161,17 @@ async def rabenseifner(channel: Channel, accumulator: Vector) -> None:
         await accumulator.block().isend(channel, pof2.partner)
 
 
-#: bytes from which a vector is cut between three or more hosts
+#: bytes of a vector from which on it is cut between three or more hosts
 _CUT: Final = 2**13
 
 
 async def two_level(channel: Channel, accumulator: Vector) -> None:
-    """Reduce to one rank of each host, allreduce among these, and broadcast the result within each host.
+    """Reduce to one rank of each host, allreduce among these ranks, and broadcast the result within each host.
 
-    Not order-safe, because the ranks of a host need not follow each other. Steps: ceil(log2 k) and 1 within a host of k
+    Not order-safe, because the ranks of a host need not be consecutive. Steps: ceil(log2 k) and 1 within a host of k
     ranks; ceil(log2 h) between h hosts, or with long vectors the 2 * (h - 1) of the ring. Per rank, for m bytes: 1
-    message and m bytes sent; the leader sends k - 1 messages and (k - 1) * m bytes to its host. Together
-    2 * (h - 1) * m bytes of long vectors between hosts, the least possible. Any number of ranks.
+    message and m bytes sent; the leader sends k - 1 messages and (k - 1) * m bytes to its host. Together 2 * (h - 1) *
+    m bytes of long vectors between hosts, the least possible. Any number of ranks.
 
     Five ranks on two hosts:
 
@@ -192,12 +190,12 @@ async def two_level(channel: Channel, accumulator: Vector) -> None:
 
 
 async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
-    """Show the contribution in shared memory, where every rank combines the contributions of all.
+    """Show the own contribution in shared memory; every rank combines the contributions of all.
 
     Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
-    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. Recursive doubling is used where ranks share no
-    memory, as long as they have not handed their memory to each other, and for what is too
-    long. Objects are combined in its order in both cases, vectors from the last rank down.
+    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. If ranks do not share memory, or not yet, or if
+    the contributions are too long, recursive doubling is used. Objects are always combined in the order of recursive
+    doubling; vectors in slots are combined from the last rank down.
 
     Five ranks, vectors:
 

@@ -1,7 +1,7 @@
 """Alltoall (section 4.8).
 
-Algorithms take the channel, one filled block per rank with what is for it, and one block per rank to be filled with
-what comes from it. The two never share memory.
+Algorithms take the channel, one filled block per rank with the data for this rank, and one block per rank for the data
+that comes from it. Outgoing and incoming blocks never share memory.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from aiompi.errors import RemoteProtocolError
 
 
 async def linear(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
-    """Start the receives from all ranks, then the sends to all, and wait for them.
+    """Start receives from all ranks, then sends to all, and wait for all of them.
 
-    A rank starts with its right neighbour, so that the ranks do not all send to the same one first. Steps: 1. Per
-    rank, for m bytes per pair: n - 1 messages and (n - 1) * m bytes sent, as many received; nothing is stored on
-    the way. Any number of ranks.
+    A rank starts with its right neighbour, so that not all ranks send to the same rank first. Steps: 1. Per rank, for m
+    bytes per pair: n - 1 messages and (n - 1) * m bytes sent, as many received; nothing is stored on the way.
 
-    Five ranks; the order in which the sends are started:
+    Any number of ranks. Five ranks; the order in which the sends are started:
 
         rank 0: 1 2 3 4   rank 1: 2 3 4 0   rank 2: 3 4 0 1   rank 3: 4 0 1 2   rank 4: 0 1 2 3
     """
@@ -43,7 +42,7 @@ async def linear(channel: Channel, outgoing: Sequence[Block], incoming: Sequence
 
 
 async def pairwise(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
-    """Send to the rank 1, 2, 3, ... places above, and receive from the one as far below.
+    """Send to the rank 1, 2, 3, ... places above, and receive from the rank as many places below.
 
     Each rank sends to one other and receives from one at a time, so that large blocks do not crowd a link. Steps:
     n - 1. Per rank, for m bytes per pair: n - 1 messages and (n - 1) * m bytes sent, as many received; nothing is
@@ -67,11 +66,12 @@ async def pairwise(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
 
 
 async def bruck(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
-    """Let blocks travel the binary digits of their distance: 1, 2, 4, ... places up, together with all that go there.
+    """Send blocks 1, 2, 4, ... places up, by the binary digits of their distance, many blocks in one message.
 
-    Steps: ceil(log2 n). Per rank, for m bytes per pair: as many messages, in step k with the blocks whose distance has
-    the bit 2^k, at most n / 2 of them; about n / 2 * m * log2 n bytes in all, which is more than in direct exchange,
-    in fewer messages: for small blocks. They are stored on the way, and copied once into their places. Any number of
+    Steps: ceil(log2 n). Per rank, for m bytes per pair: as many messages; in step k with the blocks whose distance has
+    the bit 2^k, at most n / 2 blocks. In all about n / 2 * m * log2 n bytes: more bytes than a direct exchange, in
+    fewer messages. This is for small blocks, which are stored on the way and copied once into their places. Any number
+    of
     ranks: distances are below n. Blocks must be equally long.
 
     Five ranks, the blocks of rank 0 for the others, and where they are after each step:
@@ -84,7 +84,7 @@ async def bruck(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[
     """
     rank, size = channel.rank, channel.size
     length = outgoing[rank].nbytes
-    # By distance from the rank that sent them, which is also the one still to go when they are below the next bit.
+    # By distance from the sending rank. Its bits from the next one on are the distance still to go.
     blocks = [outgoing[(rank + distance) % size] for distance in range(size)]
     bit = 1
     while bit < size:
@@ -102,7 +102,7 @@ async def bruck(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[
 
 
 async def two_level(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
-    """Exchange within each host; everything else goes through one rank of each host, in one message for each two hosts.
+    """Exchange within each host; blocks for other hosts go through the leaders, in one message per pair of hosts.
 
     Steps: 3, and the exchange within the hosts. Per rank, for m bytes per pair: on a host of k of n ranks 1 message of
     (n - k) * m bytes to the leader, which sends 1 message to each other leader, k * (n - k) * m bytes in all, and
@@ -125,7 +125,7 @@ async def two_level(channel: Channel, outgoing: Sequence[Block], incoming: Seque
         await Bundle([outgoing[rank] for rank in away]).isend(levels.local, levels.leader)
         await Bundle([incoming[rank] for rank in away]).irecv(levels.local, levels.leader)
         return
-    # By source and destination: what leaves this host, and what comes.
+    # By source and destination: the blocks that leave this host, and the blocks that come.
     leaving = {(rank, target): Block.of(m) for rank in local if rank != channel.rank for target in away}
     leaving |= {(channel.rank, target): outgoing[target] for target in away}
     coming = {(source, rank): Block.of(m) for source in away for rank in local if rank != channel.rank}
@@ -155,13 +155,12 @@ async def two_level(channel: Channel, outgoing: Sequence[Block], incoming: Seque
 async def shm(
     channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block], otherwise: Substitute = linear
 ) -> None:
-    """Show the blocks for all others in shared memory, and copy the own ones from where the others have shown them.
+    """Show the blocks for all others in shared memory, and copy the blocks for this rank from the others' memory.
 
     Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied; n - 1 wake-ups in all. Any
-    number of ranks. Where ranks share no memory, until they have handed it to each other, and for blocks that are too
-    long together, the algorithm `linear` is used.
+    number of ranks. If ranks do not share memory, or not yet, or if the blocks together are too long, `linear` is used.
 
-    Five ranks; what each shows to which others:
+    Five ranks; the blocks that each shows, by destination:
 
         rank 0: 1 2 3 4   rank 1: 0 2 3 4   rank 2: 0 1 3 4   rank 3: 0 1 2 4   rank 4: 0 1 2 3
     """
@@ -176,7 +175,7 @@ def _show_blocks(channel: Channel, outgoing: Sequence[Block], incoming: Sequence
 
     def look(shown: Sequence[bytes]) -> None:
         incoming[rank].copy(outgoing[rank])
-        # Each begins with another rank, so that not all read the same memory.
+        # Each rank begins with another block, so that not all read the same memory.
         for other in (*range(rank + 1, size), *range(rank)):
             incoming[other].store(shown[other][own])
 
@@ -184,7 +183,7 @@ def _show_blocks(channel: Channel, outgoing: Sequence[Block], incoming: Sequence
 
 
 def _show_objects(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> Coroutine[Any, None, bool]:
-    """Show objects, behind the length of each of them."""
+    """Show the lengths of objects, and the objects behind them."""
     rank, lengths = channel.rank, _lengths(channel.size)
 
     def make() -> bytes:

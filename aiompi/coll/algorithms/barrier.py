@@ -16,8 +16,8 @@ NOTHING: Final = Block(memoryview(bytearray()))
 async def dissemination(channel: Channel) -> None:
     """Tell ranks 1, 2, 4, ... places further that all ranks heard of so far have entered.
 
-    Steps: ceil(log2 n). Per rank: as many messages, no bytes. Any number of ranks: the last step may tell a
-    rank what it knows already.
+    Steps: ceil(log2 n). Per rank: as many messages, no bytes. Any number of ranks: in the last step a rank may hear of
+    ranks that it knows already.
 
     Five ranks, with sender and receiver of each message:
 
@@ -36,7 +36,7 @@ async def dissemination(channel: Channel) -> None:
 
 
 async def two_level(channel: Channel) -> None:
-    """Tell the leader of the host, which does so with the other leaders, and wait for its answer.
+    """Report to the leader of the host, which waits for the other leaders, and wait for its answer.
 
     Steps: 2 within a host, and ceil(log2 h) between h hosts. Per rank: 1 message, no bytes; the leader of k ranks sends
     k - 1 + ceil(log2 h). Any number of ranks.
@@ -60,10 +60,10 @@ async def two_level(channel: Channel) -> None:
 async def shm(channel: Channel, otherwise: Substitute = dissemination) -> None:
     """Post in shared memory, and wait until all others have posted; the last rank wakes the others.
 
-    Steps: 1. Per rank: no messages; n - 1 wake-ups in all. Any number of ranks. Dissemination is used where ranks share
-    no memory, and as long as they have not handed their memory to each other.
+    Steps: 1. Per rank: no messages; n - 1 wake-ups in all. Any number of ranks. If ranks do not share memory, or not
+    yet, dissemination is used.
 
-    Five ranks, that enter one after the other; what each sees of all:
+    Five ranks that enter one after the other; the posts that each sees:
 
         rank 2   . . x . .      waits
         rank 0   x . x . .      waits

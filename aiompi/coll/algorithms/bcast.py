@@ -1,7 +1,6 @@
 """Broadcast (section 4.4).
 
-Algorithms take the channel, a block and the root. They fill the block at every rank but the root, where it is filled
-already.
+Algorithms take the channel, a block and the root. The block is filled at the root; they fill it at every other rank.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from aiompi.comm import Channel
 async def linear(channel: Channel, block: Block, root: int) -> None:
     """The root sends to every other rank.
 
-    Steps: 1. Per rank, for m bytes: 1 message received, except at the root, which sends n - 1, that is (n - 1) * m
+    Steps: 1. Per rank, for m bytes: 1 message received, except by the root, which sends n - 1 messages and (n - 1) * m
     bytes. Any number of ranks.
 
     Five ranks, root 0:
@@ -67,18 +66,18 @@ async def binomial(channel: Channel, block: Block, root: int) -> None:
         await send
 
 
-#: bytes; long enough that the bandwidth of a link is used, short enough that the chain fills quickly
+#: bytes of a segment: long enough for the bandwidth of a link, short enough that the chain fills quickly
 SEGMENT: Final = 128 * 2**10
 
 
 async def pipelined_chain(channel: Channel, block: Block, root: int) -> None:
-    """Receive segment after segment from the rank before, and pass each on to the next while more arrive.
+    """Receive segment after segment from the previous rank, and send each to the next rank while more arrive.
 
     Ranks are counted from the root. A block of m bytes has s = max(1, ceil(m / SEGMENT)) segments. Steps: n - 2 + s.
     Per rank, for m bytes: s messages and m bytes sent, except by the last, and as many received, except by the root.
     Time: (n - 2 + s) * (alpha + m / s * beta), that of one message for many segments. Any number of ranks.
 
-    Five ranks, root 0, three segments; which are under way in each step:
+    Five ranks, root 0, three segments; the segments in transit in each step:
 
         step     1   2   3   4   5   6
         0 > 1    a   b   c
@@ -140,12 +139,12 @@ class ScatterBlocks:
 
 
 async def scatter_ring(channel: Channel, block: Block, root: int) -> None:
-    """Scatter the block in n pieces along a binomial tree, then pass the pieces around a ring.
+    """Scatter the block in n pieces along a binomial tree, then send the pieces around a ring.
 
-    Steps: ceil(log2 n) + n - 1. Per rank, for m bytes: the root sends ceil(log2 n) messages and (n - 1) / n * m bytes
-    in the scatter, each other rank at most as many of half the bytes; everyone n - 1 messages and (n - 1) / n * m
-    bytes in the ring. Time: (ceil(log2 n) + n - 1) * alpha + 2 * (n - 1) / n * m * beta, so that large blocks take
-    twice the time of one message, whatever n is. Any number of ranks; pieces differ by at most one byte.
+    Steps: ceil(log2 n) + n - 1. Per rank, for m bytes: in the scatter the root sends ceil(log2 n) messages and (n - 1)
+    / n * m bytes, each other rank at most as many messages with half the bytes. In the ring each rank sends n - 1
+    messages and (n - 1) / n * m bytes. Time: (ceil(log2 n) + n - 1) * alpha + 2 * (n - 1) / n * m * beta. So large
+    blocks take twice the time of one message, for any n. Any number of ranks; pieces differ by at most one byte.
 
     Five ranks, root 0, pieces a to e; the pieces that each rank holds after each step:
 
@@ -170,9 +169,9 @@ async def scatter_recursive_doubling(channel: Channel, block: Block, root: int) 
     """Scatter the block along a binomial tree, then exchange pieces with the rank 1, 2, 4, ... places away.
 
     Ranks are counted from the root; p is the largest power of two that is not above n, and there are p pieces.
-    Steps: 2 * log2 p. Per rank, for m bytes: the root sends log2 p messages and (p - 1) / p * m bytes in the scatter,
-    everyone as many in the exchange. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. Other sizes than p: the
-    ranks from p on get the whole from the rank p places before them, one step and m bytes more for n - p ranks.
+    Steps: 2 * log2 p. Per rank, for m bytes: in the scatter the root sends log2 p messages and (p - 1) / p * m bytes;
+    in the exchange each rank does. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. Other sizes than p: the ranks
+    from p on get the whole block from the rank p places before them, in one more step of m bytes for n - p ranks.
 
     Five ranks, root 0, pieces a to d; the pieces that each rank holds after each step:
 
@@ -205,17 +204,17 @@ async def scatter_recursive_doubling(channel: Channel, block: Block, root: int) 
         await block.isend(channel, (rank + power) % size)
 
 
-#: bytes from which a block is cut between three or more hosts
+#: bytes of a block from which on it is cut between three or more hosts
 _CUT: Final = 2**16
 
 
 async def two_level(channel: Channel, block: Block, root: int) -> None:
-    """Broadcast among one rank of each host, and from there to the others of the host.
+    """Broadcast among the leaders of the hosts, then on each host.
 
-    The root leads its host. Steps: ceil(log2 h) between h hosts, or with long blocks of buffers those of
-    pipelined_chain; then 1. Per rank, for m bytes: 1 message received, or on a leader those of the chain; the leader of
-    k ranks sends k - 1 messages and (k - 1) * m bytes to them. Between hosts (h - 1) * m bytes, the least possible. Any
-    number of ranks.
+    The root leads its host. Steps: ceil(log2 h) between h hosts, or for long blocks of buffers the steps of
+    `pipelined_chain`; then 1. Per rank, for m bytes: 1 message received, or by a leader the messages of the chain; the
+    leader of k ranks sends k - 1 messages and (k - 1) * m bytes to them. Between hosts (h - 1) * m bytes, the least
+    possible. Any number of ranks.
 
     Five ranks on two hosts, root 1:
 
@@ -231,11 +230,10 @@ async def two_level(channel: Channel, block: Block, root: int) -> None:
 
 
 async def shm(channel: Channel, block: Block, root: int, otherwise: Substitute = linear) -> None:
-    """The root shows its block in shared memory, and each rank copies it from there. The root waits for nobody.
+    """The root shows its block in shared memory, and each rank copies it from there. The root waits for no rank.
 
     Steps: 1. Per rank, for m bytes: no messages; m bytes copied; at most n - 1 wake-ups in all, by the root. Any number
-    of ranks. The algorithm `linear` is used where ranks share no memory, as long as they have not handed their memory
-    to each other, and for a block that is too long.
+    of ranks. If ranks do not share memory, or not yet, or if the block is too long, `linear` is used.
 
     Five ranks, root 1:
 

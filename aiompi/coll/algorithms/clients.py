@@ -1,9 +1,9 @@
 """The clients of a communicator, and the messages between them (IMPI 0.0).
 
 Each client has a master, the lowest of its ranks (section 4.2). Each collective has a tag (section 4.25). Masters form
-one of two trees over the numbers 0..n-1 with the root 0. Barrier and Bcast use the tree of highest bits, in which the
-parent of a number is the number without its highest bit. Gather, Gatherv and Reduce use the tree of lowest bits, with
-the number without its lowest bit as the parent. For n = 8:
+one of two trees over the numbers 0..n-1, with the root 0. Barrier and Bcast use the tree of highest bits, in which the
+parent of a number is the number without its highest bit. Gather, Gatherv and Reduce use the tree of lowest bits, in
+which the parent is the number without its lowest bit. For n = 8:
 
     highest bits            lowest bits
 
@@ -102,10 +102,10 @@ def masters_of(clients: tuple[int, ...]) -> Masters:
 
 
 class Span:
-    """A communicator that spans clients, as one collective on it sees it.
+    """A communicator that spans clients, for one collective on it.
 
-    The endpoints of a collective with a root are the root, and the masters of the other clients. Relative numbers count
-    them from the root: the root has 0, and the master after the one of its client has 1.
+    The endpoints of a collective with a root are the root and the masters of the other clients. Relative numbers count
+    the endpoints from the root: the root has 0, and the next master after the master of the root's client has 1.
 
     Args:
         channel: of the collective.
@@ -117,7 +117,7 @@ class Span:
         masters: of all clients.
         rank: of this process.
         xsize: bytes from which messages are long.
-        linear: True if masters send straight to the root, instead of along a tree.
+        linear: True if masters send directly to the root, False if they send along a tree.
     """
 
     __slots__ = ("_clients", "_settings", "_user", "channel", "linear", "local", "masters", "rank", "xsize")
@@ -163,7 +163,7 @@ class Span:
         return self._user
 
     def _listed(self, rank: int, clients: tuple[str, ...]) -> bool:
-        """Return True if a rank belongs to one of these clients, and not to that of this rank."""
+        """Return True if a rank belongs to one of these clients, but not to the client of this rank."""
         return bool(clients) and str(self._clients[rank]) in clients and not self.is_local(rank)
 
     @property
@@ -181,7 +181,7 @@ class Span:
         return self.masters.are_local(self.rank, root)
 
     def local_root(self, root: int) -> int:
-        """Return the rank on `local` of the endpoint of the own client: the root if it is there, or the master."""
+        """Return the rank in `local` of the own client's endpoint: the root if it is in this client, or the master."""
         return self.masters.locals_to_master(self.number).index(root) if self.is_local(root) else 0
 
     def others(self, root: int) -> list[int]:

@@ -1,7 +1,7 @@
 """Exclusive scan (section 4.11, and MPI-2): each rank gets the combination of all lower ranks' contributions.
 
-Algorithms take the channel and the accumulator of this rank, which becomes the result; that of rank 0 stays as it is,
-and is no result.
+Algorithms take the channel and the accumulator of this rank, which becomes the result. The accumulator of rank 0 stays
+unchanged, because rank 0 has no result.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from aiompi.comm import Channel
 
 
 async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
-    """Pass the contributions on to the next rank, and scan what the ranks from 1 on hold then.
+    """Send the contributions to the next rank; then the ranks from 1 on scan the received contributions.
 
-    Order-safe: what comes from below is of the ranks just below those combined already. Steps: 1 + ceil(log2 (n - 1)).
-    Per rank, for m bytes: at most as many messages, of m bytes each; one to the next rank, and, except by rank 0, one
-    in each step of the scan in which there is a rank to send to. Any number of ranks.
+    Order-safe: each received result is of the ranks just below the ranks combined so far. Steps: 1 + ceil(log2 (n -
+    1)). Per rank, for m bytes: at most as many messages, of m bytes each: one to the next rank, and one in each step of
+    the scan that has a receiver. Rank 0 takes no part in the scan. Any number of ranks.
 
     Five ranks; contributions that are combined:
 
@@ -41,12 +41,12 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
 
 
 async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
-    """Show the contribution in shared memory, and combine those of the ranks below the own one.
+    """Show the own contribution in shared memory, and combine the contributions of the lower ranks.
 
-    Order-safe: a rank combines the contribution of the rank below it with that of the one below that, and so on.
+    Order-safe: a rank combines the contributions of the lower ranks from the nearest one down.
     Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and at most (n - 2) * m combined, by the last rank;
-    n - 1 wake-ups in all. Any number of ranks. Where ranks share no memory, until they have handed it to each other,
-    and for vectors that are too long, recursive doubling is used.
+    n - 1 wake-ups in all. Any number of ranks. If ranks do not share memory, or not yet, or if vectors are too long,
+    recursive doubling is used.
 
     Five ranks:
 

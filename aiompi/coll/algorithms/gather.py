@@ -1,7 +1,7 @@
 """Gather (section 4.5).
 
-Algorithms take the channel, a filled block with the contribution of this rank, at the root one block per rank to be
-filled (None elsewhere), and the root. The root's own contribution may be in its place already.
+Algorithms take the channel, a filled block with the contribution of this rank, the blocks to be filled (one per rank at
+the root, None elsewhere), and the root. The root's own contribution may already be in its place.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ async def linear(channel: Channel, own: Block, blocks: Sequence[Block] | None, r
 
 
 async def binomial(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
-    """Receive the blocks of the subtrees below, and send them to the parent, the own block first.
+    """Receive the blocks of the subtrees below, and send them to the parent behind the own block.
 
-    Ranks are counted from the root; a rank has the blocks of those that follow it in its subtree. Steps: ceil(log2 n).
-    Per rank, for m bytes each: 1 message sent, except by the root, with the k blocks of its subtree; the root receives
-    ceil(log2 n) messages and (n - 1) * m bytes. Blocks of subtrees are stored on the way, up to n / 2 of them. Any
-    number of ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
+    Ranks are counted from the root; the subtree of a rank consists of ranks that follow it. Steps: ceil(log2 n). Per
+    rank, for m bytes each: 1 message sent, except by the root, with the k blocks of its subtree; the root receives
+    ceil(log2 n) messages and (n - 1) * m bytes. Up to n / 2 blocks of subtrees are stored on the way. Any number of
+    ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
 
     Seven ranks, root 0, with the blocks that are sent:
 
@@ -110,8 +110,8 @@ async def shm(
     """Every rank shows its block in shared memory, and the root copies them from there. Only the root waits.
 
     Steps: 1. Per rank, for m bytes: no messages; m bytes copied, and by the root n * m; at most 1 wake-up in all, by
-    the last rank. Any number of ranks. The algorithm `linear` is used where ranks share no memory, as long as they have
-    not handed their memory to each other, and for blocks that are too long.
+    the last rank. Any number of ranks. If ranks do not share memory, or not yet, or if blocks are too long, `linear` is
+    used.
 
     Five ranks, root 1:
 

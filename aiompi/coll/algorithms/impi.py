@@ -1,18 +1,18 @@
-"""Collectives over several IMPI clients, exactly as chapter 4 has them (IMPI 0.0, sections 4.10 to 4.23).
+"""Collectives over several IMPI clients, exactly as in chapter 4 of IMPI 0.0 (sections 4.10 to 4.23).
 
 The standard prescribes every message between clients: its sender and receiver, its tag, context and content. Each
-client has a master, the lowest of its ranks. Short messages pass through the masters; messages of `xsize`
-bytes or more go straight from rank to rank. Up to `maxlinear` masters send straight to the root, more of them along
-trees (see `clients`). Within a client anything is allowed; the native algorithms run there.
+client has a master, the lowest of its ranks. Short messages pass through the masters; messages of `xsize` bytes or more
+go directly from rank to rank. Up to `maxlinear` masters send directly to the root; more masters send along trees (see
+`clients`). The standard does not prescribe the messages within a client; the native algorithms run there.
 
-The algorithms move blocks and accumulators, as the native ones do; the content is in external32. They take a channel of
-the communicator, from which `Span` derives the clients of the members. Messages of 0 bytes are sent, too.
+Like the native algorithms, these move blocks and accumulators; the content is in external32. They take a channel of the
+communicator, from which `Span` derives the clients of the members. Messages of 0 bytes are sent, too.
 
-Chapter 4 has the collectives of MPI-1. Later collectives have no counterpart in other implementations of IMPI. Over
-clients they work only in jobs in which all clients are aiompi, and run native algorithms on `EXTENSION_TAG`.
-Reduce_scatter_block is a Reduce_scatter of equal counts, Alltoallw an Alltoallv. Nonblocking collectives send the same
-messages as blocking ones. Those of one communicator run one after the other, in the order in which they are started,
-because tags do not distinguish them. A persistent collective adds a number of its own to all tags.
+Chapter 4 has the collectives of MPI-1. Later collectives have no counterpart in other implementations of IMPI. They
+work between clients only if all clients of the job are aiompi; then they run native algorithms with `EXTENSION_TAG`.
+Reduce_scatter_block is a Reduce_scatter with equal counts, and Alltoallw is an Alltoallv. Nonblocking collectives send
+the same messages as blocking ones. Nonblocking collectives on one communicator run one after the other, in the order of
+their starts, because tags do not distinguish them. A persistent collective adds its own number to all tags.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ async def barrier(channel: Channel) -> None:
     """Wait within the client, then between the masters, then tell the client.
 
     Between clients, for M masters: 2 * (M - 1) messages without bytes. Up to `maxlinear` masters all report to rank 0,
-    which then answers them in their order; more of them report along the tree of highest bits over master numbers, the
-    children with the largest bit first, and are answered along it, those with the smallest bit first.
+    which then answers in their order. More masters report along the tree of highest bits over master numbers, the child
+    with the largest bit first. The answers go back along the tree, to the child with the smallest bit first.
 
     Six clients of two ranks, up and down:
 
@@ -87,9 +87,8 @@ async def bcast(channel: Channel, block: Block, root: int) -> None:
     """From the root to the masters of the other clients, then within each client.
 
     Between clients, for M masters and m bytes: M - 1 messages of m bytes, whatever m is. Up to `maxlinear` masters get
-    it from the root in the order of their numbers. More of them get it along the tree of highest bits over relative
-    numbers, the children with the smallest bit first. The master of the root's client takes no part, unless it is the
-    root.
+    it from the root in the order of their numbers. More masters get it along the tree of highest bits over relative
+    numbers, the child with the smallest bit first. The master of the root's client takes part only if it is the root.
 
     Six clients of two ranks, root 5, whose relative numbers are 0: 5, 1: 6, 2: 8, 3: 10, 4: 0, 5: 2:
 
@@ -126,10 +125,10 @@ _INT4: Final = struct.Struct(">i")
 
 
 async def are_short(channel: Channel, blocks: Sequence[Block] | None, root: int) -> bool:
-    """Return True if the blocks travel together; the root decides for all ranks.
+    """Return True if the blocks are sent together; the root decides for all ranks.
 
-    The root broadcasts the length of the longest block as one IMPI_INT4, or 0 if it is more than `xsize`. A length of
-    exactly `xsize` is therefore short, unlike in Gather, and blocks that are all empty are long.
+    The root broadcasts the length of the longest block as one IMPI_INT4, or 0 if it is more than `xsize`. So a length
+    of exactly `xsize` is short, unlike in Gather, and blocks that are all empty are long.
 
     Args:
         blocks: the blocks at the root, None elsewhere.
@@ -144,10 +143,10 @@ async def are_short(channel: Channel, blocks: Sequence[Block] | None, root: int)
 
 
 async def gather(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
-    """Long contributions go straight to the root; of short ones each client sends all of its own in one message.
+    """Long contributions go directly to the root; each client sends all its short contributions in one message.
 
     Between clients, for m bytes per rank: if m >= `xsize`, a message of m bytes from every rank of another client to
-    the root. Otherwise what `collect` sends.
+    the root. Otherwise the messages of `collect`.
 
     Args:
         own: contribution of this rank.
@@ -162,12 +161,12 @@ async def gather(channel: Channel, own: Block, blocks: Sequence[Block] | None, r
 
 
 async def collect(span: Span, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
-    """The masters collect what their clients contribute, and bring it to the root.
+    """The masters collect the contributions of their clients, and send them to the root.
 
     A client's buffer has its blocks in rank order. Between clients, for M masters: M - 1 messages. Up to `maxlinear`
-    masters send straight to the root, except that of its client. More of them pass buffers along the tree of lowest
-    bits over relative numbers. Each master appends what comes from its children to its own buffer, the child with the
-    smallest bit first, so that a buffer has the clients in the order of relative numbers.
+    masters send directly to the root, except the master of its client. More masters send buffers along the tree of
+    lowest bits over relative numbers. Each master appends the buffers of its children to its own buffer, the child with
+    the smallest bit first. So a buffer has the clients in the order of relative numbers.
 
     Six clients of two ranks, root 5, and the ranks whose blocks are sent:
 
@@ -190,7 +189,7 @@ async def collect(span: Span, own: Block, blocks: Sequence[Block] | None, root: 
 
 
 def _sources(span: Span, root: int) -> list[tuple[int, list[int]]]:
-    """Return the ranks that send to the root, each with the ranks whose blocks its message contains."""
+    """Return the ranks that send to the root; for each, the ranks whose blocks its message contains."""
     masters = span.masters
     if span.linear:
         return [(masters.master_rank(number), list(masters.locals_to_master(number))) for number in span.others(root)]
@@ -203,7 +202,7 @@ def _sources(span: Span, root: int) -> list[tuple[int, list[int]]]:
 
 
 async def _pass_on(span: Span, parts: list[Block], root: int, relative: int) -> None:
-    """Send the blocks of the own client, and of those below in the tree."""
+    """Send the blocks of the own client, and of the clients below it in the tree."""
     target = root
     if not span.linear:
         target = span.endpoint(low_parent(relative), root)
@@ -217,7 +216,7 @@ async def _pass_on(span: Span, parts: list[Block], root: int, relative: int) -> 
 async def gatherv(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
     """The root decides whether contributions are short; then as Gather.
 
-    Between clients: a Bcast of 4 bytes (see `are_short`), then the messages of `gather` with the lengths at hand; empty
+    Between clients: a Bcast of 4 bytes (see `are_short`), then the messages of `gather` with the actual lengths; empty
     buffers and contributions are sent, too. The root takes the lengths from the messages.
 
     Args:
@@ -238,7 +237,7 @@ async def gatherv(channel: Channel, own: Block, blocks: Sequence[Block] | None, 
 async def _receive_straight(span: Span, gather_channel: Channel, own: Block, blocks: Sequence[Block]) -> None:
     """Receive long contributions at the root, also from ranks that send them with the tag of Gather.
 
-    The listing in section 4.13 does so. Nothing else from these ranks can be in progress in this context.
+    The listing in section 4.13 uses this tag. No other message of these ranks can be in progress in this context.
     """
     arrivals = []
     for rank in (rank for rank in range(len(blocks)) if rank != span.rank):
@@ -266,27 +265,27 @@ async def _first(engine: Engine, arrivals: Sequence[BlockReceive]) -> BlockRecei
 async def allgather(channel: Channel, blocks: Sequence[Block]) -> None:
     """Gather to rank 0, then Bcast of all blocks in rank order.
 
-    Between clients, for n ranks of m bytes: the messages of Gather, whose crossover depends on m, and those of a Bcast
-    of n * m bytes.
+    Between clients, for n ranks of m bytes: the messages of Gather, which depend on m, and the messages of a Bcast of n
+    * m bytes.
 
     Args:
-        blocks: one with memory for each rank, of which that of this rank is filled.
+        blocks: a block with memory for each rank; this rank's block is filled.
     """
     await gather(channel, blocks[channel.rank], None if channel.rank else blocks, 0)
     await _spread_blocks(channel, blocks)
 
 
 async def allgatherv(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Gatherv to rank 0, then Bcast of all blocks in rank order, whatever their places in memory.
+    """Gatherv to rank 0, then Bcast of all blocks in rank order, independent of their places in memory.
 
-    Between clients: the messages of Gatherv, the Bcast of its 4 bytes included, and those of a Bcast of all bytes.
+    Between clients: the messages of Gatherv, including its Bcast of 4 bytes, and the messages of a Bcast of all bytes.
     """
     await gatherv(channel, blocks[channel.rank], None if channel.rank else blocks, 0)
     await _spread_blocks(channel, blocks)
 
 
 async def _spread_blocks(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Bring all blocks from rank 0 to all ranks, in one message."""
+    """Send all blocks from rank 0 to all ranks, in one message."""
     lengths = [block.nbytes for block in blocks]
     whole = Block.of(sum(lengths)) if channel.rank else Bundle(blocks).joined()
     await bcast(channel, whole, 0)
@@ -296,10 +295,10 @@ async def _spread_blocks(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def scatter(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
-    """Long blocks go straight to their ranks; short ones in one message to each client.
+    """Long blocks go directly to their ranks; short blocks go to each client in one message.
 
     Between clients, for m bytes per rank: if m >= `xsize`, a message of m bytes from the root to every rank of another
-    client. Otherwise what `distribute` sends.
+    client. Otherwise the messages of `distribute`.
 
     Args:
         blocks: at the root a filled one for each rank; None elsewhere.
@@ -316,13 +315,13 @@ async def scatter(channel: Channel, blocks: Sequence[Block] | None, own: Block, 
 async def distribute(
     span: Span, blocks: Sequence[Block] | None, own: Block, root: int, lengths: Sequence[int] | None
 ) -> None:
-    """The root sends each other client its blocks, and the masters pass them on.
+    """The root sends each other client its blocks, and the masters distribute them.
 
     Between clients: M - 1 messages, from the root to the masters in their order, with the blocks of the client in rank
-    order. There is no tree, however many masters there are.
+    order. A tree is never used.
 
     Args:
-        lengths: of the blocks of the own client, where this rank is its master.
+        lengths: of the blocks of the own client; used at its master.
     """
     masters, sends, local = span.masters, [], None
     if blocks is not None:
@@ -345,8 +344,8 @@ _LENGTH: Final = struct.Struct(">Q")
 async def scatterv(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
     """The root decides whether blocks are short; then as Scatter.
 
-    Between clients: a Bcast of 4 bytes (see `are_short`), then the messages of `scatter` with the lengths at hand;
-    empty messages are sent, too. The ranks of a client tell their master the lengths by which to cut its message.
+    Between clients: a Bcast of 4 bytes (see `are_short`), then the messages of `scatter` with the actual lengths; empty
+    messages are sent, too. The ranks of a client send their master the lengths by which it cuts its message.
 
     Args:
         blocks: at the root a filled one for each rank; None elsewhere.
@@ -370,12 +369,12 @@ async def _lengths(span: Span, own: Block) -> list[int] | None:
 
 
 async def reduce_commutative(channel: Channel, accumulator: Accumulator, root: int) -> None:
-    """Each client combines what it has, then the masters bring it to the root.
+    """Each client combines its contributions, then the masters send the results to the root.
 
     Not order-safe. Between clients, for M masters and m bytes: M - 1 messages of m bytes. Up to `maxlinear` masters
-    send straight to the root, which combines them in the order of their numbers. More of them send along the tree of
-    lowest bits over relative numbers, where each master combines what comes from its children, the one with the
-    smallest bit first. What was received comes first in each combination, so that results are always the same.
+    send directly to the root, which combines the results in the order of master numbers. More masters send along the
+    tree of lowest bits over relative numbers, where each master combines the results of its children, the child with
+    the smallest bit first. The received operand comes first in each combination, so that results are always the same.
 
     Six clients of two ranks, root 5:
 
@@ -404,7 +403,7 @@ async def reduce_commutative(channel: Channel, accumulator: Accumulator, root: i
 
 
 async def reduce_ordered(channel: Channel, accumulator: Accumulator, root: int) -> None:
-    """Every rank sends its contribution straight to the root, which combines them from the last rank to the first.
+    """Every rank sends its contribution directly to the root, which combines them from the last rank to the first.
 
     Order-safe: the result is a0 op (a1 op (... op a(n-1))). Between clients, for m bytes: a message of m bytes from
     every rank of another client to the root.
@@ -434,19 +433,19 @@ async def reduce_ordered(channel: Channel, accumulator: Accumulator, root: int) 
 
 
 async def allreduce_commutative(channel: Channel, accumulator: Accumulator) -> None:
-    """Reduce to rank 0, then Bcast of the result; not order-safe, see `reduce_commutative`. All get the same bits."""
+    """Reduce to rank 0, then Bcast of the result, the same bits for all; not order-safe (see `reduce_commutative`)."""
     await reduce_commutative(channel, accumulator, 0)
     await _spread_result(channel, accumulator)
 
 
 async def allreduce_ordered(channel: Channel, accumulator: Accumulator) -> None:
-    """Reduce to rank 0, then Bcast of the result; order-safe, see `reduce_ordered`. All get the same bits."""
+    """Reduce to rank 0, then Bcast of the result, the same bits for all; order-safe (see `reduce_ordered`)."""
     await reduce_ordered(channel, accumulator, 0)
     await _spread_result(channel, accumulator)
 
 
 async def _spread_result(channel: Channel, accumulator: Accumulator) -> None:
-    """Bring the accumulator of rank 0 to all ranks."""
+    """Send the accumulator of rank 0 to all ranks."""
     block = accumulator.incoming() if channel.rank else accumulator.block()
     await bcast(channel, block, 0)
     if channel.rank:
@@ -454,21 +453,21 @@ async def _spread_result(channel: Channel, accumulator: Accumulator) -> None:
 
 
 async def reduce_scatter_commutative(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
-    """Reduce of everything to rank 0, then Scatterv of the segments; not order-safe, see `reduce_commutative`."""
+    """Reduce the whole vector to rank 0, then Scatterv of the segments; not order-safe, see `reduce_commutative`."""
     await reduce_commutative(channel, accumulator, 0)
     await scatter_segments(channel, accumulator, counts, scatterv)
 
 
 async def reduce_scatter_ordered(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
-    """Reduce of everything to rank 0, then Scatterv of the segments; order-safe, see `reduce_ordered`."""
+    """Reduce the whole vector to rank 0, then Scatterv of the segments; order-safe, see `reduce_ordered`."""
     await reduce_ordered(channel, accumulator, 0)
     await scatter_segments(channel, accumulator, counts, scatterv)
 
 
 async def scan(channel: Channel, accumulator: Accumulator) -> None:
-    """From rank to rank: each combines what comes from the rank below with its own, and sends that to the rank above.
+    """From rank to rank: each combines the result of the rank below with its own, and sends it to the rank above.
 
-    Order-safe. Between clients, for m bytes: a message of m bytes wherever neighbouring ranks belong to different ones.
+    Order-safe. Between clients, for m bytes: a message of m bytes between neighbouring ranks of different clients.
 
     Ranks 0 and 2 in client A, 1 and 3 in B: all three messages are between clients.
 
@@ -478,11 +477,11 @@ async def scan(channel: Channel, accumulator: Accumulator) -> None:
 
 
 async def alltoall(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
-    """Long blocks go straight to their ranks; short ones in one message from each master to each other.
+    """Long blocks go directly to their ranks; short blocks go in one message from each master to each other master.
 
     Between clients, for blocks of m bytes: if m >= `xsize`, a message from every rank to every rank of another client,
-    all at once. Otherwise one from each master to each other, M * (M - 1) messages: between clients of n and k ranks
-    one of n * k * m bytes, with the blocks of the lowest sender first, in the rank order of the receivers.
+    all at once. Otherwise M * (M - 1) messages, one from each master to each other. Between clients of n and k ranks it
+    has n * k * m bytes: the blocks of the lowest sender first, in the rank order of the receivers.
 
     The clients {0 1 4}, {2 3 5} and {6 7}; the message from master 0 to master 2:
 
@@ -507,7 +506,7 @@ async def alltoall(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
 
 
 async def _exchange(span: Span, row: Block, nbytes: int) -> list[Block] | None:
-    """Bring the blocks for other clients to the masters, and from there to the other masters.
+    """Send the blocks for other clients to the masters, and from there to the other masters.
 
     Args:
         row: the blocks of this rank for other clients, in the order of their masters and then of ranks.
@@ -540,9 +539,9 @@ async def _exchange(span: Span, row: Block, nbytes: int) -> list[Block] | None:
 
 
 async def alltoallv(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
-    """Every rank sends to every other one at once.
+    """Every rank sends to every other rank at once.
 
-    Between clients: a message from every rank to every rank of another client, also if it is empty, of any length.
+    Between clients: a message of any length, even empty, from every rank to every rank of another client.
 
     Args:
         outgoing: a filled block for each rank.

@@ -1,8 +1,8 @@
 """Collectives between the two groups of an intercommunicator (MPI-2, section 5.2.2 of MPI-3.1).
 
-The channel leads to the remote group, `channel.local` to the own one. The root of a collective passes ROOT, the others
-of its group PROC_NULL, and those of the remote group its rank. What one process sends to a whole group, or gets from
-it, passes through rank 0 of that group, the leader.
+The channel leads to the remote group, `channel.local` to the local group. The root of a collective passes ROOT, the
+others of its group PROC_NULL, and the ranks of the remote group pass its rank. Data between one process and a whole
+group passes through rank 0 of that group, its leader.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aiompi.constants import PROC_NULL, ROOT
 async def barrier(channel: Channel) -> None:
     """No rank leaves before all of the remote group have entered.
 
-    Steps: those of two barriers in the own group, and one message between the leaders.
+    Steps: the steps of two barriers in the local group, and one message between the leaders.
     """
     local, nothing = channel.local, Block(memoryview(bytearray()))
     await dissemination(local)
@@ -37,7 +37,7 @@ async def bcast(channel: Channel, block: Block, root: int) -> None:
     """From the root to the leader of the remote group, and on along a tree.
 
     Args:
-        block: filled at the root; not used by the others of its group.
+        block: filled at the root; unused at the other ranks of its group.
         root: ROOT, PROC_NULL or its rank.
     """
     if root == ROOT:
@@ -53,7 +53,7 @@ async def gather(channel: Channel, own: Block, blocks: Sequence[Block] | None, r
     """From all ranks of the remote group straight to the root.
 
     Args:
-        own: contribution of this rank; not used in the group of the root.
+        own: contribution of this rank; unused in the group of the root.
         blocks: at the root one for each rank of the remote group; None elsewhere.
         root: ROOT, PROC_NULL or its rank.
     """
@@ -82,10 +82,10 @@ async def exchange(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
 
 
 async def reduce(channel: Channel, accumulator: Accumulator, root: int) -> None:
-    """Within the group that contributes, to its leader, and from there to the root.
+    """Within the contributing group to its leader, and from there to the root.
 
     Args:
-        accumulator: contribution; at the root it becomes the result; not used by the others of its group.
+        accumulator: the contribution; at the root it becomes the result; unused at the other ranks of its group.
         root: ROOT, PROC_NULL or its rank.
     """
     if root >= 0:
@@ -120,7 +120,7 @@ async def reduce_scatter(channel: Channel, accumulator: Accumulator, counts: Seq
 
 
 async def _swap_results(channel: Channel, accumulator: Accumulator) -> None:
-    """Combine what each group contributes at its leader, and exchange the results of the leaders."""
+    """Combine the contributions of each group at its leader, and exchange the results of the leaders."""
     await reduce_binomial(channel.local, accumulator, 0)
     if channel.rank == 0:
         arrival, send = accumulator.incoming().irecv(channel, 0), accumulator.block().isend(channel, 0)

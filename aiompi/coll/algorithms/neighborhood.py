@@ -13,20 +13,20 @@ from aiompi.comm.topology import Cartesian, Graph, Topology
 from aiompi.constants import PROC_NULL
 from aiompi.errors import InvalidTopologyError
 
-#: a block, by its number among those of all neighbours, and the rank of the neighbour
+#: number of a block among the blocks of all neighbours, and the rank of the neighbour
 Edge: TypeAlias = tuple[int, int]
 
 
 class Neighborhood(NamedTuple):
     """The edges of a topology at one process.
 
-    Messages between two processes keep their order, which tells several edges between them apart: receives are started
-    in the order in which the neighbour starts the sends that belong to them.
+    There may be several edges between two processes. Messages keep their order, so receives are started in the order in
+    which the neighbour starts the matching sends.
 
     Attributes:
-        indegree, outdegree: numbers of blocks to receive and to send, those of PROC_NULL included.
-        arrivals: edges that lead here, in the order in which receives are started; without those of PROC_NULL.
-        departures: edges that lead from here, in the order of neighbours; without those of PROC_NULL.
+        indegree, outdegree: numbers of blocks to receive and to send, including blocks of PROC_NULL.
+        arrivals: edges that lead here, in the order in which receives are started; without edges of PROC_NULL.
+        departures: edges that lead from here, in the order of neighbours; without edges of PROC_NULL.
     """
 
     indegree: int
@@ -59,8 +59,8 @@ class Neighborhood(NamedTuple):
         sources, destinations = topology.neighbors(comm.rank)
         arrivals = list(enumerate(sources))
         if isinstance(topology, Cartesian):
-            # What leaves in one direction arrives from the other: where a grid is at most two wide, both neighbours
-            # along a dimension are one process, whose first message belongs into the second block.
+            # A block sent in one direction arrives from the other. In a grid at most two wide, both neighbours along a
+            # dimension are the same process, whose first message belongs into the second block.
             arrivals = [arrivals[block ^ 1] for block in range(len(arrivals))]
         return cls(len(sources), len(destinations), _real(arrivals), _real(enumerate(destinations)))
 
@@ -71,7 +71,7 @@ def _real(edges: enumerate[int] | list[Edge]) -> list[Edge]:
 
 @functools.lru_cache(maxsize=16)
 def _one_way(graph: Graph) -> Edge | None:
-    """Return two processes with more edges from the first to the second than back, None if there are none."""
+    """Return two processes with more edges from the first to the second than back; None if there are none."""
     edges = Counter((rank, other) for rank in range(graph.nnodes) for other in graph.neighbors_of(rank))
     return next((edge for edge, count in edges.items() if count > edges[edge[::-1]]), None)
 
@@ -84,8 +84,8 @@ async def exchange(
     Steps: 1. Per rank: a message sent for each edge that leads from it, straight to the neighbour.
 
     Args:
-        outgoing: what goes to each neighbour; those for PROC_NULL are not used.
-        incoming: for what comes from each neighbour but PROC_NULL, by the number of its block.
+        outgoing: the block for each neighbour; blocks for PROC_NULL are unused.
+        incoming: the block from each neighbour but PROC_NULL, by its number.
     """
     arrivals = [incoming[block].irecv(channel, source) for block, source in neighborhood.arrivals]
     sends = [outgoing[block].isend(channel, target) for block, target in neighborhood.departures]

@@ -1,6 +1,6 @@
 """Reduce (section 4.9.1).
 
-Algorithms take the channel, the accumulator of this rank, which at the root becomes the result, and the root.
+Algorithms take the channel, the accumulator of this rank, and the root. At the root the accumulator becomes the result.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ async def linear(channel: Channel, accumulator: Vector, root: int) -> None:
     """Every rank sends to the root, which is ready for all at once, and combines from the last rank downwards.
 
     Order-safe. The order of combining does not depend on the root, so every root gets the same bits. Steps: 1. Per
-    rank, for m bytes: 1 message sent, except by the root, which receives n - 1, has memory for them, and combines
-    (n - 1) * m bytes. Any number of ranks.
+    rank, for m bytes: 1 message sent, except by the root, which receives n - 1 messages into separate memory and
+    combines (n - 1) * m bytes. Any number of ranks.
 
     Five ranks, root 1:
 
@@ -32,7 +32,7 @@ async def linear(channel: Channel, accumulator: Vector, root: int) -> None:
         await accumulator.block().isend(channel, root)
         return
     others = [rank for rank in range(last, -1, -1) if rank != root]
-    # The contribution of the last rank is received where the result belongs, if it can be combined there.
+    # The contribution of the last rank is received in the place of the result, if it can be combined there.
     rooms = {rank: accumulator.incoming() if rank == last else accumulator.room() for rank in others}
     arrivals = {rank: rooms[rank].irecv(channel, rank) for rank in others}
     if root < last:
@@ -50,10 +50,10 @@ async def linear(channel: Channel, accumulator: Vector, root: int) -> None:
 async def binomial(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Combine neighbouring blocks of 1, 2, 4, ... ranks, until one block is left.
 
-    The partial result of a block is with its first rank, or with the root if the root is in it; of two blocks, the
-    one without the root sends. Order-safe, and the brackets are the same for every root, so that the result
-    is, too, to the last bit. Steps: ceil(log2 n). Per rank, for m bytes: 1 message sent, except by the root; at
-    most ceil(log2 n) received. Any number of ranks: a block without a neighbour waits for a later step.
+    The first rank of a block holds its partial result, or the root if it is in the block; of two blocks, the block
+    without the root sends. Order-safe. The brackets are the same for every root, and so is the result, to the last bit.
+    Steps: ceil(log2 n). Per rank, for m bytes: 1 message sent, except by the root; at most ceil(log2 n) received. Any
+    number of ranks: a block without a neighbour waits for a later step.
 
     Seven ranks, root 5:
 
@@ -108,7 +108,7 @@ async def halve(channel: Channel, accumulator: Vector, pof2: Pof2, position: int
     0 keeps the lower half.
 
     Returns:
-        The steps. The half that was kept last is this rank's piece of the result, also in all it was cut from.
+        The steps. The half that was kept last is this rank's piece of the result, in the memory of the whole vector.
     """
     halves = []
     distance = 1
@@ -127,12 +127,12 @@ async def halve(channel: Channel, accumulator: Vector, pof2: Pof2, position: int
 async def rabenseifner(channel: Channel, accumulator: Vector, root: int) -> None:
     """Combine ever smaller halves of the vector, until each rank has a piece of the result, and gather the pieces.
 
-    Order-safe: partners hold neighbouring blocks of ranks; the brackets are the same for every root. Steps: 2 * log2 p,
-    p being the largest power of two that is not above n. Per rank, for m bytes: log2 p messages and (p - 1) / p * m
-    bytes sent and combined in the first half; in the second, one message of at most m / 2 bytes, except by the
-    root, which receives (p - 1) / p * m bytes. Time: 2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma). Other
-    sizes than p: the first 2 * (n - p) ranks combine in pairs before, with one step and message of m bytes more; of
-    each pair the even rank, or the root, goes on.
+    Order-safe: partners hold results of neighbouring blocks of ranks; the brackets are the same for every root. Steps:
+    2 * log2 p, p being the largest power of two that is not above n. Per rank, for m bytes: in the first half, log2 p
+    messages and (p - 1) / p * m bytes sent and combined. In the second half, one message of at most m / 2 bytes, except
+    by the root, which receives (p - 1) / p * m bytes. Time: 2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma).
+    Other sizes than p: first, the 2 * (n - p) lowest ranks combine in pairs, in one more step with a message of m
+    bytes; of each pair the even rank, or the root, goes on.
 
     Five ranks, p = 4, root 0; the vector has the quarters a to d, and those in capital letters are results:
 
@@ -163,9 +163,9 @@ async def rabenseifner(channel: Channel, accumulator: Vector, root: int) -> None
 
 
 async def two_level(channel: Channel, accumulator: Accumulator, root: int) -> None:
-    """Reduce to the first rank of each host, among these to that of the root's host, and from there to the root.
+    """Reduce to the first rank of each host, among these to the root's host, and there to the root.
 
-    Not order-safe, because the ranks of a host need not follow each other. The brackets are the same for every root.
+    Not order-safe, because the ranks of a host need not be consecutive. The brackets are the same for every root.
     Steps: ceil(log2 k) within a host of k ranks, ceil(log2 h) between h hosts, and 1 if the root is not the first rank
     of its host. Per rank, for m bytes: 1 message and m bytes sent, except by the root. Between hosts (h - 1) * m bytes,
     the least possible. Any number of ranks.
@@ -193,12 +193,12 @@ async def two_level(channel: Channel, accumulator: Accumulator, root: int) -> No
 
 
 async def shm(channel: Channel, accumulator: Accumulator, root: int, otherwise: Substitute = binomial) -> None:
-    """Show the contribution in shared memory, where the root combines those of all, from the last one down.
+    """Show the own contribution in shared memory, where the root combines all contributions from the last rank down.
 
-    Order-safe, and the brackets are the same for every root, so that the result is, too, to the last bit. Steps: 1. Per
-    rank, for m bytes: no messages; m bytes copied, and by the root (n - 1) * m combined; n - 1 wake-ups in all: every
-    rank waits until all have shown theirs. Any number of ranks. Where ranks share no memory, until they have handed it
-    to each other, and for vectors that are too long, a binomial tree is used.
+    Order-safe. The brackets are the same for every root, and so is the result, to the last bit. Steps: 1. Per rank, for
+    m bytes: no messages; m bytes copied, and by the root (n - 1) * m combined; n - 1 wake-ups in all: every rank waits
+    until all have shown their contributions. Any number of ranks. If ranks do not share memory, or not yet, or if
+    vectors are too long, a binomial tree is used.
 
     Five ranks, root 1:
 

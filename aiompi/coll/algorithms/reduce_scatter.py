@@ -18,9 +18,9 @@ from aiompi.comm import Channel
 async def pairwise(channel: Channel, accumulator: Vector, counts: Sequence[int]) -> None:
     """Exchange segments with the ranks 1, 2, 3, ... places away on both sides.
 
-    Order-safe: what a rank has combined of its segment comes from neighbouring ranks, and grows by one at either end.
-    Steps: n - 1; ranks in the middle are done after fewer, but send twice as much in each. Per rank, for m bytes in
-    all: n - 1 messages and m bytes less the own segment sent; for equal segments (n - 1) / n * m, which is the least
+    Order-safe: a rank's partial result is of neighbouring ranks, and grows by one rank at either end.
+    Steps: n - 1; ranks in the middle need fewer steps, but send twice as much in each. Per rank, for m bytes in all: n
+    - 1 messages and m bytes less the own segment sent. For equal segments these are (n - 1) / n * m bytes, the least
     possible, and n - 1 combinations of m / n bytes. Any number of ranks; segments may differ in length.
 
     Five ranks; contributions that are combined in their segments:
@@ -48,14 +48,14 @@ async def pairwise(channel: Channel, accumulator: Vector, counts: Sequence[int])
 
 
 async def recursive_halving(channel: Channel, accumulator: Vector, counts: Sequence[int]) -> None:
-    """Exchange with the partner p / 2, p / 4, ... 1 places away the half of the segments that lies on its side.
+    """Exchange halves of the segments with the partner p / 2, p / 4, ... 1 places away; each keeps its own side.
 
-    Not order-safe: partners do not hold neighbouring blocks of ranks. Steps: log2 p, p being the largest power of two
-    that is not above n. Per rank, for m bytes in equal segments: log2 p messages and (p - 1) / p * m bytes sent, and
-    as many received and combined. Time: log2 p * alpha + (p - 1) / p * m * (beta + gamma). Other sizes than p: of the
-    first 2 * (n - p) ranks the odd ones give their contribution to the even rank below and get their segment from it,
-    which makes two steps and m * (1 + 1 / n) bytes more; a half that stands for more ranks is sent more. Segments may
-    differ in length.
+    Not order-safe: partners do not hold results of neighbouring blocks of ranks. Steps: log2 p, p being the largest
+    power of two that is not above n. Per rank, for m bytes in equal segments: log2 p messages and (p - 1) / p * m bytes
+    sent, and as many received and combined. Time: log2 p * alpha + (p - 1) / p * m * (beta + gamma). Other sizes than
+    p: of the first 2 * (n - p) ranks the odd ones give their contribution to the even rank below and get their segment
+    from it, which makes two steps and m * (1 + 1 / n) bytes more; a half that represents more ranks is larger. Segments
+    may differ in length.
 
     Five ranks, p = 4, segments a to e; which of them a rank still works on:
 
@@ -99,13 +99,12 @@ async def _halve(channel: Channel, accumulator: Vector, pof2: Pof2, position: in
 
 
 async def shm(channel: Channel, accumulator: Vector, counts: Sequence[int], otherwise: Substitute = pairwise) -> None:
-    """Show the contribution in shared memory, and combine the own segment of all.
+    """Show the own contribution in shared memory, and combine the own segment of all contributions.
 
-    Order-safe: a rank combines what the last one contributes with that of the rank below, and so on; where the
-    operation commutes it begins with its own contribution. Steps: 1. Per rank, for m bytes in all: no messages; m bytes
-    and the own segment copied, and n - 1 times the own segment combined; n - 1 wake-ups in all. Any number of ranks;
-    segments may differ in length. Where ranks share no memory, until they have handed it to each other, and for
-    vectors that are too long, the algorithm `pairwise` is used.
+    Order-safe: a rank combines the contributions from the last rank down; if the operation commutes, it begins with its
+    own contribution. Steps: 1. Per rank, for m bytes in all: no messages; m bytes and the own segment copied, and n - 1
+    times the own segment combined; n - 1 wake-ups in all. Any number of ranks; segments may differ in length. If ranks
+    do not share memory, or not yet, or if vectors are too long, `pairwise` is used.
 
     Five ranks; the segments a to e that each shows, and in capital letters those of the result:
 

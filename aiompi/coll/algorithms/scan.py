@@ -11,7 +11,7 @@ from aiompi.comm import Channel
 
 
 async def linear(channel: Channel, accumulator: Accumulator) -> None:
-    """Receive the result of the rank below, combine it with the own contribution, and send that to the rank above.
+    """Receive the result of the rank below, combine it with the own contribution, and send it to the rank above.
 
     Order-safe. Steps: n - 1. Per rank, for m bytes: 1 message and m bytes sent, except by the last rank, which is the
     least possible, and 1 combination. Any number of ranks.
@@ -30,11 +30,11 @@ async def linear(channel: Channel, accumulator: Accumulator) -> None:
 
 
 async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
-    """Send the partial result to the rank 1, 2, 4, ... places above, so that what is combined doubles.
+    """Send the partial result to the rank 1, 2, 4, ... places above; it covers twice as many ranks in each step.
 
-    Order-safe: what comes from below is of the ranks just below those combined already. Steps: ceil(log2 n). Per
-    rank, for m bytes: at most ceil(log2 n) messages and m * ceil(log2 n) bytes sent, and one message in each step in
-    which there is a rank to send to. Any number of ranks: those at the ends send or receive less.
+    Order-safe: each received result is of the ranks just below the ranks combined so far. Steps: ceil(log2 n). Per
+    rank, for m bytes: at most ceil(log2 n) messages and m * ceil(log2 n) bytes sent: one message in each step that has
+    a receiver. Any number of ranks: the ranks at the ends send or receive less.
 
     Five ranks; contributions that are combined:
 
@@ -48,7 +48,7 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
 
 
 async def scan(channel: Channel, accumulator: Accumulator, first: int) -> None:
-    """Scan what the ranks from `first` on hold; this one is among them."""
+    """Scan the accumulators of the ranks from `first` on; this rank is one of them."""
     rank, size = channel.rank, channel.size
     distance = 1
     while distance < size - first:
@@ -63,12 +63,12 @@ async def scan(channel: Channel, accumulator: Accumulator, first: int) -> None:
 
 
 async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
-    """Show the contribution in shared memory, and combine those of the ranks up to the own one.
+    """Show the own contribution in shared memory, and combine the contributions of the ranks up to this one.
 
-    Order-safe: a rank combines its own contribution with that of the rank below, and so on. Steps: 1. Per rank, for m
+    Order-safe: a rank combines the contributions from its own down. Steps: 1. Per rank, for m
     bytes: no messages; 2 * m bytes copied and at most (n - 1) * m combined, by the last rank; n - 1 wake-ups in all.
-    Any number of ranks. Where ranks share no memory, until they have handed it to each other, and for vectors that
-    are too long, recursive doubling is used.
+    Any number of ranks. If ranks do not share memory, or not yet, or if vectors are too long, recursive doubling is
+    used.
 
     Five ranks:
 

@@ -1,7 +1,7 @@
 """Scatter (section 4.6).
 
-Algorithms take the channel, at the root one filled block per rank (None elsewhere), a block to be filled with the
-part of this rank, and the root. The root's own part may be in its place already.
+Algorithms take the channel, the filled blocks (one per rank at the root, None elsewhere), a block to be filled with the
+part of this rank, and the root. The root's own part may already be in its place.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ async def linear(channel: Channel, blocks: Sequence[Block] | None, own: Block, r
 
 
 async def binomial(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
-    """Receive the blocks of the own subtree from the parent, and send those of the subtrees below on.
+    """Receive the blocks of the own subtree from the parent, and forward the blocks of the subtrees below.
 
-    Ranks are counted from the root; the blocks of a subtree follow that of its first rank. Steps: ceil(log2 n). Per
-    rank, for m bytes each: 1 message received, except by the root; the root sends ceil(log2 n) messages and
-    (n - 1) * m bytes, any other at most as many of half the bytes. Blocks of subtrees are stored on the way, up to
-    n / 2 of them. Any number of ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
+    Ranks are counted from the root; the blocks of a subtree are consecutive. Steps: ceil(log2 n). Per rank, for m bytes
+    each: 1 message received, except by the root; the root sends ceil(log2 n) messages and (n - 1) * m bytes, any other
+    rank at most as many messages with half the bytes. Up to n / 2 blocks of subtrees are stored on the way. Any number
+    of
+    ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
 
     Seven ranks, root 0, with the blocks that are sent:
 
@@ -77,7 +78,7 @@ async def binomial(channel: Channel, blocks: Sequence[Block] | None, own: Block,
 
 
 async def two_level(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
-    """Send the blocks of each host to one of its ranks in one message, which gives them to the others.
+    """Send the blocks of each host to its leader in one message; the leader distributes them.
 
     The root leads its host. Steps: 2. The root sends h - 1 messages to h hosts, and k - 1 to its own host of k ranks.
     Per rank, for m bytes each: 1 message and m bytes received; the leader of k ranks receives k * m bytes, and stores
@@ -109,11 +110,11 @@ async def two_level(channel: Channel, blocks: Sequence[Block] | None, own: Block
 async def shm(
     channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int, otherwise: Substitute = linear
 ) -> None:
-    """The root shows all blocks in shared memory, and each rank copies its own from there. The root waits for nobody.
+    """The root shows all blocks in shared memory, and each rank copies its own from there. The root waits for no rank.
 
     Steps: 1. Per rank, for m bytes per rank: no messages; m bytes copied, and by the root n * m; at most n - 1 wake-ups
-    in all, by the root. Any number of ranks. The algorithm `linear` is used where ranks share no memory, as long as
-    they have not handed their memory to each other, and for blocks that are too long together.
+    in all, by the root. Any number of ranks. If ranks do not share memory, or not yet, or if the blocks together are
+    too long, `linear` is used.
 
     Five ranks, root 1:
 

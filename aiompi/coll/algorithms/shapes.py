@@ -46,7 +46,7 @@ class Tree:
 
 
 class Pof2:
-    """The position of a rank when any number of ranks is reduced to a power of two, for algorithms that need one.
+    """The position of a rank when any number of ranks is reduced to a power of two, for algorithms that need a power.
 
     Let p be the largest power of two that is at most n. The first 2 * (n - p) ranks form pairs of neighbours, and one
     rank of each pair represents both. This leaves p positions, in the order of the ranks.
@@ -54,7 +54,7 @@ class Pof2:
     Args:
         rank: rank in the communicator.
         size: size of the communicator.
-        root: rank that must represent its pair; in all other pairs the even rank does.
+        root: rank that must represent its pair; the even rank represents each other pair.
 
     Attributes:
         power: number of positions, p.
@@ -85,10 +85,10 @@ class Pof2:
 
 
 class Levels:
-    """The hosts of a communicator, as one call of an algorithm named `two_level` uses them.
+    """The hosts of a communicator, for one call of a `two_level` algorithm.
 
-    A host is a set of ranks that share memory. One rank of each is its leader: the first, or `root` on its host. A rank
-    that shares memory with no other is the leader of a host of its own.
+    A host is a set of ranks that share memory. One rank of each host is its leader: the first rank, or `root` on its
+    host. A rank that shares memory with no other rank is the leader of a separate host.
 
     Args:
         channel: of the call.
@@ -118,7 +118,7 @@ class Levels:
 
     @property
     def others(self) -> list[int]:
-        """The ranks in `local` but for the leader."""
+        """The ranks in `local` except the leader."""
         return [rank for rank in range(self.local.size) if rank != self.leader]
 
     def bundle(self, blocks: Sequence[Block], host: int) -> Bundle:
