@@ -2,9 +2,10 @@
 
 A call checks its arguments, starts the collective and returns its request. The method `init` binds the arguments to a
 persistent request instead, and `using` names the algorithm (see `Prepared`). The methods of the same names in
-`aiompi.face.native.collective` describe the arguments. `aiompi.datatype.buffer.bufspec` and, for a block per rank,
-`aiompi.datatype.buffer.vector` describe buffer specifications; an explicit count is that of one rank's block. Buffers
-belong to the operation until the request is complete. Arguments that matter only at the root are ignored elsewhere.
+`aiompi.face.native.collective` describe the arguments. `aiompi.datatype.buffer.bufspec` describes buffer
+specifications, and `aiompi.datatype.buffer.vector` those with a block per rank. An explicit count is the count of one
+rank's block. Buffers belong to the operation until the request is complete. Arguments that matter only at the root are
+ignored elsewhere.
 
 Messages are packed. Blocks without gaps are sent from and received into the user's memory; others are packed at the
 start, and unpacked when the algorithm has ended.
@@ -24,11 +25,11 @@ They raise, at the call:
 and when the request is awaited TruncationError or InvalidCountError, if another rank sent more or less than is
 expected here (section 4.1).
 
-On an intercommunicator those that MPI-2 has there run between its groups (MPI-2, section 5.2.2 of MPI-3.1). Nothing is
-IN_PLACE there. The root passes ROOT; it receives nothing in a scatter, and contributes nothing to a gather. The rest of
-its group passes PROC_NULL and takes no part, so that its other arguments are ignored. In collectives that move data
-there is one block for each rank of the remote group. In reductions each group gets what the other one contributes, and
-`recvcounts` is for the own group.
+On an intercommunicator the collectives that MPI-2 defines there run between its groups (MPI-2, section 5.2.2 of
+MPI-3.1). IN_PLACE is not allowed. The root passes ROOT; it receives no block in a scatter, and contributes none to a
+gather. The rest of its group passes PROC_NULL and takes no part; its other arguments are ignored. Collectives that move
+data have one block for each rank of the remote group. In reductions each group gets the combined contributions of the
+other group, and `recvcounts` is for the local group.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ def alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @Prepared
 def alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Store what rank i has for rank j at the place that rank j has for it (MPI_Alltoallv, section 4.8)."""
+    """Store rank i's block for rank j at its place in rank j's buffer (MPI_Alltoallv, section 4.8)."""
     return _alltoall_any(call, sendspec, recvspec, resolve_vector_send, resolve_vector_recv)
 
 
@@ -279,7 +280,7 @@ def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
 
 @within_group
 def scan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    """Combine the vectors of the ranks up to this one, it included (MPI_Scan, section 4.11)."""
+    """Combine the vectors of the ranks up to and including this one (MPI_Scan, section 4.11)."""
     return _rootless(call, registry.SCAN, *call.vectors(sendspec, recvspec), op)
 
 
@@ -360,7 +361,7 @@ def _reduce_scatter(call: Call, sendbuf: Buffer, recvbuf: Buffer, counts: Sequen
     own, total = counts[call.comm.rank], sum(counts)
     call.check_counts(sendbuf, total, f"for which the ranks receive {total} together; these must be equal")
     if sendbuf is recvbuf:
-        # A segment that is the whole stays the same object, so that the result needs no other memory.
+        # A segment that is the whole vector stays the same object, so that the result needs no other memory.
         recvbuf = recvbuf if own == total else recvbuf.part(0, own)
     else:
         _check_segment(call, sendbuf, recvbuf, own)
@@ -387,7 +388,7 @@ def _check_segment(call: Call, sendbuf: Buffer, recvbuf: Buffer, count: int) -> 
 
 
 def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> Run:
-    """Exchange the counts first; both steps use the channel, in which messages do not overtake each other."""
+    """Exchange the counts first. Both steps use the same channel, in which messages do not overtake each other."""
     _check_segment(call, sendbuf, recvbuf, recvbuf.count)
     op = call.check_op(op, sendbuf)
     exchange = Call(call.comm, call.name).select(registry.ALLGATHER, COUNT_BYTES)

@@ -52,11 +52,12 @@ def checked_root(comm: Communicator, root: int, operation: str) -> tuple[int, in
     """Check the root of a collective.
 
     Returns:
-        The root as an int, also if the program passes another integer; its rank in its group, None in the rest of its
-        group on an intercommunicator; True at the root.
+        The root as an int (the program may pass another integer); its rank in its group, None in the rest of its group
+        on an intercommunicator; True at the root.
 
     Raises:
-        InvalidRootError: no rank of the communicator; or neither ROOT nor PROC_NULL nor a rank of the remote group.
+        InvalidRootError: the root is not a rank of the communicator; on an intercommunicator, not ROOT, PROC_NULL or a
+            rank of the remote group.
         TypeError: it is no integer.
     """
     if comm.remote is None:
@@ -99,16 +100,16 @@ class Stage:
         return block
 
     def own(self, block: Block, buffer: Buffer) -> Block:
-        """A block for what belongs into a buffer and is in a block of this rank already; they may be the same."""
+        """Return a block for a buffer whose contents are already in a block of this rank; both may be the same."""
         if buffer.contiguous:
             return self.incoming(buffer)
         self._received.append((buffer, block))
         return block
 
     def contribution(self, own: Buffer | None, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
-        """Return the own block for `Call.contribution`, and the blocks of all ranks, one of which it may be.
+        """Return the own block for `Call.contribution`, and the blocks of all ranks.
 
-        The own block is empty without a contribution.
+        The own block may be one of them, and is empty without a contribution.
         """
         block = Block() if own is None else self.outgoing(own)
         return block, [block if place is own else self.incoming(place) for place in places]
@@ -140,12 +141,12 @@ class ExternalStage(Stage):
 
 
 class Call:
-    """The call whose arguments are being checked, which every error message names.
+    """The call whose arguments are being checked. Every error message names it.
 
     Args:
         comm: communicator.
         name: of the collective.
-        algorithm: that the caller wants, by name.
+        algorithm: name of the algorithm that the caller wants.
     """
 
     __slots__ = ("_algorithm", "_lengths", "_operation", "_root", "comm", "name")
@@ -165,7 +166,7 @@ class Call:
 
     @property
     def note(self) -> int:
-        """The number that messages carry for other ranks to compare; valid once the arguments have been checked."""
+        """The note of the messages, for other ranks to compare; valid once the arguments have been checked."""
         return note_of(self.name, self._root, self._operation) | self._lengths << LENGTHS
 
     def checked(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -222,7 +223,7 @@ class Call:
     # Buffers.
 
     def send(self, spec: object, number: int = 1) -> Buffer:
-        """Return a send buffer of `number` blocks; a count that the caller gives is the items of one block."""
+        """Return a send buffer of `number` blocks; an explicit count is the number of items of one block."""
         # Not with `checked`, which takes longer: each call has one or two buffers.
         try:
             return resolve_send(spec, "sendbuf", number)
@@ -231,7 +232,7 @@ class Call:
             raise self._located(error) from None
 
     def receive(self, spec: object, number: int = 1) -> Buffer:
-        """Return a receive buffer of `number` blocks; a count that the caller gives is the items of one block."""
+        """Return a receive buffer of `number` blocks; an explicit count is the number of items of one block."""
         try:
             return resolve_recv(spec, "recvbuf", number)
         except (errors.Exception, TypeError) as error:
@@ -268,7 +269,7 @@ class Call:
         return self.checked(resolve, spec, name, number) if number else []
 
     def contribution(self, spec: object, places: Sequence[Buffer] | None) -> Buffer:
-        """Return what this rank contributes to blocks of all ranks; under IN_PLACE, or None, its block of `places`.
+        """Return this rank's contribution to blocks of all ranks; for IN_PLACE or None, its block of `places`.
 
         Args:
             places: destinations of the blocks; None if they do not go to this rank.
@@ -346,7 +347,7 @@ class Call:
             )
 
     def agree_on(self, lengths: Sequence[int]) -> None:
-        """Let messages carry the lengths of all blocks, which must be the same on all ranks."""
+        """Put a digest of the lengths of all blocks into the note: they must be the same on all ranks."""
         self._lengths = digest(lengths)
 
     def check_apart(self, sources: Sequence[Buffer], places: Sequence[Buffer]) -> None:
@@ -373,9 +374,9 @@ class Prepared(Generic[P]):
     """A collective. Calling it with a communicator and the arguments starts it.
 
     Args:
-        check: function that checks the arguments and returns a function which runs the collective with them, any number
-            of times. It has the name of the collective.
-        algorithm: name of the algorithm; None: the settings and the tuning data decide.
+        check: function with the name of the collective. It checks the arguments and returns a function that runs the
+            collective with them, any number of times.
+        algorithm: name of the algorithm; None if the settings and the tuning data decide.
         between_groups: True if the collective is defined on an intercommunicator.
     """
 
@@ -398,9 +399,10 @@ class Prepared(Generic[P]):
         return request
 
     def begin(self, comm: Communicator, /, *args: Any) -> Request[None]:
-        """Start the collective; the caller waits for it at once, by `Request.spin` and then as its driver waits.
+        """Start the collective.
 
-        The core makes calls with common arguments among ranks that share memory.
+        The caller waits for it at once, by `Request.spin` and then by its driver. The core itself serves calls with
+        common arguments among ranks that share memory.
         """
         slots = comm.slots
         if slots is not None and self._direct is not None:
@@ -421,7 +423,7 @@ class Prepared(Generic[P]):
         """Check and bind the arguments; each start of the request runs the collective once more.
 
         Collectives are bound in the same order on all ranks, and started in any order (MPI-4, section 6.13). Each has
-        a channel of its own, on which the messages of one run do not overtake those of the run before.
+        its own channel, on which the messages of one run do not overtake messages of the run before.
         """
         run, note = self._prepare(comm, *args, **kwargs)
         channel = comm.bound_channel(self.name, note)
@@ -441,7 +443,7 @@ class Prepared(Generic[P]):
         return run, call.note
 
     def using(self, algorithm: str | None) -> Prepared[P]:
-        """Return the collective with an algorithm of this name, the same on all ranks; None for the usual choice.
+        """Return the collective with a fixed algorithm, the same on all ranks; None for the usual choice.
 
         Calls raise InvalidArgumentError if there is no algorithm of that name, or if it cannot serve them.
         """

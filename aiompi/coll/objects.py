@@ -1,20 +1,20 @@
 """Collectives on Python objects: mpi4py's lower-case methods (chapter 4), and those between neighbours.
 
-Each function checks its arguments, serialises what is to be sent, starts the collective and returns its request. The
-methods of the same names in `aiompi.face.native.collective` describe the arguments. Objects are passed on in serialised
-form, and each rank gets an object of its own, also the one that has given it. What is given must not be changed before
+Each function checks its arguments, serialises the objects to send, starts the collective and returns its request. The
+methods of the same names in `aiompi.face.native.collective` describe the arguments. Objects are forwarded in serialised
+form, and each rank gets a new object, even the rank that has contributed it. The arguments must not be changed before
 the request is complete. Arguments that matter only at the root are ignored elsewhere. In an event loop large objects
 are encoded and decoded in slices.
 
-On an intercommunicator results are those of what the remote group contributes (MPI-2, section 5.2.2 of MPI-3.1). Roots
-are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result; of bcast and
-scatter it has none. `algorithm` names the algorithm on a communicator of one group, the same on all ranks; by default
+On an intercommunicator results are of the contributions of the remote group (MPI-2, section 5.2.2 of MPI-3.1). Roots
+are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result, and none from
+bcast and scatter. `algorithm` names the algorithm on a communicator of one group, the same on all ranks; by default
 settings and tuning data decide.
 
-They raise, at the call, InvalidRootError, InvalidCommError where a collective is not defined on an intercommunicator,
+At the call they raise InvalidRootError, InvalidCommError if the collective is not defined on an intercommunicator,
 InvalidArgumentError for a wrong number of objects or an unknown algorithm, InvalidOpError for an operation that is null
-or cannot be called, and what serialising raises. For partial results of reductions, and for all that `reduce`
-serialises, the await raises that, and for objects that are encoded in slices.
+or cannot be called, and errors of serialisation. The await raises errors in the serialisation of partial results, of
+objects that are encoded in slices, and of all objects of `reduce`.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _rootless(
     accumulator = _accumulator(comm, obj, op, codec)
     needed = collective is registry.ALLREDUCE or comm.rank < comm.size - 1
     if needed:
-        accumulator.block()  # its errors are raised before other ranks count this call
+        accumulator.block()  # raises errors before other ranks count this call
 
     async def run(channel: Channel) -> Any:
         if needed:
@@ -209,10 +209,10 @@ def _rootless(
 
 
 def neighbor_allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[list[Any]]:
-    """Collect the objects of all neighbours, in the order of edges that lead here; None for PROC_NULL.
+    """Collect the objects of all neighbours, in the order of incoming edges; None for PROC_NULL.
 
     Raises:
-        InvalidTopologyError: the communicator has no topology, or a graph with more edges one way than back.
+        InvalidTopologyError: the communicator has no topology, or a graph with more edges in one direction than back.
     """
     near = Neighborhood.of(comm, "neighbor_allgather")
     call = _Call(comm, codec)
@@ -220,10 +220,10 @@ def neighbor_allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[li
 
 
 def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any]) -> Request[list[Any]]:
-    """Send an object to each neighbour. Results are in the order of edges that lead here; None for PROC_NULL.
+    """Send an object to each neighbour. Results are in the order of incoming edges; None for PROC_NULL.
 
     Args:
-        sequence: an object for each edge that leads from here; those for PROC_NULL are ignored.
+        sequence: an object for each outgoing edge; objects for PROC_NULL are ignored.
 
     Raises:
         InvalidArgumentError: the sequence has another length.
@@ -294,7 +294,7 @@ class _Call:
         return [self.block(item) for item in items]
 
     def move(self, channel: Channel, algorithm: Callable[[], Coroutine[Any, None, None]]) -> Coroutine[Any, None, None]:
-        """Run the algorithm. If it waits for large objects first, later calls of this rank share slots after it."""
+        """Run the algorithm. If it waits for large objects first, later calls of this rank use slots after it."""
         if not self._encodings:
             return algorithm()
 
@@ -318,7 +318,7 @@ class _Call:
 
 
 def _copy(block: Block) -> Block:
-    """Return a block whose object shares no memory with the one that this rank has given."""
+    """Return a block whose object shares no memory with the contribution of this rank."""
     copy = Block()
     copy.copy(block)
     return copy

@@ -51,12 +51,12 @@ _SLOTS: Final = "shm"
 
 
 class Case(NamedTuple):
-    """The properties of a call on which the choice depends; all ranks know them alike.
+    """The properties of a call on which the choice depends; all ranks know the same values.
 
     Attributes:
         size: number of ranks.
-        nbytes: length of one rank's block, or of the vector, in bytes; of blocks that differ, their mean. None for
-            objects, and where not all ranks know it.
+        nbytes: bytes of one rank's block, or of the vector; the mean of different blocks. None for objects, and if not
+            all ranks know it.
         commute: True if the operation of a reduction commutes.
         equal: True if all blocks are equally long.
         shared_memory: True if all ranks share memory.
@@ -118,7 +118,7 @@ def parse(text: str | bytes) -> Rules:
     """Read tuning data.
 
     Raises:
-        InvalidArgumentError: it names something unknown.
+        InvalidArgumentError: the data names an unknown collective or algorithm.
     """
     rules = {}
     for name, entries in json.loads(text)["rules"].items():
@@ -158,8 +158,8 @@ def select(
         algorithm: name, the same on all ranks; None if the setting or the tuning data decide.
 
     Raises:
-        InvalidArgumentError: the call or the setting `coll` names an unknown collective or algorithm, or the call one
-            that cannot serve it.
+        InvalidArgumentError: the call or the setting `coll` names an unknown collective or algorithm, or the algorithm
+            that the call names cannot serve it.
         InvalidCommError: the collective is not defined on an intercommunicator.
     """
     if comm.remote is not None:
@@ -184,7 +184,7 @@ def select(
 def select_over_clients(
     collective: Collective[P], case: Case, algorithm: str | None
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
-    """Return the algorithm of IMPI 0.0 for a call on buffers, which other implementations of IMPI may make too.
+    """Return the algorithm of IMPI 0.0 for a call on buffers, which other implementations of IMPI may make, too.
 
     Args:
         collective: one that IMPI 0.0 has.
@@ -229,7 +229,7 @@ def preferred(collective: Collective[...], case: Case, *, slots: bool = True) ->
 def direct_limits(comm: Communicator) -> dict[int, int]:
     """Return the bytes of a block up to which collectives use slots, by their numbers (see `aiompi.coll.signature`).
 
-    They are the limits of `preferred` for those collectives on buffers that the core can call directly.
+    These are the limits of `preferred` for the collectives on buffers that the core can call directly.
     """
     return {} if comm.engine.settings.coll else _direct_limits(comm.size, room(comm.context_id))
 

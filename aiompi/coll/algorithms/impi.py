@@ -1,4 +1,4 @@
-"""Collectives over several IMPI clients, exactly as in chapter 4 of IMPI 0.0 (sections 4.10 to 4.23).
+"""Collectives over several IMPI clients, exactly as prescribed by chapter 4 (IMPI 0.0, sections 4.10 to 4.23).
 
 The standard prescribes every message between clients: its sender and receiver, its tag, context and content. Each
 client has a master, the lowest of its ranks. Short messages pass through the masters; messages of `xsize` bytes or more

@@ -25,8 +25,8 @@ class Neighborhood(NamedTuple):
 
     Attributes:
         indegree, outdegree: numbers of blocks to receive and to send, including blocks of PROC_NULL.
-        arrivals: edges that lead here, in the order in which receives are started; without edges of PROC_NULL.
-        departures: edges that lead from here, in the order of neighbours; without edges of PROC_NULL.
+        arrivals: incoming edges, in the order in which receives are started; without edges of PROC_NULL.
+        departures: outgoing edges, in the order of neighbours; without edges of PROC_NULL.
     """
 
     indegree: int
