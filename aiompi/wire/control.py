@@ -488,6 +488,22 @@ class Decoder:
             messages.append(message)
         return messages
 
+    def receive_first(self, data: bytes) -> tuple[Any, bytes]:
+        """Add bytes from the stream; return the first message, and the bytes behind it, which are not decoded.
+
+        Both are empty (None, and no bytes) while the message is not complete.
+
+        Raises:
+            RemoteProtocolError: the bytes are no message; the connection must be closed.
+        """
+        self._buffer += data
+        message = self._next()
+        if message is None:
+            return None, b""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return message, rest
+
     def _next(self) -> object:
         if len(self._buffer) < _LENGTH.size:
             return None

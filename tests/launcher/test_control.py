@@ -19,7 +19,7 @@ from aiompi.settings import Settings
 from aiompi.wire import control, hello, version
 from aiompi_launcher.net import control as control_server
 from aiompi_launcher.net import listen
-from aiompi_launcher.net.control import ControlServer, Link
+from aiompi_launcher.net.control import ControlServer, Link, MessageObserver
 from aiompi_launcher.net.listen import listen_tcp
 from support.descriptors import no_more_descriptors
 from support.limits import LIMIT
@@ -28,7 +28,7 @@ from support.middle import HELLO, Middle, certificates
 KEY = bytes(range(32))
 
 
-class Observer:
+class Observer(MessageObserver):
     """Remembers what it is told."""
 
     def __init__(self) -> None:

@@ -322,8 +322,8 @@ class Agent:
             self._joiners.setdefault(wanted, join.pid)
         self._channel.send(messages.Joined(link.rank, wanted, join.pid, join.namespace))
 
-    def on_message(self, link: Connection, message: control.Message) -> None:
-        self._channel.send(messages.Said(link.rank, control.encode(message)))
+    def on_data(self, link: Connection, data: bytes) -> None:
+        self._channel.send(messages.Said(link.rank, data))
         self._curb(link)
 
     def _curb(self, source: Connection | Channel) -> None:

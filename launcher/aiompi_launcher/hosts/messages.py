@@ -144,7 +144,7 @@ class Joined(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A message of a connection that has joined."""
+    """Bytes of messages of a connection that has joined, split anywhere."""
 
     connection: int
     data: bytes

@@ -187,9 +187,8 @@ class Hosts:
 
     def _on_said(self, connection: RemoteConnection, data: bytes) -> None:
         try:
-            for message in connection.decoder.receive_data(data):
-                self._supervisor.connections.on_message(connection, message)
-        except RemoteProtocolError as error:  # its agent has encoded it anew, and it may have grown
+            self._supervisor.connections.on_data(connection, data)
+        except RemoteProtocolError as error:
             self.hang_up(connection.number)
             self._supervisor.connections.on_closed(connection, f"broke the control protocol: {error}")
 

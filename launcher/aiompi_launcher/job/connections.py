@@ -8,13 +8,13 @@ from aiompi_launcher.job.admission import NOT_OPEN, Refused, admit
 from aiompi_launcher.job.perform import Performer
 from aiompi_launcher.job.processes import Processes
 from aiompi_launcher.job.table import Job
-from aiompi_launcher.net.control import Connection
+from aiompi_launcher.net.control import Connection, MessageObserver
 from aiompi_launcher.net.listen import StrangerReports
 from aiompi_launcher.output.outputs import Outputs
 from aiompi_launcher.spec import EXIT_FAILURE
 
 
-class RankConnections:
+class RankConnections(MessageObserver):
     """Tells the table of a job what its ranks say (protocol `aiompi_launcher.net.control.ConnectionObserver`).
 
     Args:

@@ -22,7 +22,7 @@ from aiompi_launcher.job.members import Form, Lose, Members
 from aiompi_launcher.job.perform import Performer
 from aiompi_launcher.job.states import RankState, World, quoted
 from aiompi_launcher.job.table import Job
-from aiompi_launcher.net.control import Connection, ControlServer
+from aiompi_launcher.net.control import Connection, ControlServer, MessageObserver
 from aiompi_launcher.net.listen import StrangerReports, host_of_all
 from aiompi_launcher.spec import EXIT_FAILURE, ServeSpec
 
@@ -137,7 +137,7 @@ class _World:
         self._members.clear()
 
 
-class OpenJob:
+class OpenJob(MessageObserver):
     """A job whose members come and go, in the event loop that is running.
 
     Args:

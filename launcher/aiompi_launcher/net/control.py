@@ -33,9 +33,11 @@ class Connection(Protocol):
 
     Attributes:
         rank: rank that it belongs to, set by the observer in `on_join`; -1 before.
+        decoder: for what `on_data` gets.
     """
 
     rank: int
+    decoder: control.Decoder
 
     @property
     def backlog(self) -> int:
@@ -69,8 +71,12 @@ class ConnectionObserver(Protocol):
     def on_join(self, link: Connection, wanted: int, join: control.Join | control.Enter) -> None:
         """A connection has proven the key and wants to be a rank, or a member of a job that is open."""
 
-    def on_message(self, link: Connection, message: control.Message) -> None:
-        """A message after the first."""
+    def on_data(self, link: Connection, data: bytes) -> None:
+        """Bytes of messages after the first, split anywhere.
+
+        Raises:
+            RemoteProtocolError: they are no messages; the connection is dropped.
+        """
 
     def on_closed(self, link: Connection, error: str) -> None:
         """A connection that had joined was closed by the rank, or for an `error`: what the rank or its host did."""
@@ -82,10 +88,23 @@ class ConnectionObserver(Protocol):
         """There are no descriptors for more connections, and no existing one can be closed instead."""
 
 
+class MessageObserver:
+    """A part of an observer that decodes messages."""
+
+    def on_data(self, link: Connection, data: bytes) -> None:
+        for message in link.decoder.receive_data(data):
+            self.on_message(link, message)
+
+    def on_message(self, link: Connection, message: control.Message) -> None:
+        """A message after the first."""
+        raise NotImplementedError
+
+
 class Link:
     """One connection.
 
     Attributes:
+        decoder: for messages of the rank.
         rank: rank that it belongs to, set by the observer in `on_join`; -1 before.
         since: time at which it was accepted, by `time.monotonic`.
         source: where it is, by `aiompi_launcher.net.listen.source_of`.
@@ -93,6 +112,7 @@ class Link:
 
     def __init__(self, server: ControlServer, sock: socket.socket, address: str, source: str) -> None:
         self.rank = -1
+        self.decoder = control.Decoder(most=control.MAX_FROM_RANK)
         self.source = source
         self.since = time.monotonic()
         self._server = server
@@ -105,7 +125,6 @@ class Link:
             launched=server.hello_timeout is None,
         )
         self._greeter = Greeter(sock, handshake, server.settings)
-        self._decoder = control.Decoder(most=control.MAX_FROM_RANK)
         self._greeted = False
         self._joined = False
         self._closing = False
@@ -201,11 +220,12 @@ class Link:
     def _readable(self) -> None:
         try:
             data = self._read()
-            if data is not None:
-                for message in self._decoder.receive_data(data):
-                    self._dispatch(message)
-                if not data:
-                    self.drop("")
+            if data and self._joined:
+                self._server.observer.on_data(self, data)
+            elif data:
+                self._receive_first(data)
+            elif data is not None:
+                self.drop("")
         except RemoteProtocolError as error:
             self.drop(f"broke the control protocol: {error}" if self._joined else str(error))
 
@@ -222,18 +242,19 @@ class Link:
             self.drop(f"was lost: {liveness.describe(error)}")
             return None
 
-    def _dispatch(self, message: control.Message) -> None:
-        if self._closing:
+    def _receive_first(self, data: bytes) -> None:
+        """Let the rank join by its first message."""
+        message, rest = self.decoder.receive_first(data)
+        if message is None:
             return
-        if self._joined:
-            self._server.observer.on_message(self, message)
-        elif isinstance(message, control.Join | control.Enter):
-            self._joined = True
-            self._stop_timer()
-            self._server.forget(self)
-            self._server.observer.on_join(self, self._greeter.handshake.peer_rank, message)
-        else:
+        if not isinstance(message, control.Join | control.Enter):
             raise RemoteProtocolError(f"its first message is {type(message).__name__} and not Join")
+        self._joined = True
+        self._stop_timer()
+        self._server.forget(self)
+        self._server.observer.on_join(self, self._greeter.handshake.peer_rank, message)
+        if rest and not self._closing:
+            self._server.observer.on_data(self, rest)
 
     # Writing.
 
