@@ -27,12 +27,8 @@ TRANSPORTS: Final = ("loopback", "shared_memory", "unix", "tcp")
 THREAD_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
 #: values of running_loop
 BLOCK: Final = "block"
-#: settings with few values -> these; empty is possible as well
-_CHOICES: Final = {
-    "running_loop": ("error", BLOCK),
-    "on_failure": ("abort", "continue"),
-    "tls": ("auto", "on", "off"),
-}
+#: key of the check of a field in its metadata
+_CHECK: Final = "check"
 
 _PREFIX: Final = "AIOMPI_"
 #: variables that are not settings: a launcher uses them to describe the job to a rank
@@ -48,7 +44,97 @@ _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 
 
-_LIMITS: Final = ("eager_limit", "shm_eager_limit", "tcp_eager_limit", "eager_window")
+def _checked(default: Any, check: Callable[[str, Any], None]) -> Any:
+    """Return a field of `Settings`.
+
+    Args:
+        default: its default.
+        check: called with its name and a value; raises InvalidArgumentError if the setting cannot have the value.
+    """
+    return dataclasses.field(default=default, metadata={_CHECK: check})
+
+
+def _byte_count(name: str, value: int) -> None:
+    if value < 0:
+        raise InvalidArgumentError(f"limits of messages are byte counts: {name} cannot be negative, and is {value}")
+
+
+def _window(name: str, value: int) -> None:
+    _byte_count(name, value)
+    if value > MAX_WINDOW:
+        raise InvalidArgumentError(
+            f"limits of messages are byte counts: {name} is at most {MAX_WINDOW}, and cannot be {value}"
+        )
+
+
+def _transports(name: str, values: tuple[str, ...]) -> None:
+    unknown = [value for value in values if value not in TRANSPORTS]
+    if unknown:
+        raise InvalidArgumentError(
+            f"{name} lists names of transports and cannot have {', '.join(unknown)}: there are {', '.join(TRANSPORTS)}"
+        )
+
+
+def _ring(name: str, value: int) -> None:
+    if not MIN_RING <= value <= MAX_RING or value & (value - 1):
+        raise InvalidArgumentError(
+            f"{name} is a number of bytes, a power of two from 4 KiB to 1 GiB, and cannot be {value}"
+        )
+
+
+def _seconds(name: str, value: float | None) -> None:
+    if value is not None and not 0 <= value < math.inf:
+        raise InvalidArgumentError(f"{name} is a time in seconds and cannot be {value}")
+
+
+def _seconds_or_never(name: str, value: float | None) -> None:
+    if value is not None and not 0 <= value < math.inf:
+        raise InvalidArgumentError(f"{name} is a time in seconds, 0 for never, and cannot be {value}")
+
+
+def _time_limit(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise InvalidArgumentError(f"{name} is a time in seconds and cannot be {value}")
+
+
+def _clients(name: str, values: tuple[str, ...]) -> None:
+    if not all(value.isdecimal() for value in values):
+        raise InvalidArgumentError(f"{name} lists ranks of IMPI clients and cannot be {values}")
+
+
+def _thread_level(name: str, value: str) -> None:
+    if value not in THREAD_LEVELS:
+        raise InvalidArgumentError(f"{name} cannot be {value!r}: it is one of {', '.join(THREAD_LEVELS)}")
+
+
+def _one_of(*values: str) -> Callable[[str, str], None]:
+    """Return a check for a setting that has one of these values, or is empty."""
+
+    def check(name: str, value: str) -> None:
+        if value and value not in values:
+            raise InvalidArgumentError(f"{name} cannot be {value!r}: it is {' or '.join(values)}")
+
+    return check
+
+
+def _two_ports(name: str, value: str) -> None:
+    if not _ports(value):
+        raise InvalidArgumentError(f"{name} cannot be {value!r}: expected two ports, as 20000-20999")
+
+
+def _ports(text: str) -> range:
+    """Return the ports of a range, only 0 if the text is empty; no port if it cannot be read."""
+    low, _, high = text.partition("-")
+    if not text:
+        return range(1)
+    if not (low.isdecimal() and high.isdecimal() and 0 < int(low) <= int(high) < 2**16):
+        return range(0)
+    return range(int(low), int(high) + 1)
+
+
+def _process_count(name: str, value: int) -> None:
+    if value < 0:
+        raise InvalidArgumentError(f"{name} is a number of processes and cannot be {value}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +187,6 @@ class Settings:
             job if the start has begun and it receives nothing for this time.
         impi_datalen: bytes of data that this client accepts in one IMPI packet; the smallest of all clients counts.
             Each rank of another client may have impi_hiwater packets waiting here for a rank that does not receive.
-        impi_tagub: largest tag in a job with an IMPI server, 32767 or more; the smallest of all clients counts.
         impi_ackmark: IMPI packets after which a host acknowledges them; the smallest of all hosts counts.
         impi_hiwater: IMPI packets that may be unacknowledged, not below impi_ackmark; the smallest of all hosts counts.
         impi_xsize: bytes from which collectives between IMPI clients use their long form, -1 for 1024; all clients
@@ -128,107 +213,61 @@ class Settings:
             --hosts, or the cores of this machine if all ranks are on it, or else the number of ranks.
     """
 
-    eager_limit: int = 256 * 2**10
-    shm_eager_limit: int = 128 * 2**10
-    tcp_eager_limit: int = 2**20
-    eager_window: int = 4 * 2**20
+    eager_limit: int = _checked(256 * 2**10, _byte_count)
+    shm_eager_limit: int = _checked(128 * 2**10, _byte_count)
+    tcp_eager_limit: int = _checked(2**20, _byte_count)
+    eager_window: int = _checked(4 * 2**20, _window)
     pickle: bool = True
-    transports: tuple[str, ...] = ()
-    ring_size: int = 2**20
+    transports: tuple[str, ...] = _checked((), _transports)
+    ring_size: int = _checked(2**20, _ring)
     single_copy: bool = True
-    spin: float | None = None
+    spin: float | None = _checked(None, _seconds)
     bind: str = ""
     interface: str = ""
-    port_range: str = ""
+    port_range: str = _checked("", _two_ports)
     names: str = ""
-    tls: str = "auto"
+    tls: str = _checked("auto", _one_of("auto", "on", "off"))
     tls_cert: str = ""
     tls_key: str = ""
     tls_ca: str = ""
     engine: str = ""
     pmix_library: str = ""
     start_timeout: float = 600.0
-    connect_timeout: float = 30.0
+    connect_timeout: float = _checked(30.0, _time_limit)
     coll: Mapping[str, str] = dataclasses.field(default_factory=dict)
     impi_native: bool = True
     impi_any_source: bool = False
-    impi_start_timeout: float = 300.0
+    impi_start_timeout: float = _checked(300.0, _seconds_or_never)
     impi_datalen: int = 2 * 2**20
-    impi_tagub: int = 2**31 - 1
     impi_ackmark: int = 10
     impi_hiwater: int = 20
     impi_xsize: int = -1
     impi_maxlinear: int = -1
-    impi_native_order: tuple[str, ...] = ()
-    impi_reduce_point_to_point: tuple[str, ...] = ()
+    impi_native_order: tuple[str, ...] = _checked((), _clients)
+    impi_reduce_point_to_point: tuple[str, ...] = _checked((), _clients)
     impi_leaders_collective: bool = True
-    debug: float = 0.0
-    thread_level: str = "funneled"
-    running_loop: str = ""
-    on_failure: str = ""
-    heartbeat: float | None = None
-    silence: float = 60.0
-    universe_size: int = 0
+    debug: float = _checked(0.0, _seconds_or_never)
+    thread_level: str = _checked("funneled", _thread_level)
+    running_loop: str = _checked("", _one_of("error", BLOCK))
+    on_failure: str = _checked("", _one_of("abort", "continue"))
+    heartbeat: float | None = _checked(None, _seconds_or_never)
+    silence: float = _checked(60.0, _seconds_or_never)
+    universe_size: int = _checked(0, _process_count)
 
     def __post_init__(self) -> None:
-        limits = {name: getattr(self, name) for name in _LIMITS}
-        if min(limits.values()) < 0 or self.eager_window > MAX_WINDOW:
-            given = ", ".join(f"{name} {value}" for name, value in limits.items())
-            raise InvalidArgumentError(
-                f"limits of messages are byte counts: they cannot be negative, and the window is at most {MAX_WINDOW}; "
-                f"given are {given}"
-            )
-        unknown = [name for name in self.transports if name not in TRANSPORTS]
-        if unknown:
-            raise InvalidArgumentError(
-                f"transports lists names of transports and cannot have {', '.join(unknown)}: there are "
-                f"{', '.join(TRANSPORTS)}"
-            )
-        if not MIN_RING <= self.ring_size <= MAX_RING or self.ring_size & (self.ring_size - 1):
-            raise InvalidArgumentError(
-                f"ring_size is a number of bytes, a power of two from 4 KiB to 1 GiB, and cannot be {self.ring_size}"
-            )
-        if self.spin is not None and not 0 <= self.spin < math.inf:
-            raise InvalidArgumentError(f"spin is a time in seconds and cannot be {self.spin}")
-        for name in ("heartbeat", "silence", "impi_start_timeout", "debug"):
-            seconds = getattr(self, name)
-            if seconds is not None and not 0 <= seconds < math.inf:
-                raise InvalidArgumentError(f"{name} is a time in seconds, 0 for never, and cannot be {seconds}")
-        if not 0 < self.connect_timeout < math.inf:
-            raise InvalidArgumentError(f"connect_timeout is a time in seconds and cannot be {self.connect_timeout}")
-        for name in ("impi_native_order", "impi_reduce_point_to_point"):
-            clients = getattr(self, name)
-            if not all(client.isdecimal() for client in clients):
-                raise InvalidArgumentError(f"{name} lists ranks of IMPI clients and cannot be {clients}")
-        if self.thread_level not in THREAD_LEVELS:
-            raise InvalidArgumentError(
-                f"thread_level cannot be {self.thread_level!r}: it is one of {', '.join(THREAD_LEVELS)}"
-            )
-        self._check_others()
-
-    @property
-    def ports(self) -> range:
-        """The ports of `port_range`, only 0 if it is empty; no port if it cannot be read."""
-        low, _, high = self.port_range.partition("-")
-        if not self.port_range:
-            return range(1)
-        if not (low.isdecimal() and high.isdecimal() and 0 < int(low) <= int(high) < 2**16):
-            return range(0)
-        return range(int(low), int(high) + 1)
-
-    def _check_others(self) -> None:
-        if self.universe_size < 0:
-            raise InvalidArgumentError(f"universe_size is a number of processes and cannot be {self.universe_size}")
-        for name, values in _CHOICES.items():
-            value = getattr(self, name)
-            if value and value not in values:
-                raise InvalidArgumentError(f"{name} cannot be {value!r}: it is {' or '.join(values)}")
+        for field in dataclasses.fields(self):
+            check = field.metadata.get(_CHECK)
+            if check is not None:
+                check(field.name, getattr(self, field.name))
         if (self.tls_key or self.tls_ca) and not self.tls_cert:
             raise InvalidArgumentError(
                 "tls_key and tls_ca (--key, --ca) are for a tls_cert (--cert), and there is none"
             )
-        if self.port_range and not self.ports:
-            raise InvalidArgumentError(f"port_range cannot be {self.port_range!r}: expected two ports, as 20000-20999")
+
+    @property
+    def ports(self) -> range:
+        """The ports of `port_range`, only 0 if it is empty."""
+        return _ports(self.port_range)
 
 
 def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:

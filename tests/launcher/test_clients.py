@@ -210,9 +210,9 @@ def test_clients_that_disagree(clients: Callable[[int], Clients]) -> None:
 
 
 def test_settings_that_no_client_may_have(clients: Callable[[int], Clients]) -> None:
-    code, _, err = outcome(clients(2).start(0, "true", env={"AIOMPI_IMPI_TAGUB": "1000"}))
+    code, _, err = outcome(clients(2).start(0, "true", env={"AIOMPI_IMPI_XSIZE": "-2"}))
     assert code == 1
-    assert "C_TAGUB: client 0 sent 1000, legal are 32767 to 2147483647" in err
+    assert "C_COLL_XSIZE: client 0 sent -2, legal are -1 to 2147483647" in err
 
 
 def test_output_and_input_are_those_of_the_client(clients: Callable[[int], Clients], rank: str) -> None:

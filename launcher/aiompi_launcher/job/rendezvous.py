@@ -141,7 +141,6 @@ def describe(
     return ClientPart(
         hosts,
         datalen=settings.impi_datalen,
-        tagub=settings.impi_tagub,
         xsize=settings.impi_xsize,
         maxlinear=settings.impi_maxlinear,
         native=settings.impi_native,

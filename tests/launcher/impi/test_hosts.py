@@ -87,7 +87,6 @@ def test_all_addresses_are_published_as_one_that_others_reach(hosts: Callable[..
 def test_the_limits_are_those_of_the_settings(hosts: Callable[..., Hosts]) -> None:
     settings = Settings(
         impi_datalen=7,
-        impi_tagub=40000,
         impi_ackmark=2,
         impi_hiwater=3,
         impi_xsize=5,
@@ -95,7 +94,7 @@ def test_the_limits_are_those_of_the_settings(hosts: Callable[..., Hosts]) -> No
         impi_native=False,
     )
     part = hosts(1, 1, settings=settings).describe("127.0.0.1")
-    assert (part.datalen, part.tagub, part.xsize, part.maxlinear, part.native) == (7, 40000, 5, 6, False)
+    assert (part.datalen, part.xsize, part.maxlinear, part.native) == (7, 5, 6, False)
     assert (part.hosts[0].ackmark, part.hosts[0].hiwater) == (2, 3)
 
 
