@@ -1,6 +1,6 @@
 """The agent of a job that another program has started, such as srun. Rank 0 runs it: see `aiompi.job.bootstrap`.
 
-Standard input has the specification of the job as a line of JSON, and ends with the process of rank 0.
+Standard input has the specification of the job as a line of JSON. It ends when the process of rank 0 ends.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _NAME: Final = "aiompi"
 
 
 def main() -> int:
-    """Run the job to its end; return the exit status, of which nothing takes notice."""
+    """Run the job to its end; return the exit status, which no process reads."""
     spec = json.loads(_line())
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         if descriptor > 2 and descriptor not in (spec["listener"], spec["credential_listener"]):
             with contextlib.suppress(OSError):
-                os.close(descriptor)  # such as the socket of the process manager, which waits for its end
+                os.close(descriptor)  # such as the socket of the process manager, which waits until it is closed
     return asyncio.run(_serve(**spec))
 
 
@@ -52,7 +52,7 @@ async def _serve(
 ) -> int:
     settings, seconds = load_settings(), liveness.interval(heartbeat)
     job = Job(size, directory="", spawned=False, survives=on_failure == "continue", heartbeat=seconds)
-    # Ctrl-Z and debuggers stop all ranks of some engines, so that a stopped rank is expelled only if that is asked for.
+    # Ctrl-Z and debuggers stop all ranks of some engines, so a stopped rank is expelled only on demand.
     supervisor = Supervisor(job, _NAME, expel_stopped=heartbeat is not None)
     job.namespace = "" if heartbeat is None else liveness.namespace()
     loop = asyncio.get_running_loop()
@@ -83,7 +83,7 @@ async def _serve(
 
 
 def _hand_out(text: str, listener: socket.socket) -> None:
-    """Give a new credential of munge with this text to each connection. It is read once on each host."""
+    """Send a new credential of munge with this text to each connection: a host can read a credential only once."""
     from aiompi.job.bootstrap import munge
 
     listener.setblocking(False)

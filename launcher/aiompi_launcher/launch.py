@@ -1,8 +1,8 @@
 """Runs a job, from its specification to its exit code.
 
-The launcher forks the watchdog, listens, and starts the ranks while it accepts connections of those that run already.
-They wait for it as long as it lives. With an IMPI server elsewhere the ranks start once all clients of the job have
-joined.
+The launcher forks the watchdog, listens, and starts the ranks, while it accepts connections of ranks that already run.
+The ranks wait for the launcher as long as it lives. With an IMPI server elsewhere, the ranks start once all clients of
+the job have joined.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aiompi_launcher.job.table import Job
 
 _KEY: Final = "key"
-_HEARTBEAT_ON_HOSTS: Final = 20.0  # longer than the launcher needs to know that a host is lost
+_HEARTBEAT_ON_HOSTS: Final = 20.0  # longer than the time in which the launcher notices a lost host
 
 
 def run(spec: RunSpec, name: str) -> int:
@@ -193,10 +193,10 @@ class _Launch:
 
 
 def serve(spec: ServeSpec, name: str) -> int:
-    """Let ranks join that are started elsewhere.
+    """Serve a job whose ranks are started elsewhere.
 
-    Prints the address on standard output. The key is that of AIOMPI_KEY, or else a new one in a file, whose name is
-    printed on standard error.
+    Prints the address on standard output. The key is AIOMPI_KEY, or else a new key in a file, whose name is printed on
+    standard error.
 
     Args:
         spec: the job.
@@ -232,7 +232,7 @@ def serve(spec: ServeSpec, name: str) -> int:
 
 
 async def _serve_members(spec: ServeSpec, name: str, key: bytes, listener: socket.socket, settings: Settings) -> int:
-    """Serve a job that is open until a signal or a time limit ends it."""
+    """Serve an open job until a signal or a time limit ends it."""
     import asyncio
 
     from aiompi_launcher.job.open_job import OpenJob

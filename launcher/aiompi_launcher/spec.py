@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 LOOPBACK: Final = "127.0.0.1"
-WIDTH: Final = 32  # most agents that the launcher, or an agent, starts; 1024 hosts are two steps away
+WIDTH: Final = 32  # most agents that the launcher or an agent starts; 1024 hosts are reached in two steps
 START_PATIENCE: Final = 60.0  # seconds that the agent of a host has to start
 #: first words of a command that runs a Python module
 MODULE: Final = (sys.executable, "-m")
@@ -21,7 +21,7 @@ EXIT_SIGNAL: Final = 128
 
 
 class Program(NamedTuple):
-    """One section of the command line: a program and how many ranks run it.
+    """One section of the command line: a program and its number of ranks.
 
     Attributes:
         argv: executable and arguments.
@@ -44,8 +44,8 @@ class Endpoint(NamedTuple):
     Attributes:
         client_rank: its client rank.
         host, port: of the server.
-        hosts: number of IMPI hosts among which its ranks are divided.
-        bind: addresses of the hosts, used in turn; empty for the address that the connection to the server uses.
+        hosts: number of IMPI hosts for its ranks.
+        bind: addresses of the hosts, used in turn; empty for the address of the connection to the server.
     """
 
     client_rank: int
@@ -62,7 +62,7 @@ class HostsSpec(NamedTuple):
         names: of the hosts.
         ranks: of each host.
         starter: how agents are started on them, one of `starters.STARTERS`, with options for it.
-        files: paths below the working directory that each host gets a copy of; empty if it has the files already.
+        files: paths below the working directory that are copied to each host; empty if the hosts have the files.
         width: most agents that one process starts.
         patience: seconds that an agent has to start.
     """
@@ -90,7 +90,7 @@ class RunSpec(NamedTuple):
         prefork: True to fork the ranks of a Python program from one process.
         bind_to: CPUs that each rank may use, one of `binding.UNITS`.
         hosts: hosts of the ranks, None for this machine.
-        universe_size: number of processes that there is room for, 0 for that of the setting.
+        universe_size: number of processes for which there is room; 0 for the value of the setting.
     """
 
     programs: tuple[Program, ...]
@@ -117,11 +117,11 @@ class RunSpec(NamedTuple):
 
 
 class CommandSpec(NamedTuple):
-    """A command that is no rank, and finds an `mpiexec` on PATH.
+    """A command that is not a rank, and finds an `mpiexec` on PATH.
 
     Attributes:
         argv: the command and its arguments.
-        mpi4py: True if aiompi takes the place of mpi4py in it and in what it starts.
+        mpi4py: True if aiompi replaces mpi4py in it and in the processes that it starts.
     """
 
     argv: tuple[str, ...]
@@ -136,7 +136,7 @@ class ServeSpec(NamedTuple):
         at_least: smallest size of a world of an open job.
         at_most: largest number of members of an open job, None for no limit.
         bind: address to listen on; empty for the setting `interface`, or else loopback.
-        port: to listen on, 0 for one that the setting `port_range` allows.
+        port: to listen on; 0 for any port that the setting `port_range` allows.
         timeout: seconds after which the job is ended.
         start_timeout: seconds after which all ranks must have joined.
         verbose: True to report progress on stderr.
@@ -160,7 +160,7 @@ class ServerSpec(NamedTuple):
     Attributes:
         clients: how many there are.
         bind: address to listen on; empty for the setting `interface`, or else loopback.
-        port: to listen on, 0 for one that the setting `port_range` allows.
+        port: to listen on; 0 for any port that the setting `port_range` allows.
         auth: authentication methods, most preferred first; None for the server's own preference.
         timeout: seconds after which the server ends.
         start_timeout: seconds after which all clients must have come.

@@ -134,7 +134,7 @@ def _run(spec: Spec, name: str) -> int:
 
 
 def _replace_process(spec: CommandSpec, name: str) -> int:
-    """Become the command, which finds `mpiexec` on PATH (see `aiompi_launcher.cli.mpiexec`)."""
+    """Replace this process by the command, which finds `mpiexec` on PATH (see `aiompi_launcher.cli.mpiexec`)."""
     os.environ["AIOMPI_MPIEXEC_PYTHON"] = sys.executable  # what the shims run
     os.environ["PATH"] = os.pathsep.join([_SHIMS, os.environ.get("PATH", os.defpath)])
     if spec.mpi4py:
@@ -165,7 +165,7 @@ def parse(argv: Sequence[str], name: str) -> Spec:
         name: of the program, for messages.
 
     Raises:
-        SystemExit: it is wrong (status 2 after a message on stderr), or it asks for help.
+        SystemExit: the command line is wrong (status 2 after a message on stderr), or asks for help.
     """
     parser = _parser(name)
     if [*argv[:1]] == ["--as-mpiexec"] or [*argv[:2]] == ["--mpi4py", "--as-mpiexec"]:
@@ -231,7 +231,7 @@ def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -
 
 
 def _place(options: argparse.Namespace, programs: list[Program]) -> tuple[list[Program], HostsSpec | None, int]:
-    """Return the programs with their numbers of ranks; their hosts, None if all are on this machine; and all slots."""
+    """Return the programs with their numbers of ranks; their hosts (None for this machine only); and all slots."""
     allocated: list[Host] = []
     if options.hosts is not None:
         hosts = hostlist.parse_hosts(options.hosts)
@@ -249,7 +249,7 @@ def _place(options: argparse.Namespace, programs: list[Program]) -> tuple[list[P
         return programs, None, slots
     ranks = hostlist.place(hosts, sum(program.size for program in programs), options.map_by, options.ppn)
     used = [(host.name, tuple(numbers)) for host, numbers in zip(hosts, ranks, strict=True) if numbers]
-    from aiompi_launcher.hosts import starters  # with much else that a job on this machine does not need
+    from aiompi_launcher.hosts import starters  # its imports take time, and a job on this machine does not need it
 
     starter = shlex.split(options.starter or "") or [starters.default_starter(bool(allocated))]
     spec = HostsSpec(
@@ -522,7 +522,7 @@ def _count(text: str) -> int:
 
 
 def _members(text: str) -> tuple[int | None, int, int | None]:
-    """Return the size of a job, None for one that is open, and its least and largest number of members."""
+    """Return the size of a job (None for an open job), and its least and largest number of members."""
     least, colon, most = text.partition(":")
     if not colon:
         return _count(text), 1, None

@@ -1,4 +1,4 @@
-"""`Arguments`: options of the launcher, and behind them a program with arguments that are none of the launcher's."""
+"""`Arguments`: options of the launcher, followed by a program with its own arguments."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-#: words that begin a program: Python runs what follows the first two
+#: words that begin a program; Python runs the module or code behind the first two
 _LAST = ("-m", "-c", "-", "--")
 
 
 class Arguments(argparse.ArgumentParser):
     """A parser for a section of the command line. No option can be abbreviated.
 
-    `parse_args` looks at nothing behind the first word that is no option, nor a value of one. The namespace has these
-    words as `command`, which begins with -m or -c if Python is to run a module or code.
+    `parse_args` ends at the first word that is neither an option nor its value. The rest of the words is `command` in
+    the namespace; it begins with -m or -c if Python is to run a module or code.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -39,7 +39,7 @@ class Arguments(argparse.ArgumentParser):
             index += 1
             action = self._option_string_actions.get(word)
             if action is None:
-                continue  # its value is attached, or it is unknown
+                continue  # an option with an attached value, or an unknown option
             if action.nargs == argparse.OPTIONAL:
                 index += words[index : index + 1] != [] and not words[index].startswith("-")
             else:
@@ -47,6 +47,6 @@ class Arguments(argparse.ArgumentParser):
         return min(index, len(words))
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
-        """Return the short option that a word begins with, as -n4 does. Python would take -p for -ppn, too."""
+        """Return the short option at the start of a word such as -n4. Python would take -p for -ppn, too."""
         short = option_string[:2]
         return [found for found in super()._get_option_tuples(option_string) if found[1] == short not in _LAST]

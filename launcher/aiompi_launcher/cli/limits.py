@@ -1,4 +1,4 @@
-"""What the launcher itself needs of its environment."""
+"""The launcher's requirements of its environment."""
 
 from __future__ import annotations
 

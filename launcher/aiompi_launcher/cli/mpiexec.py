@@ -59,7 +59,7 @@ def translate(argv: Sequence[str]) -> list[str]:
 
 
 class _Parser:
-    """What is left of a command line, and the options so far of the whole job and of all sections."""
+    """The rest of a command line, and the options so far: of the whole job, and of each section."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._words = iter(argv)
@@ -125,7 +125,7 @@ class _Parser:
 
 
 def _hosts_in(option: str, path: str) -> list[str]:
-    """Return the hosts in a file, of which each line has `NAME[:RANKS] [ATTRIBUTE ...]` or a comment."""
+    """Return the hosts in a file. Each line has `NAME[:RANKS] [ATTRIBUTE ...]` or a comment."""
     try:
         with open(path) as file:
             return [line.split()[0] for line in file if line.partition("#")[0].strip()]

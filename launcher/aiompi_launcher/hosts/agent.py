@@ -1,7 +1,7 @@
 """The agent of a host in a job on several hosts, a program that the launcher runs (`starters`).
 
-It reads what to do from its standard input, starts further agents and the ranks of its host, and relays between them
-and the launcher. If the channel to the launcher ends, it ends all processes, and so does its watchdog if it is killed.
+It reads its plan from standard input, starts further agents and the ranks of its host, and relays between them and the
+launcher. If the channel to the launcher ends, the agent ends all processes. If the agent is killed, its watchdog does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FILES: Final = "files"
 _POLL: Final = 0.02  # seconds
 _READ: Final = 64 * 2**10
 _MOST_IN_PIPE: Final = 2**20
-_BACKLOG: Final = 2**20  # bytes for the launcher from which on nothing more is read for it
+_BACKLOG: Final = 2**20  # bytes waiting for the launcher above which the agent reads no more for it
 
 
 def main(starter: str, server: EarlyForkServer | None = None) -> int:
@@ -55,7 +55,7 @@ def main(starter: str, server: EarlyForkServer | None = None) -> int:
     reader, writer = _take_channel()
     os.write(writer, messages.banner())
     if not _is_understood(reader):
-        return EXIT_FAILURE  # as the launcher says, which has read the banner of this agent
+        return EXIT_FAILURE  # the launcher has read this agent's banner and reports the error
     decoder = messages.decoder()
     with job_directory() as (directory, watchdog):
         received = _read_orders(reader, decoder, directory)
@@ -65,13 +65,13 @@ def main(starter: str, server: EarlyForkServer | None = None) -> int:
         agent = Agent(plan, directory, watchdog, starter)
         agent.start_agents()
         with agent.starting(server) as starting:
-            import asyncio  # meanwhile
+            import asyncio  # imported while the other process starts
 
             return asyncio.run(agent.run(starting, (reader, writer), decoder, early))
 
 
 def _take_channel() -> tuple[int, int]:
-    """Return new descriptors for standard input and output, which lead nowhere from now on."""
+    """Return new descriptors for the channel, and point standard input and output to /dev/null."""
     channel = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
@@ -98,7 +98,10 @@ def _is_understood(reader: int) -> bool:
 def _read_orders(
     reader: int, decoder: control.Decoder, directory: RunDirectory
 ) -> tuple[Plan, list[messages.Message]] | None:
-    """Return the plan, and the messages that came with it; None at the end of the channel. Files are stored."""
+    """Return the plan, and the messages that came with it; None at the end of the channel.
+
+    Store the files of the job.
+    """
     plan: Plan | None = None
     complete = False
     early: list[messages.Message] = []
@@ -122,7 +125,7 @@ def _read_orders(
 
 @contextlib.contextmanager
 def _storing(directory: RunDirectory) -> Iterator[None]:
-    """Say in a line, which the launcher passes on, why files cannot be stored, and end this process."""
+    """Print in a line, which the launcher forwards, why files cannot be stored, and end this process."""
     try:
         yield
     except OSError as error:
@@ -134,14 +137,14 @@ class Agent:
     """The agent of one host.
 
     Args:
-        plan: what it does; its host is the first one.
+        plan: the plan; its first host is the host of the agent.
         directory: for the sockets of its ranks.
         watchdog: ends their processes if the agent is killed.
         starter: one of `starters.STARTERS`.
     """
 
     def __init__(self, plan: Plan, directory: RunDirectory, watchdog: Watchdog, starter: str) -> None:
-        self._addresses = _addresses(starter)  # before the variables of the launcher replace those of this host
+        self._addresses = _addresses(starter)  # read before the variables of the launcher replace this host's
         self._plan = plan
         self._directory = directory
         self._watchdog = watchdog
@@ -173,7 +176,7 @@ class Agent:
         """Return the start of the ranks; see `Starting` for the argument."""
         stdin = self._part.ranks.index(self._plan.stdin) if self._plan.stdin in self._part.ranks else None
         variables = {control.ENV_CONTROL: contact(self._directory)}
-        if stdin is not None:  # the rank gets it as its own
+        if stdin is not None:  # the standard input of the rank
             read_end, self._stdin = os.pipe()
             os.dup2(read_end, 0)
             os.close(read_end)
@@ -211,7 +214,7 @@ class Agent:
         decoder: control.Decoder,
         early: Iterable[messages.Message],
     ) -> int:
-        """Run until the launcher says that the job has ended, or is gone; return the exit code."""
+        """Run until the launcher has ended or says that the job has; return the exit code."""
         import asyncio
 
         from aiompi_launcher.hosts.branches import Branches
@@ -327,7 +330,7 @@ class Agent:
         self._curb(link)
 
     def _curb(self, source: Connection | Channel) -> None:
-        """Read no more of a rank, or of another agent, than the launcher does."""
+        """Read data of a rank, or of another agent, only as fast as the launcher does."""
         if self._channel.backlog > _BACKLOG:
             source.hold()
             self._channel.when_sent(source.resume)
@@ -353,7 +356,7 @@ class Agent:
                 self._channel.send(messages.Exited(rank, status))
 
     async def _end_ranks(self) -> None:
-        """End all processes of ranks, and those that they have left in their process groups."""
+        """End all processes of ranks, and processes that they have left in their process groups."""
         import asyncio
 
         groups = {process.process.pid for process in self._processes.values()}
@@ -369,7 +372,7 @@ class Agent:
 
 
 class _Output:
-    """Sends output of a rank to the launcher, no more than that passes on."""
+    """Forwards a rank's output within the launcher's flow-control window."""
 
     def __init__(self, descriptor: int, rank: int, stream: int, channel: Channel) -> None:
         import asyncio
@@ -384,7 +387,7 @@ class _Output:
         self._loop.add_reader(descriptor, self._readable)
 
     def granted(self, count: int) -> None:
-        """The launcher has passed on so many bytes."""
+        """Enlarge the window: the launcher has forwarded `count` bytes."""
         self._credit += count
         if self._descriptor >= 0 and self._credit > 0:
             self._loop.add_reader(self._descriptor, self._readable)
@@ -435,7 +438,7 @@ class _Input:
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
 
     def write(self, data: bytes) -> None:
-        """Write data; none mean the end."""
+        """Write data; empty data means the end."""
         self._data += data
         self._ended = self._ended or not data
         self._writable()
@@ -462,7 +465,7 @@ class _Input:
 
 
 def _addresses(starter: str) -> tuple[str, str]:
-    """Return the address of this host for others, and that of the launcher as this host sees it; empty if unknown."""
+    """Return this host's address for other hosts, and the launcher's address as seen here; empty if unknown."""
     connection = os.environ.get("SSH_CONNECTION", "").split()  # client, its port, this host, its port
     if starter == SSH and len(connection) == 4:
         return connection[2], connection[0]
@@ -477,5 +480,5 @@ def _addresses(starter: str) -> tuple[str, str]:
 if __name__ == "__main__":
     del sys.path[0]  # the working directory
     forked = fork_early() if FORK in sys.argv else ()
-    if forked is not None:  # not a rank; nothing is left to be done at the exit of Python
+    if forked is not None:  # not a rank; skip the exit of Python
         os._exit(main(sys.argv[1], EarlyForkServer(*forked) if forked else None))

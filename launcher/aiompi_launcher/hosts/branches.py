@@ -23,14 +23,14 @@ _PIECE: Final = 2**20
 
 
 class Branch:
-    """An agent, and the hosts that are reached through it.
+    """An agent, and the hosts behind it.
 
     Args:
         started: its starter.
         archive: path of a file with the files that the agent unpacks; empty if there is none.
         on_message: called with each message of the agent.
-        on_lost: called with this object and the reason if the agent ends before it should.
-        curb: called with its channel after each message.
+        on_lost: called with this object and the reason if the agent ends too early.
+        curb: limits reading; called with its channel after each message.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Branch:
     def _ended(self, reason: str) -> None:
         if reason:
             self._lost(reason, words=False)
-        else:  # the starter is about to say why
+        else:  # the starter is about to print the reason
             self._loop.create_task(self._listen())
 
     async def _listen(self) -> None:
@@ -181,7 +181,7 @@ class Branches:
                     branch.channel.send(message)
 
     async def end(self) -> None:
-        """Let all agents end their processes, and wait for it; kill the starters of those that do not answer."""
+        """Let all agents end their processes, and wait for this; kill the starters of agents that do not answer."""
         self.send(messages.End())
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _GRACE

@@ -1,7 +1,7 @@
-"""A channel of messages over two descriptors, which notices when the other end is gone.
+"""A channel of messages over two descriptors, which notices the end of the other side.
 
-Both ends say from time to time that they live. An end that is silent may be gone, or so busy that it says nothing for
-a while. So the kernel is asked; where it does not know, silence is borne for longer.
+Both ends send pings from time to time. A silent end may have died, or may only be busy. So the channel asks the kernel;
+if the kernel does not know, the channel waits longer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiompi_launcher.hosts import messages
 BEAT: Final = 3.0
 DOUBT: Final = 13.0
 _READ: Final = 2**18
-_NOISE: Final = 2**16  # most bytes that a login shell may print before the agent begins
+_NOISE: Final = 2**16  # most bytes of a login shell before the banner of the agent
 
 
 class Channel:
@@ -28,15 +28,15 @@ class Channel:
 
     Args:
         reader, writer: descriptors, which `close` closes.
-        on_message: called with each message but those of the channel itself.
+        on_message: called with each message, except pings and pauses.
         on_end: called once with the reason if the channel ends before `close`; empty at the end of file.
-        silence: seconds after which an other end that is `watched` and says nothing is given up; 0 for never.
-        lost: asks the kernel: returns why the other end cannot say anything, empty if that is unknown.
-        decoder: has read from `reader` before, so that the other end has begun; None if its banner is yet to come.
-            Bytes before that are skipped.
+        silence: seconds of silence after which a `watched` end is given up; 0 for never.
+        lost: asks the kernel why the other end cannot send; returns an empty string if this is unknown.
+        decoder: decoder that has already read the banner of the other end; None if the banner is still to come. Bytes
+            before the banner are skipped.
 
     Attributes:
-        begun: True once the other end has begun to speak.
+        begun: True once the banner of the other end has arrived.
         watched: True if its silence is limited.
     """
 
@@ -68,7 +68,7 @@ class Channel:
 
     @property
     def noise(self) -> str:
-        """What has come before the other end began."""
+        """The bytes before the banner of the other end."""
         return self._noise.decode(errors="backslashreplace").strip()
 
     def send(self, message: messages.Message) -> None:
@@ -83,7 +83,7 @@ class Channel:
                 self._writable()
 
     def close(self) -> None:
-        """Close both descriptors, without a call of `on_end`. What was not sent is lost."""
+        """Close both descriptors, without a call of `on_end`. Unsent data is lost."""
         self.shut()
         if self._reader >= 0:
             self._timer.cancel()
@@ -104,7 +104,7 @@ class Channel:
         return len(self._out)
 
     def when_sent(self, call: Callable[[], object]) -> None:
-        """Have a function called once when everything is sent."""
+        """Call a function once, when all data is sent."""
         self._when_sent.append(call)
 
     def hold(self) -> None:
@@ -146,7 +146,7 @@ class Channel:
             self._fail(f"it broke the protocol: {error}")
 
     def _skip(self, data: bytes) -> bytes:
-        """Return what follows the banner of the other end, empty if that has not come."""
+        """Return the bytes behind the banner of the other end; empty before the banner."""
         self._noise += data
         start = self._noise.find(version.MAGIC)
         end = start + messages.BANNER_BYTES
@@ -182,7 +182,7 @@ class Channel:
 
     def _beat(self) -> None:
         now = self._loop.time()
-        if now - self._beaten > 2 * BEAT:  # this process was stopped; what has come meanwhile was not read
+        if now - self._beaten > 2 * BEAT:  # this process was stopped, and has not read the data that came in this time
             self._heard = now
         self._beaten = now
         if self.begun and not (self._paused or self._held) and (reason := self._judge(now - self._heard)):
@@ -193,7 +193,7 @@ class Channel:
         self._timer = self._loop.call_later(BEAT, self._beat)
 
     def _judge(self, quiet: float) -> str:
-        """Return why the other end, which has been quiet for so many seconds, is given up; empty if it is not."""
+        """Return why the other end is given up after `quiet` seconds of silence; empty if it is not."""
         if self.watched and 0 < self._silence < quiet:
             return f"nothing has come from it for {self._silence:g} s (AIOMPI_SILENCE)"
         return self._lost() if quiet > DOUBT else ""

@@ -12,7 +12,7 @@ from aiompi.errors import InvalidArgumentError
 
 BY_SLOT: Final = "slot"
 BY_NODE: Final = "node"
-#: what a name of a host must not look like, because ssh or a shell would take it for something else
+#: patterns that a host name must not match, because ssh or a shell would misread it
 _UNSAFE: Final = re.compile(r"^-|[^\w.@:%-]")
 #: words of Open MPI's hostfiles, with an underscore or a hyphen
 _SLOTS: Final = ("slots", "cpu", "count")
@@ -30,7 +30,7 @@ class Host(NamedTuple):
 
     Attributes:
         name: for ssh or srun; may be `USER@NAME` for ssh.
-        slots: ranks that it has room for.
+        slots: number of ranks for which it has room.
     """
 
     name: str
@@ -41,7 +41,7 @@ def parse_hosts(text: str) -> list[Host]:
     """Return the hosts of `--hosts NAME[:SLOTS],...`. A name may stand for several, as in `node[1-3,7]`.
 
     Raises:
-        InvalidArgumentError: a name or a number is wrong, or there is none.
+        InvalidArgumentError: a name or a number is wrong, or no host is named.
     """
     hosts = _merged(host for part in _PART.findall(text) for host in _hosts(part, part))
     if not hosts:
@@ -108,8 +108,8 @@ def _merged(hosts: Iterable[Host]) -> list[Host]:
 def slurm_allocation(environ: Mapping[str, str] = os.environ) -> list[Host]:
     """Return the hosts of the Slurm allocation in which this process runs; none if there is no allocation.
 
-    A host has as many slots as tasks were asked for on it, or else as CPUs are allocated there. A process of a job step
-    of several tasks is one of many that srun has started, and has no allocation to itself.
+    A host has one slot for each task requested on it, or else for each CPU allocated there. A process in a job step of
+    several tasks has no allocation of its own: srun has started many such processes.
     """
     names = environ.get("SLURM_JOB_NODELIST", "")
     if not names or int(environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
@@ -146,9 +146,9 @@ def place(hosts: Sequence[Host], size: int, by: str, ppn: int | None = None) -> 
 
     Args:
         hosts: the hosts.
-        size: number of ranks. If there are more than slots, the slots are filled again from the first host on.
+        size: number of ranks. If there are more ranks than slots, the slots are filled again from the first host on.
         by: BY_SLOT to fill a host before the next, BY_NODE to give each host with a free slot one rank in turn.
-        ppn: slots of each host instead of its own.
+        ppn: number of slots of every host, instead of the hosts' numbers.
     """
     slots = [ppn or host.slots for host in hosts]
     ranks: list[list[int]] = [[] for _ in hosts]

@@ -1,8 +1,8 @@
 """Messages between the launcher and the agents of hosts.
 
-They have the form of those between ranks and their agent (`aiompi.wire.control`), and a line feed behind each, because
-srun passes on whole lines. Both sides begin with their banner (`aiompi.wire.version`), by which what a login shell
-prints, and another version, can be told from an agent.
+They have the form of messages between ranks and their agent (`aiompi.wire.control`), with a line feed behind each,
+because srun forwards whole lines. Both sides begin with their banner (`aiompi.wire.version`), which distinguishes an
+agent from the output of a login shell, and shows its version.
 
     launcher                                      agent of a host
     banner, Launch(plan), Files(data) ...    -->
@@ -69,7 +69,7 @@ class Input(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A rank has read so many bytes of its input."""
+    """Flow control: a rank has read `size` bytes of its input."""
 
     rank: int
     size: int
@@ -84,7 +84,7 @@ class Output(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """So many bytes of output of a rank have been passed on: as many more may come."""
+    """Flow control: the agent may send `size` more bytes of a rank's output."""
 
     rank: int
     stream: int
@@ -100,7 +100,7 @@ class Pause(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """The sender lives."""
+    """The sender is alive."""
 
 
 class Ready(NamedTuple):
@@ -109,7 +109,7 @@ class Ready(NamedTuple):
     Attributes:
         host: its index among the hosts of the job.
         directory: for sockets of its ranks.
-        address: at which other hosts reach it; empty if it is on the machine of the launcher.
+        address: its address for other hosts; empty if it is on the machine of the launcher.
         launcher: address of the launcher's machine, as this host sees it; empty if unknown.
     """
 
@@ -127,7 +127,7 @@ class Started(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A host cannot do its part, so the job ends with this exit code."""
+    """A host has failed to start its ranks, so the job ends with this exit code."""
 
     host: int
     text: str
@@ -140,7 +140,7 @@ class Joined(NamedTuple):
     connection: int
     wanted: int
     pid: int
-    namespace: str  # in which the pid counts (`aiompi.wire.liveness.namespace`)
+    namespace: str  # pid namespace of the pid (`aiompi.wire.liveness.namespace`)
 
 
 class Said(NamedTuple):
@@ -172,7 +172,7 @@ class Stuck(NamedTuple):
 
 
 class HostsLost(NamedTuple):
-    """An agent has ended or cannot be reached, and so the agents that it has started are lost as well."""
+    """An agent has ended or cannot be reached, so the agents that it has started are lost, too."""
 
     hosts: list[int]
     cause: str
@@ -210,7 +210,7 @@ _CODES: Final = {message: code for code, (message, _) in _FIELDS.items()}
 
 
 def banner() -> bytes:
-    """Return what each side sends first."""
+    """Return the banner, which each side sends first."""
     return version.banner() + b"\n"
 
 
@@ -241,13 +241,13 @@ class Part(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What an agent does.
+    """The plan of an agent.
 
     Attributes:
         name: of the launcher, for messages.
         key: of the job.
         size: number of ranks of the job.
-        parts: the host of the agent, and those that it reaches through further agents.
+        parts: the host of the agent, and the hosts that it reaches through further agents.
         programs: arguments, directory, environment and `mpi4py` of each program.
         directory: working directory.
         environ: variables of the launcher.
@@ -258,8 +258,8 @@ class Plan(NamedTuple):
         starter: the words of `--starter`.
         width: most agents that one process starts.
         patience: seconds that an agent has to start.
-        heartbeat: seconds after which a rank that is stopped counts as stuck; 0 for never.
-        silence: seconds after which a host from which nothing comes is given up; 0 for never.
+        heartbeat: seconds after which a stopped rank counts as stuck; 0 for never.
+        silence: seconds of silence after which a host is given up; 0 for never.
     """
 
     name: str

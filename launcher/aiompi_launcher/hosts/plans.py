@@ -11,7 +11,7 @@ from aiompi_launcher.hosts.messages import Plan
 from aiompi_launcher.spec import HostsSpec, RunSpec
 from aiompi_launcher.start.python import python_of
 
-#: variables that each host has of its own
+#: variables that differ from host to host
 _OF_THE_HOST: Final = (
     "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "HOST", "TMPDIR", "MAIL", "DISPLAY", "XAUTHORITY", "XDG_",
     "DBUS_", "SSH_", "SLURM_", "SLURMD_", "PMI_", "PMIX_",
@@ -21,7 +21,7 @@ _OF_THE_HOST: Final = (
 def archive(files: Sequence[str], path: str) -> str:
     """Write files and directories to a new archive; return its path.
 
-    What is below the working directory keeps its relative path; anything else has only its last name.
+    Files below the working directory keep their relative paths; other files keep only their last name.
 
     Raises:
         OSError: a file does not exist, or the disk is full, for example.
@@ -35,7 +35,7 @@ def archive(files: Sequence[str], path: str) -> str:
                 below = relative.split(os.sep)[0] != os.pardir
                 archive.add(file, relative if below else os.path.basename(os.path.abspath(file)))
     except OSError as error:
-        if error.filename is None:  # it is none of the files
+        if error.filename is None:  # the error is not about a file
             said = f"the files of --preload cannot be stored: {error.strerror}"
             raise OSError(error.errno, said, os.path.dirname(path)) from None
         raise

@@ -20,7 +20,7 @@ from aiompi_launcher.spec import EXIT_FAILURE, RunSpec
 from aiompi_launcher.start.process import Process
 from aiompi_launcher.start.ranks import RankProcess
 
-#: bytes of standard input that may be on their way to a rank
+#: most bytes of standard input in transit to a rank
 INPUT_WINDOW: Final = 64 * 2**10
 _PROGRESS_AFTER: Final = 1.0  # seconds
 _PROGRESS_EVERY: Final = 0.1
@@ -66,7 +66,7 @@ class RemoteConnection:
         call()
 
     def hold(self) -> None:
-        """Its agent reads no more of it than this process does."""
+        """Its agent reads it only as fast as this process does."""
 
     def resume(self) -> None:
         """See `hold`."""
@@ -114,7 +114,7 @@ class Hosts:
         self._progress = _Progress(plan.name, len(plan.parts))
 
     async def end(self) -> None:
-        """End everything on all hosts, and wait until nothing is left."""
+        """End all processes on all hosts, and wait for their end."""
         self._ending = True
         self._progress.close()
         if self._input is not None:
@@ -127,7 +127,7 @@ class Hosts:
         self._branches.send(messages.Pause())
 
     def post(self, connection: int, data: bytes) -> None:
-        """Send bytes to the connection of a rank. What goes to many is sent to each host once."""
+        """Send bytes to the connection of a rank. Bytes for many ranks are sent to each host once."""
         self._enqueue(data, connection)
 
     def hang_up(self, connection: int) -> None:
@@ -254,11 +254,11 @@ class Hosts:
 
 
 class _Input:
-    """Reads standard input for a rank on another host, no more than that takes.
+    """Forwards standard input to a rank on another host within the rank's flow-control window.
 
     Args:
-        descriptor: what to read; closed at its end.
-        send: called with what was read, and with nothing at the end.
+        descriptor: standard input; closed at its end.
+        send: called with the data, and with empty data at the end.
     """
 
     def __init__(self, descriptor: int, send: Callable[[bytes], object]) -> None:
@@ -269,7 +269,7 @@ class _Input:
         self._resume()
 
     def granted(self, count: int) -> None:
-        """The rank has taken so many bytes."""
+        """Enlarge the window: the rank has read `count` bytes."""
         self._credit += count
         self._resume()
 
@@ -302,7 +302,7 @@ class _Input:
 
 
 class _Progress:
-    """Shows on a terminal how many hosts have started, if that takes a while."""
+    """Shows on a terminal how many hosts have started, if the start takes long."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count, self._ready = name, count, 0
@@ -315,7 +315,7 @@ class _Progress:
         self._ready += 1
 
     def close(self) -> None:
-        """Remove what is shown."""
+        """Remove the line from the terminal."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -18,13 +18,13 @@ SSH: Final = "ssh"
 SRUN: Final = "srun"
 LOCAL: Final = "local"
 STARTERS: Final = (SSH, SRUN, LOCAL)
-#: the module of an agent, which parses no command line: that would take longer to import than everything else
+#: the module of an agent; it parses no command line, because importing a parser would take most of the time
 _AGENT: Final = "aiompi_launcher.hosts.agent"
 #: argument of an agent that forks its ranks
 FORK: Final = "fork"
 #: No question is asked. The channel to the agent notices a host that is cut off.
 _SSH_OPTIONS: Final = ("-Tx", "-oBatchMode=yes", "-oServerAliveInterval=0")
-#: One task, which gets all cores that the allocation has on the host, also while other steps run there.
+#: One task, which gets all allocated cores of the host, even while other steps run there.
 _SRUN_OPTIONS: Final = ("--overlap", "-N1", "-n1", "--mpi=none", "--cpu-bind=none", "--quiet", "--export=ALL")
 
 
@@ -49,7 +49,7 @@ def command(starter: Sequence[str], host: str, patience: float, *, forks: bool =
         patience: seconds in which ssh must have connected.
         forks: True if the agent can fork its ranks.
 
-    The Python of this process runs the agent, which has to have the same path on all hosts.
+    The Python of this process runs the agent; it must have the same path on all hosts.
     """
     agent, fork = [*MODULE, _AGENT], [FORK] if forks else []
     if is_local(starter, host):
@@ -63,11 +63,11 @@ def command(starter: Sequence[str], host: str, patience: float, *, forks: bool =
 
 
 class Started(NamedTuple):
-    """A starter that runs.
+    """A running starter.
 
     Attributes:
         plan: of the agent.
-        process: the starter, which leads a process group of its own.
+        process: the starter, which leads its own process group.
     """
 
     plan: Plan
@@ -79,7 +79,7 @@ def start_agents(plan: Plan, parts: Sequence[Part], on_start: Callable[[int], ob
 
     Args:
         plan: of this process, or of the whole job in the launcher.
-        parts: the hosts that are to be reached.
+        parts: the hosts to reach.
         on_start: called with the process group of each starter.
 
     Raises:
@@ -96,7 +96,7 @@ def start_agents(plan: Plan, parts: Sequence[Part], on_start: Callable[[int], ob
 
 
 def divide(parts: Sequence[Part], width: int) -> list[list[Part]]:
-    """Divide hosts among at most `width` agents. The first host of each group is that of the agent."""
+    """Divide hosts among at most `width` agents. The first host of each group is the host of its agent."""
     count = min(width, len(parts))
     cuts = [len(parts) * number // count for number in range(count + 1)] if count else []
     return [list(parts[low:high]) for low, high in itertools.pairwise(cuts)]

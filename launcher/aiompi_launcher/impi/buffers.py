@@ -1,4 +1,4 @@
-"""Memory of packets that a host passes on: buffers that sockets are read into, and slots shared with ranks."""
+"""Memory of packets that a host forwards: read buffers of sockets, and slots shared with ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiompi.impi.slots import Slot
 
 BUFFER_BYTES: Final = 256 * 2**10
 _SPARE_BUFFERS: Final = 64
-#: chunks up to this size are copied if they have to wait, so that they do not occupy a buffer or a slot
+#: chunks up to this size are copied before they wait, so that they do not occupy a buffer or a slot
 _COPIED: Final = 4 * 2**10
 
 
@@ -21,7 +21,7 @@ class MemoryOwner(Protocol):
 
 
 class ReadBuffer:
-    """Memory that sockets are read into.
+    """Memory into which sockets are read.
 
     Attributes:
         view: the whole buffer.
@@ -99,7 +99,7 @@ class SlotChunk(Chunk):
         self._slot = slot
 
     def reference(self) -> Chunk:
-        """Return what is sent to the rank instead of the packet; the rank frees the slot."""
+        """Return the reference that is sent to the rank instead of the packet; the rank frees the slot."""
         return Chunk(self._slot.reference)
 
 

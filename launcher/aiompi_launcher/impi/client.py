@@ -29,8 +29,8 @@ from aiompi_launcher.job.states import World
 from aiompi_launcher.net.listen import connect_tcp, rethrow
 from aiompi_launcher.spec import Endpoint
 
-_PRIVATE: Final = 10.0  # seconds after which a client is taken for one that submits no private labels
-_FOREIGN: Final = 2.0  # seconds after which a server that may not be aiompi is taken for one that keeps them to itself
+_PRIVATE: Final = 10.0  # seconds to wait for the private labels of another client
+_FOREIGN: Final = 2.0  # seconds to wait for them from a server that may not be aiompi, and may not forward them
 _FAREWELL: Final = 5.0  # seconds to wait for the server to close the connection after FINI, which it need not do
 _READ: Final = 64 * 2**10
 
@@ -45,7 +45,7 @@ class RemoteServer(Rendezvous):
         endpoint: the server, and our client rank.
         hosts: hosts of this client.
         credentials: authentication methods that the user enabled.
-        settings: say which connections are encrypted, and with which certificates.
+        settings: select encrypted connections and their certificates.
         timeout: seconds to wait for the connection, for the first answer, and for hosts of other clients.
         patience: seconds to wait for a prompt step of the server or another client, once all clients have joined; 0
             for no limit.
@@ -130,7 +130,7 @@ class RemoteServer(Rendezvous):
     async def _agree(self, count: int) -> bytes:
         """Agree on a key with the other clients, which are all aiompi; empty if ranks have to use IMPI.
 
-        If one client has given up waiting, all use IMPI: its part of KEY is missing, which every client sees.
+        If one client has given up waiting, all use IMPI: every client sees that its part of KEY is missing.
         """
         exchange = KeyExchange(self._client.rank)
         try:
@@ -240,10 +240,10 @@ class RemoteServer(Rendezvous):
 
     async def close(self) -> None:
         await self._stop_listening()
-        if hasattr(self, "_writer"):  # first, so that the server blames this client and not one that notices its end
+        if hasattr(self, "_writer"):  # first, so that the server blames this client, not one that notices its end
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-            # It is not waited for: asyncio does not tell a stream of the end of its connection in a TLS handshake.
+            # Not awaited: asyncio does not report the end of a connection to a stream during a TLS handshake.
             self._writer.transport.abort()
         if self._linking is not None:
             self._linking.cancel()

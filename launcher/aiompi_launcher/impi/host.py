@@ -44,7 +44,7 @@ CONGESTION: Final = 4 * 2**20
 MAX_NEWCOMERS: Final = 128
 _GREETING: Final = 5.0  # seconds within which a newcomer must identify itself
 _FAREWELL: Final = 5.0  # seconds for a peer to close its end of a channel after FINI
-_SEND_BUFFER: Final = 2**20  # bytes; with a larger buffer the launcher is woken less often by a slow rank
+_SEND_BUFFER: Final = 2**20  # bytes; the larger the buffer, the less often a slow rank wakes the launcher
 _RANK: Final = struct.Struct(">I")
 _HANDSHAKE: Final = b"\x16"  # first byte of a TLS handshake, and of no host rank
 _FINI: Final = Packet(PacketType.FINI).pack()
@@ -65,11 +65,11 @@ class _Newcomer:
 
     Args:
         address: of its peer, empty for a Unix socket.
-        newcomers: those of the same listener.
+        newcomers: the newcomers of the same listener.
         reports: gets the reason if it is dropped.
 
     Attributes:
-        heard: True once it has sent something.
+        heard: True once it has sent a byte.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class HostAgent:
         rank: host rank.
         listener: socket to which hosts of other clients connect; closed once all have.
         observer: receives messages and failures.
-        settings: say which channels are encrypted, with which certificates, and whether hosts may connect from other
-            addresses than they have published.
+        settings: select the encrypted channels and their certificates, and say whether hosts may connect from addresses
+            that they have not published.
         credentials: authentication methods that the user enabled.
         heartbeat: seconds after which the machine of another host counts as cut off; 0 for never.
     """
@@ -159,7 +159,7 @@ class HostAgent:
 
         Args:
             listener: Unix socket to which they connect.
-            key: of the job; they have to prove the `hello.rank_key` that follows from it.
+            key: of the job; each rank must prove its `hello.rank_key`, which is derived from the key.
         """
         self._enter(listener, self._new_ranks, lambda newcomer: self._greet_rank(newcomer, key))
 
@@ -205,7 +205,7 @@ class HostAgent:
         sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
-            # Other hosts may check that we connect from the address that we have published.
+            # Other hosts may check that this host connects from its published address.
             sock.bind((self._universe.hosts[self._core.rank].address, 0))
             await self._loop.sock_connect(sock, (address, port))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -218,10 +218,10 @@ class HostAgent:
         return sock
 
     def _encrypts(self, rank: int) -> bool:
-        """Return True if the channel to a host is to be encrypted: both clients have said so to their server.
+        """Return True if the channel to a host must be encrypted: both clients have announced this to their server.
 
         Raises:
-            RemoteProtocolError: it must be, and the other client cannot.
+            RemoteProtocolError: the settings require it, and the other client cannot encrypt.
         """
         universe = self._universe
         clients = [universe.clients[universe.hosts[each].client] for each in (rank, self._core.rank)]
@@ -390,7 +390,7 @@ class HostAgent:
             return
         peer = self._core.outgoing(packet, rank)
         channel = self._channels.get(peer)
-        if channel is None:  # the channel has ended; `_channel_ended` reports it unless it was in order
+        if channel is None:  # the channel has ended; `_channel_ended` reports it if this was an error
             discard(chunks)
             return
         channel.send(chunks)
@@ -497,7 +497,7 @@ class HostAgent:
 
 
 async def _when_ready(sock: socket.socket, call: Callable[[], _T]) -> _T:
-    """Return what a call on a socket returns once it does not have to wait."""
+    """Wait until a call on a socket does not block, and return its result."""
     while True:
         try:
             return call()

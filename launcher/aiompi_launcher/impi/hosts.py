@@ -22,7 +22,7 @@ from aiompi_launcher.net.listen import address_of, listen_tcp, resolve
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostContext:
-    """What the hosts need of the job.
+    """The properties of the job that the hosts use.
 
     Attributes:
         directory: for the sockets to which its ranks connect.
@@ -45,9 +45,9 @@ class Hosts:
     Args:
         size: number of ranks.
         count: number of hosts, at most `size`.
-        bind: addresses of the hosts, used in turn; empty for the address that `describe` is given.
+        bind: addresses of the hosts, used in turn; empty for the address given to `describe`.
         settings: limits that the client announces.
-        context: what the hosts need of the job.
+        context: properties of the job.
     """
 
     def __init__(self, size: int, count: int, bind: Sequence[str], settings: Settings, context: HostContext) -> None:
@@ -70,8 +70,8 @@ class Hosts:
     def describe(self, address: str) -> ClientPart:
         """Listen, and return the description of the client.
 
-        The procs get their identities before they exist, so that the start-up exchange can precede the ranks: an
-        identity needs only to be unique on this machine (IMPI 0.0, label P_PID).
+        The procs get their identities before they exist, so that the start-up exchange can precede the ranks. An
+        identity need only be unique on this machine (IMPI 0.0, label P_PID).
 
         Args:
             address: of this machine, as the server sees it.
@@ -110,7 +110,7 @@ class Hosts:
         return warnings
 
     def open(self, universe: Universe, client: int) -> tuple[str, ...]:
-        """Create the hosts, and accept ranks unless these reach each other directly.
+        """Create the hosts. Accept ranks, unless the ranks reach each other directly.
 
         Args:
             universe: the job.

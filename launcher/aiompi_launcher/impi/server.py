@@ -91,7 +91,7 @@ class ClientTransport(asyncio.Protocol):
     """One connection of a client (protocol `aiompi_launcher.net.listen.Newcomer`).
 
     Attributes:
-        securing: True while the TLS handshake lasts. `transport` is then not what the answers are written to.
+        securing: True during the TLS handshake. Then answers are not written to `transport`.
     """
 
     def __init__(self, driver: ServerDriver, peer: str, source: str) -> None:
@@ -117,12 +117,12 @@ class ClientTransport(asyncio.Protocol):
         self._driver.work()
 
     async def secure(self, context: ssl.SSLContext) -> None:
-        """Perform a TLS handshake, once everything is sent in clear."""
+        """Perform a TLS handshake, after all data in clear is sent."""
         from aiompi.net import tls
 
         try:
             transport = await asyncio.get_running_loop().start_tls(self.transport, self, context, server_side=True)
-            if transport is None:  # this end has closed the connection, which asyncio does not tell the protocol here
+            if transport is None:  # this end has closed the connection; asyncio does not report this here
                 self._driver.forget(self)
                 return
             binding = tls.binding(transport.get_extra_info("ssl_object"))

@@ -9,8 +9,8 @@ from aiompi.impi.packet import HEADER_BYTES, Packet, check_length, unpack
 from aiompi.impi.slots import LONG, Slot, Slots
 from aiompi_launcher.impi.buffers import Chunk, ReadBuffer, SlotChunk, discard
 
-_LEAST_ROOM: Final = 16 * 2**10  # bytes that a read must have room for
-#: bytes read ahead after a packet that was read into a slot: the next packet may go into a slot, too
+_LEAST_ROOM: Final = 16 * 2**10  # least bytes of room for a read
+#: bytes read ahead after a packet in a slot: only few, because the next packet may go into a slot, too
 _AHEAD: Final = 4 * 2**10
 
 #: called with the header of a packet and with its chunks, which must be sent, discarded or copied
@@ -22,7 +22,7 @@ def nowhere(packet: Packet) -> None:
 
 
 class PacketSplitter:
-    """Splits a stream into packets, which are chunks of the read buffers, or in slots.
+    """Splits a stream into packets, which are in chunks of read buffers or in slots.
 
     Read into `buffers()`, then call `updated`.
 
@@ -49,8 +49,8 @@ class PacketSplitter:
         self._start = self._read = 0  # range of bytes in the buffer that are not passed on yet
         self._packet: Packet | None = None  # the packet that is being read
         self._missing = 0  # bytes of it from `_start` on
-        # Its chunks in full buffers. There is one per buffer, however small the segments in which it arrives, because a
-        # system call takes a limited number of chunks.
+        # Its chunks in full buffers: one per buffer, however small the arriving segments, because a system call takes a
+        # limited number of chunks.
         self._chunks: list[Chunk] = []
         self._slot: Slot | None = None  # or the slot that it is read into
         self._filled = 0  # bytes of it in the slot

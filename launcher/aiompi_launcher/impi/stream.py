@@ -1,7 +1,7 @@
 """Packets over a non-blocking stream socket.
 
-Data are not copied: sockets are read into buffers, packets consist of chunks of these, and a buffer is used again once
-the last of its chunks has been sent. Long packets from and to ranks are in memory that is shared with them
+Data are not copied: sockets are read into buffers, packets consist of chunks of the buffers, and a buffer is reused
+once the last of its chunks has been sent. Long packets from and to ranks are in memory that is shared with them
 (`aiompi.impi.slots`).
 """
 
@@ -25,7 +25,7 @@ from aiompi_launcher.impi.splitter import PacketSplitter
 _TURNS: Final = range(16)  # system calls per turn, so that one busy connection does not starve the others
 _CHUNKS: Final = 64  # chunks per system call, well below IOV_MAX
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)  # address families with a low-water mark
-#: Older kernels wait for more bytes than they have room for, if these arrive in small segments.
+#: Older kernels may wait for more bytes than fit into the receive buffer, if they arrive in small segments.
 _KERNEL: Final = (5, 9)
 #: highest low-water mark while a packet is incomplete; without a mark each segment would wake the launcher
 _MAX_MARK: Final = 2**20
@@ -38,9 +38,9 @@ class PacketStream:
 
     Args:
         sock: connected; the stream closes it.
-        splitter: splits what is read.
-        on_end: called once when the connection has ended or failed, or what arrived are not packets: with the error,
-            or None for an end between two packets.
+        splitter: splits the data into packets.
+        on_end: called once when the connection has ended or failed, or invalid data has arrived: with the error, or
+            None for an end between two packets.
         shared: memory that is shared with the peer.
 
     Attributes:
@@ -139,7 +139,7 @@ class PacketStream:
         self._read_on()
 
     def _read_on(self) -> None:
-        """Have read soon what is decrypted already: the socket does not become readable for it."""
+        """Schedule a read of data that is already decrypted, for which the socket will not become readable."""
         if self._decrypted is not None and self._decrypted():
             self._loop.call_soon(self._readable)
 
@@ -154,7 +154,7 @@ class PacketStream:
                 self._loop.call_soon(self._poll)
 
     def _poll(self) -> None:
-        """Read what has arrived of a long packet, and poll again unless it is complete or _POLLS are used up."""
+        """Read the next bytes of a long packet, and poll again unless it is complete or _POLLS are used up."""
         self._polls -= 1
         os.sched_yield()
         if self._socket.fileno() >= 0 and not self._paused:
@@ -193,7 +193,7 @@ class PacketStream:
             except RemoteProtocolError as error:
                 self._end(error)
                 return
-            # If memory was left, no more had arrived; a handler may have paused or closed this stream.
+            # A read that left room has read all data; a handler may have paused or closed this stream.
             if nbytes < sum(map(len, buffers)) or self._paused or self._socket.fileno() < 0:
                 return
         self._read_on()
@@ -217,7 +217,7 @@ class PacketStream:
         except BlockingIOError:
             return
         except OSError as error:
-            if not isinstance(error, ConnectionError):  # the reading side reports these, after what has arrived before
+            if not isinstance(error, ConnectionError):  # the reading side reports these, after all arrived data
                 self._loop.call_soon(self._break, error)
             discard(self._queue)
             self._queue.clear()

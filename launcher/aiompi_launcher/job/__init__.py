@@ -1,4 +1,4 @@
-"""One job: a state table that knows neither sockets nor clocks, and a supervisor around it.
+"""One job: a state table without sockets or clocks, and a supervisor around it.
 
 The table: events in, actions out.
 

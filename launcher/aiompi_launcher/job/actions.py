@@ -1,4 +1,4 @@
-"""What goes into a state table and comes out of it: events, actions, and timers."""
+"""The inputs and outputs of a state table: events, actions, and timers."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ class Closed(NamedTuple):
     """Event: the connection of a rank has ended.
 
     Attributes:
-        error: what the rank or its host did, as the rest of a sentence; empty if nothing is known.
+        error: the fault of the rank or its host, as the rest of a sentence; empty if unknown.
     """
 
     error: str = ""
 
 
 class Due(enum.Enum):
-    """What a table does when a timer runs out."""
+    """The action of a table when a timer runs out."""
 
     VERDICT = enum.auto()  # end the job because of its culprit
-    TIDIED = enum.auto()  # ranks have had their time after a signal was passed on
+    TIDIED = enum.auto()  # the time of ranks to end after a forwarded signal is over
     KILL = enum.auto()  # kill the ranks
     ABANDON = enum.auto()  # do not wait for killed ranks any longer
-    CONCLUDE = enum.auto()  # tell what the ranks wait for
+    CONCLUDE = enum.auto()  # print the result of an inquiry
     HANGUP = enum.auto()  # close the connection of a rank whose process has ended
     TELL = enum.auto()  # tell the others that a rank has failed
     REPORT = enum.auto()  # tell the user why a rank has failed
-    JUDGE = enum.auto()  # decide which of two ranks goes
-    JUDGE_LAST = enum.auto()  # decide it, whatever is known by now
+    JUDGE = enum.auto()  # decide which of two ranks is expelled
+    JUDGE_LAST = enum.auto()  # decide it with the present knowledge
     ASSEMBLE = enum.auto()  # a member has waited long enough for a world
     START = enum.auto()  # a world should have started
 
@@ -39,8 +39,8 @@ class Timer(NamedTuple):
     """A timer of a table.
 
     Attributes:
-        due: what is done when it runs out.
-        subject: ranks that it is about; a member and the number of its call for ASSEMBLE; a generation for START.
+        due: the action when it runs out.
+        subject: its ranks; for ASSEMBLE a member and the number of its call; for START a generation.
     """
 
     due: Due
@@ -61,7 +61,7 @@ class Hangup(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """Action: send a signal to the process group of a rank, or to those of all ranks."""
+    """Action: send a signal to the process group of a rank, or of all ranks."""
 
     signum: int
     rank: int | None = None
@@ -91,14 +91,14 @@ class Fence(NamedTuple):
 
 
 class Blame(NamedTuple):
-    """Action: tell the user why the job ends; `rank` is the culprit, None if no rank is."""
+    """Action: tell the user why the job ends; `rank` is the culprit, None if there is none."""
 
     rank: int | None
     text: str
 
 
 class Note(NamedTuple):
-    """Action: print a message; the job goes on. `rank` is the one that it is about, if there is one."""
+    """Action: print a message, about `rank` if it is not None; the job goes on."""
 
     text: str
     rank: int | None = None

@@ -13,7 +13,7 @@ from aiompi_launcher.net.listen import rethrow
 
 
 class Clients:
-    """Takes the steps of a job that include other clients, each in a task of its own.
+    """Performs the steps of a job that include other clients, each in its own task.
 
     Args:
         job: the table of the job.
@@ -65,14 +65,14 @@ class Clients:
         """Close the connection to the server.
 
         Args:
-            well: True to send FINI before; a connection that just ends means failure.
+            well: True to send FINI before. The end of a connection without FINI means failure.
             hurry: set once the user does not wait for other clients.
 
         Returns:
             False if FINI was given up because of `hurry`.
 
         Raises:
-            RendezvousError: the server is gone.
+            RendezvousError: the server has ended.
         """
         for step in self._steps:
             step.cancel()

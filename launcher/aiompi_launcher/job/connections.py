@@ -15,13 +15,13 @@ from aiompi_launcher.spec import EXIT_FAILURE
 
 
 class RankConnections(MessageObserver):
-    """Tells the table of a job what its ranks say (protocol `aiompi_launcher.net.control.ConnectionObserver`).
+    """Passes messages of ranks to the table of their job (protocol `aiompi_launcher.net.control.ConnectionObserver`).
 
     Args:
         job: the table.
-        performer: performs what the table asks for; it has the connections.
+        performer: performs the actions of the table; it has the connections.
         outputs: messages for the user.
-        processes: those that the launcher has started, if it starts the ranks.
+        processes: the started processes, if the launcher starts the ranks.
     """
 
     def __init__(self, job: Job, performer: Performer, outputs: Outputs, processes: Processes) -> None:
@@ -57,7 +57,7 @@ class RankConnections(MessageObserver):
             self._inform(self._job.received, link.rank, Closed(error))
 
     def on_stranger(self, address: str, error: str) -> None:
-        # On a socket that only this user can reach it is a rank that died early, which is reported anyway.
+        # On a socket that only this user can reach, it is a rank that died early; another event reports this.
         text = f"dropped a connection from {address}: {error}"
         if self._processes:
             self._outputs.chat(text)

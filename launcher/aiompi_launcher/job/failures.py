@@ -1,4 +1,4 @@
-"""Which rank has failed, and what follows.
+"""Failures of ranks: the culprit, and the consequences.
 
 The first sign of a failure makes its rank the culprit. The job ends once both the exit status and the end of the
 connection of that rank are known, at the latest after SETTLE. If the job survives failures, each failed rank is a loss:
@@ -29,8 +29,8 @@ from aiompi_launcher.job.suspicions import Suspicions
 from aiompi_launcher.spec import EXIT_FAILURE
 
 SETTLE: Final = 1.0  # most seconds between the first sign of a failure and the end of the job
-VERDICT_DELAY: Final = 0.25  # seconds in which a rank to which a link has broken may turn out to have ended
-TELL_DELAY: Final = 0.02  # most seconds between the first sign of a failure and the report of it to the other ranks
+VERDICT_DELAY: Final = 0.25  # seconds after a broken link in which the end of one of its ranks may be reported
+TELL_DELAY: Final = 0.02  # most seconds between the first sign of a failure and its report to the other ranks
 
 
 class Failures:
@@ -40,7 +40,7 @@ class Failures:
         job: the job.
         shutdown: ends it.
         hang_up: closes the connection of a rank, if it has one.
-        on_told: called with a rank when the others have been told that it has failed.
+        on_told: called with a failed rank when the others have been told.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Failures:
             self.tell(rank)  # the cause is known
 
     def on_closed(self, rank: Rank) -> None:
-        """The connection of a rank that takes no further part has ended."""
+        """The connection of an ended rank has closed."""
         if rank is self._culprit:
             self.suspect(rank)
 
@@ -106,7 +106,7 @@ class Failures:
     # Timers.
 
     def convict_culprit(self) -> None:
-        """Nothing more is awaited of the culprit: end the job."""
+        """End the job: no further news of the culprit is expected."""
         if self._job.phase is JobPhase.FAILING and self._culprit is not None:
             self._convict(self._culprit)
 
@@ -115,7 +115,7 @@ class Failures:
 
         Args:
             one, other: the ranks.
-            last: True if nothing more is awaited that speaks for or against one of them.
+            last: True if no further evidence for or against one of them is expected.
         """
         job, pair = self._job, frozenset((one, other))
         if job.phase is not JobPhase.RUNNING or not self._suspicions.knows(pair):
@@ -123,7 +123,8 @@ class Failures:
         gone = [number for number in pair if not (rank := job.rank(number)).connected or rank.state not in INSIDE]
         for number in gone:
             self._suspicions.drop(number)
-        # The other end, or other ranks, will notice as well. A job that ends with either rank does not wait for that.
+        # The other end, or other ranks, will report it, too. If the job ends with either rank, do not wait for their
+        # reports.
         if job.survives and not gone and not last and job.heartbeat and self._suspicions.is_open(pair):
             self._await_verdict(Due.JUDGE_LAST, pair, job.heartbeat)
         elif not gone:
@@ -139,7 +140,7 @@ class Failures:
             self._on_told(rank)
 
     def report(self, rank: Rank) -> None:
-        """Tell the user why a rank has failed, once, and end what is left of it."""
+        """Tell the user why a rank has failed, once, and end the rest of its process group."""
         job = self._job
         if rank not in self._losses or job.phase is not JobPhase.RUNNING:
             return
@@ -162,7 +163,7 @@ class Failures:
         self.suspect(rank)
 
     def _incomplete(self, rank: Rank) -> bool:
-        """Return True if the exit status or the end of the connection, which say why, is yet to come."""
+        """Return True if the exit status or the end of the connection, which may give the cause, is still to come."""
         return self._job.spawned and (rank.connected or rank.status is None)
 
     def _lose(self, rank: Rank) -> None:

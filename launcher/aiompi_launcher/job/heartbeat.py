@@ -11,14 +11,14 @@ from aiompi_launcher.net.control import Connection
 
 
 class Heartbeat:
-    """Looks at the ranks of a job from time to time.
+    """Checks the ranks of a job periodically.
 
     Args:
         seconds: after which a rank counts as stuck.
-        ranks: returns the ranks to look at.
+        ranks: returns the ranks to check.
         links: connections of ranks.
         on_stuck: called with the number of a rank and the cause.
-        stopped: True if a rank counts as stuck whose process is stopped.
+        stopped: True if a rank with a stopped process counts as stuck.
     """
 
     def __init__(

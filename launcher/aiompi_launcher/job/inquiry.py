@@ -1,4 +1,4 @@
-"""Collects what the ranks of a job wait for: once one rank reports a long wait, all are asked."""
+"""Collects wait reports: once one rank reports a long wait, all ranks are asked."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from aiompi.wire.wait_report import WaitReport, compare
 
-#: seconds that a rank has for its answer, and that pass until there is another inquiry; a rank that computes does not
-#: answer
+#: seconds that a rank has for its answer, and least seconds between inquiries; a computing rank does not answer
 PATIENCE: Final = 1.0
 
 
@@ -17,7 +16,7 @@ class Inquiry:
 
     Attributes:
         number: of the inquiry, by which late answers to earlier ones are recognised.
-        recent: True until PATIENCE has passed since the inquiry began: no other one begins, however often ranks report.
+        recent: True until PATIENCE has passed since the begin of the inquiry. Until then no other inquiry begins.
     """
 
     def __init__(self) -> None:

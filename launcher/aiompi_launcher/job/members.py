@@ -1,14 +1,14 @@
-"""The members of a job that is open, as a state table: events in, actions out, no I/O, no clock.
+"""The members of an open job, as a state table: events in, actions out, no I/O, no clock.
 
-A member is in a world, or waits for one (it has sent Assemble), or neither. A member that is in a world is expected to
-ask for the next one. A world is formed
+A member is in a world, or waits for one (it has sent Assemble), or neither. A member in a world is expected to ask for
+the next one. A world is formed
 
-- as soon as all members that are expected wait, if there are enough of them;
-- otherwise, when the time of a member is over, of those that wait and do not want a larger world, if there are enough.
-  If there are not, the call of that member fails. So no member can keep the others from a world for longer.
+- as soon as all expected members wait, if there are enough of them;
+- otherwise, when the time of a member is over, of the waiting members that do not want a larger world, if there are
+  enough. If there are not enough, the call of this member fails. So no member can delay the others for longer.
 
-A world is outdated when a member of it is gone, or when another member asks for a world; its members are told once.
-Each world is a job of its own for `aiompi_launcher.job.table`, which knows what its ranks do.
+A world is outdated when one of its members has ended, or when another member asks for a world; its members are told
+once. Each world has its own table, `aiompi_launcher.job.table`, with the states of its ranks.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from aiompi_launcher.spec import EXIT_FAILURE
 
 #: most seconds until all members of a new world have connected to each other's addresses
 START_LIMIT: Final = 10.0
-#: most bytes that all members together say of themselves; a newcomer gets them in one message
+#: most bytes of the attributes of all members together; a newcomer gets them in one message
 MAX_CARDS: Final = control.MAX_MESSAGE // 2
-#: most members that an answer names for which a member waits
+#: most awaited members that an answer names
 _NAMED: Final = 8
-#: most characters of the name of a host that messages show, as many as Linux gives one
+#: most characters of a host name in messages, the maximum of Linux
 _HOST: Final = 64
 
 
@@ -44,12 +44,12 @@ class Form:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lose:
-    """Action: a world loses a member. A world that has not started is given up; its members ask for another one.
+    """Action: a world loses a member. A world that has not started is given up, and its members ask for another one.
 
     Attributes:
         generation: of the world.
         member: its number, 0 if only the start takes too long.
-        cause: as the rest of a sentence, "" if the member itself says to the world that it leaves.
+        cause: as the rest of a sentence; "" if the member itself tells the world that it leaves.
     """
 
     generation: int
@@ -64,13 +64,13 @@ class _Member:
     """A member.
 
     Attributes:
-        card: what the others know of it.
-        nbytes: length of that.
+        card: its card for the other members.
+        nbytes: length of the card.
         label: names the member in messages.
         process: its process, for the heartbeat.
-        world: generation of the world that it is in, 0 if it is in none.
+        world: generation of its world; 0 if it has none.
         outdated: True if it knows that its world is outdated.
-        wants: what it waits for, None if it does not wait.
+        wants: the world for which it waits; None if it does not wait.
         asked: number of its last call of `assemble`.
         timer: ends its wait in that call, None if the wait has no end.
     """
@@ -93,7 +93,7 @@ class Members:
     Args:
         at_least: smallest size of a world.
         at_most: largest number of members, None for no limit.
-        heartbeat: seconds after which a member that is stuck is expelled, 0 for never.
+        heartbeat: seconds after which a stuck member is expelled; 0 for never.
         namespace: see `control.Welcome`.
 
     Events are method calls; after each, perform the actions that `actions()` returns.
@@ -150,7 +150,7 @@ class Members:
         """A message of a member.
 
         Raises:
-            RemoteProtocolError: members do not send this, or not now.
+            RemoteProtocolError: a member must not send this message, or not now.
         """
         member = self._members[number]
         match message:
@@ -174,12 +174,12 @@ class Members:
             self._remove(member, "failed", cause or "closed its connection to the job without leaving it")
 
     def stuck(self, number: int, cause: str) -> None:
-        """The process of a member is stopped, or its machine cut off: expel it."""
+        """Expel a member whose process is stopped, or whose machine is cut off."""
         self._actions.append(Send(number, control.Abort(EXIT_FAILURE, f"this member was expelled because it {cause}")))
         self.lost(number, cause)
 
     def left_world(self, number: int, generation: int, cause: str) -> None:
-        """A member has left its world without asking for another one, or the world has lost it for this cause."""
+        """A member has left its world without asking for another one, or the world has lost it."""
         member = self._members.get(number)
         if member is not None and member.world == generation:
             member.world = 0
@@ -200,7 +200,7 @@ class Members:
                 self._give_up(number, call)
 
     def _give_up(self, number: int, call: int) -> None:
-        """End the wait of a member: it gets a world without those that want a larger one, or an error."""
+        """End the wait of a member: it gets a world without the members that want a larger one, or an error."""
         member = self._members.get(number)
         if member is None or member.wants is None or member.wants.number != call:
             return
@@ -217,7 +217,7 @@ class Members:
 
     def _assemble(self, member: _Member, message: control.Assemble) -> None:
         number = member.card["id"]
-        if member.world:  # which can never start any more, if it has not
+        if member.world:  # a world that has not started will never start
             self._actions.append(Lose(member.world, number, ""))
         self._stop_timer(member)
         member.world, member.wants, member.asked = 0, message, message.number
@@ -233,7 +233,7 @@ class Members:
             member.timer = None
 
     def _explain(self, member: _Member, number: int) -> None:
-        """Tell a member for which others it waits, unless it has been given a world at the same time."""
+        """Tell a member for which other members it waits, unless it has just got a world."""
         if member.wants is not None and member.wants.number == number:
             others = [other for other in self._members.values() if other.world]
             named = [other.label for other in others[:_NAMED]]
@@ -247,7 +247,7 @@ class Members:
         return f"{len(waiting)} of at least {self._needed(waiting)} members have asked for one"
 
     def _withdraw(self, member: _Member, number: int) -> None:
-        """Handle the end of a wait; the member may have been given a world at the same time."""
+        """Handle the end of a wait; the member may have just got a world."""
         if number != member.asked:
             return
         generation, member.world, member.wants = member.world, 0, None
@@ -283,7 +283,7 @@ class Members:
         return [member for member in self._members.values() if member.wants is not None]
 
     def _content(self) -> list[_Member]:
-        """Return those of the members that wait which want no larger world than they are together."""
+        """Return the largest set of waiting members that all accept a world of the size of this set."""
         content = self._waiting()
         while content and (size := len(content)) < self._needed(content):
             satisfied = [member for member in content if member.wants is not None and member.wants.at_least <= size]
@@ -302,7 +302,7 @@ class Members:
     def _form(self, members: list[_Member]) -> None:
         self._generation += 1
         for member in self._members.values():
-            member.world = 0  # those that do not wait now are in no world that anyone expects them to leave
+            member.world = 0  # a member that does not wait now is in no world that it is expected to leave
         numbers = [member.card["id"] for member in members]
         self._actions += [
             Form(self._generation, tuple(numbers)),

@@ -1,4 +1,4 @@
-"""A job that is open, around the table of its members: connections and timers, for a launcher or inside a program.
+"""An open job, around the table of its members: connections and timers, for a launcher or inside a program.
 
 `OpenJob` listens, and performs the actions of `aiompi_launcher.job.members`. Each world of the job is a `_World` around
 the state table of `aiompi_launcher.job.table`.
@@ -29,10 +29,10 @@ from aiompi_launcher.spec import EXIT_FAILURE, ServeSpec
 if TYPE_CHECKING:
     import socket
 
-#: states of a rank that is not in its world any more
+#: states of a rank that has left its world
 _GONE: Final = frozenset({RankState.LEFT, RankState.FINALIZED, RankState.FAILED})
 
-#: bytes that a member has not read, from which on it is not told of changes, and of all members later
+#: unread bytes of a member above which it gets no changes, but later the list of all members
 _BEHIND: Final = 2**20
 
 
@@ -41,7 +41,7 @@ class _World:
 
     Args:
         form: its generation and its members.
-        on_gone: called with a member that is not in the world any more, the generation, and why it has left or failed.
+        on_gone: called with a member that has left the world, the generation, and why it has left or failed.
         on_end: called with the generation when no member is left.
         chat: reports progress.
         heartbeat, address: as in `control.Welcome`.
@@ -97,7 +97,7 @@ class _World:
             self._inform(self._job.received, link.rank, event)
 
     def lose(self, member: int, cause: str) -> None:
-        """End the world if it has not started; otherwise let it go on without a member that has failed."""
+        """End the world if it has not started; otherwise let it go on without the failed member."""
         if not self._started:
             self._inform(self._job.failed, f"the world is given up: {cause or 'a member does not join it'}")
             return
@@ -144,8 +144,7 @@ class OpenJob(MessageObserver):
         spec: limits of the number of members.
         listener: a listening socket; `close` closes it.
         key: of the job.
-        settings: say how long a connection has to prove the key, how it is encrypted, and when a member counts as
-            stuck.
+        settings: give the time for proving the key, the encryption, and the time after which a member counts as stuck.
         say: prints a message for the user.
         on_change: called with each change of the members.
     """
@@ -175,7 +174,7 @@ class OpenJob(MessageObserver):
             },
         )
         self._inform, self._links = self._performer.inform, self._performer.links
-        self._behind: set[int] = set()  # members that read too slowly to be told of each change
+        self._behind: set[int] = set()  # members that read too slowly to get each change
         self._worlds: dict[int, _World] = {}
         self._of_link: dict[Connection, _World] = {}  # for the connections of ranks
         self._strangers = StrangerReports(say)
@@ -261,7 +260,7 @@ class OpenJob(MessageObserver):
             self._worlds[action.generation].lose(action.member, action.cause)
 
     def _send(self, action: Send) -> None:
-        """Send a message to a member. What it has not read stays bounded, however many members come and go."""
+        """Send a message to a member. Its unread bytes stay bounded, however many members come and go."""
         number = action.number
         link = self._links.get(number)
         if link is None or not isinstance(action.message, control.MemberChange):
@@ -273,7 +272,7 @@ class OpenJob(MessageObserver):
             self._performer.send(action)
 
     def _hang_up(self, action: Hangup) -> None:
-        """Close the connection of a member that is gone, and keep nothing of it."""
+        """Close the connection of a member that has left, and forget the member."""
         self._behind.discard(action.number)
         self._performer.hang_up(action)
 

@@ -1,4 +1,4 @@
-"""`Performer`: performs the actions that a state table asks for."""
+"""`Performer`: performs the actions of a state table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiompi_launcher.net.control import Connection
 
 
 class Table(Protocol):
-    """A state table: events are method calls, and `actions` returns what is to be done after each."""
+    """A state table: events are method calls; after each, `actions` returns the actions to perform."""
 
     def actions(self) -> Sequence[Any]:
         """Return the actions to perform now, in this order."""
@@ -22,7 +22,7 @@ class Table(Protocol):
 
 
 class Performer:
-    """Tells a table of events, and performs its actions: messages and timers itself, others by handlers.
+    """Passes events to a table, and performs its actions: messages and timers itself, other actions by handlers.
 
     Args:
         table: the table.
@@ -54,7 +54,7 @@ class Performer:
         }
 
     def inform(self, event: Callable[..., object], *args: object) -> None:
-        """Tell the table of an event, which is a method of it, and perform its actions."""
+        """Pass an event, a method of the table, to the table, and perform its actions."""
         event(*args)
         for action in self._table.actions():
             self._handlers[type(action)](action)

@@ -18,18 +18,18 @@ class Processes:
 
     def __init__(self) -> None:
         self._processes: dict[int, RankProcess] = {}
-        self._running: set[int] = set()  # those whose end is looked for
+        self._running: set[int] = set()  # ranks whose processes are watched
 
     def __bool__(self) -> bool:
         """Return True if the launcher has started a process."""
         return bool(self._processes)
 
     def add(self, rank: int, process: RankProcess) -> None:
-        """Add a process. Its end is not looked for until `watch` is called."""
+        """Add a process. Its end is noticed only after a call of `watch`."""
         self._processes[rank] = process
 
     def watch(self, rank: int | None = None) -> None:
-        """Look for the end of a process, or of all: ranks that are forked become children of this process late."""
+        """Watch for the end of a process, or of all processes. Forked ranks become children of this process late."""
         self._running.update(self._processes if rank is None else [rank])
 
     def reap(self) -> list[tuple[int, int]]:
@@ -46,19 +46,19 @@ class Processes:
         return [(rank, status) for status, rank in sorted(ended)]
 
     def lose(self, rank: int) -> bool:
-        """Look for the end of a process no more; return True if it has not ended yet, as far as is known."""
+        """Stop watching a process; return True if its end is not known."""
         running = rank in self._running
         self._running.discard(rank)
         return running
 
     def signal(self, signum: int, rank: int | None) -> None:
-        """Send a signal to the process group of a rank, or to those of all ranks."""
+        """Send a signal to the process group of a rank, or of all ranks."""
         ranks: Iterable[int] = self._processes if rank is None else [rank]
         for number in ranks:
             self._processes[number].process.signal(signum)
 
     async def end_groups(self) -> None:
-        """Reap the processes, and end others that they have left in their process groups."""
+        """Reap the processes, and end other processes in their process groups."""
         loop = asyncio.get_running_loop()
         groups = {process.process.pid for process in self._processes.values() if process.process.release()}
         for pgid in groups:

@@ -16,7 +16,7 @@ from aiompi.wire.control import BusinessCard
 from aiompi_launcher.job.states import World
 from aiompi_launcher.spec import LOOPBACK
 
-_UNUSED_PORT: Final = 1  # of a host to which no other host connects
+_UNUSED_PORT: Final = 1  # port of a host to which no other host connects
 _CLIENT_BITS: Final = 39
 _PROC_BITS: Final = 24
 
@@ -33,7 +33,7 @@ class Rendezvous(ABC):
         """Run the IMPI start-up protocol until all clients have joined and described themselves.
 
         Returns:
-            The world that our ranks are part of.
+            The world of our ranks.
 
         Raises:
             RendezvousError: the server cannot be reached, rejects us or ends, or the clients disagree.
@@ -63,7 +63,7 @@ class Rendezvous(ABC):
 
     @abstractmethod
     async def fence(self) -> None:
-        """None of our ranks has anything more to say: wait until that is so at all clients (section 2.4).
+        """Our ranks send no further messages: wait until this holds at all clients (section 2.4).
 
         Raises:
             RendezvousError: another client is gone.
@@ -71,15 +71,15 @@ class Rendezvous(ABC):
 
     @abstractmethod
     async def finish(self) -> None:
-        """All our ranks have ended well: say so to the server (FINI), and wait until it knows.
+        """All our ranks have ended well: send FINI to the server, and wait for its answer.
 
         Raises:
-            RendezvousError: it is gone.
+            RendezvousError: the server has ended.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Close all connections; without `finish` before, the others take it as a failure."""
+        """Close all connections. Without `finish` before, this is a failure for the other clients."""
 
 
 class ServerInMemory(Rendezvous):
@@ -124,7 +124,7 @@ def describe(
         ports: host identifier and port of each host.
         sizes: number of ranks of each host.
         settings: limits that the client announces.
-        tls: True if the hosts encrypt their channels to hosts that do so as well.
+        tls: True if the hosts encrypt their channels to hosts that also encrypt.
     """
     # Random, because containers with one address may have equal process numbers.
     numbers = itertools.count(secrets.randbits(_CLIENT_BITS) << _PROC_BITS)

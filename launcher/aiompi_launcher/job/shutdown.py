@@ -1,4 +1,4 @@
-"""How a job ends: its ranks are told, get a signal, and are killed if they do not go."""
+"""The end of a job: ranks get a message, then a signal, and are killed if they do not end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from aiompi_launcher.job.states import JobPhase, JobState, Rank, RankState
 from aiompi_launcher.spec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
 from aiompi_launcher.start.watchdog import KILL_GRACE
 
-ABANDON: Final = 5.0  # seconds from SIGKILL until ranks are not awaited any more: their host may be lost, unnoticed
-SIGNAL_GRACE: Final = 10.0  # seconds for ranks to end by themselves after a signal was passed on
+ABANDON: Final = 5.0  # seconds after SIGKILL in which the end of ranks is awaited: their host may be lost, unnoticed
+SIGNAL_GRACE: Final = 10.0  # seconds for ranks to end by themselves after a forwarded signal
 
 
 class Shutdown:
@@ -27,7 +27,7 @@ class Shutdown:
     def __init__(self, job: JobState, hang_up: Callable[[Rank], None]) -> None:
         self._job = job
         self._hang_up = hang_up
-        self._tidying = False  # True while ranks have time to end after a signal was passed on
+        self._tidying = False  # True while ranks have time to end after a forwarded signal
 
     def end(self, rank: Rank | None, reason: str, code: int) -> None:
         """End the job.
@@ -54,7 +54,7 @@ class Shutdown:
             self.end(None, reason, code)
 
     def signalled(self, signum: int) -> None:
-        """The launcher got a signal to end: the first is passed on, the second kills the ranks."""
+        """The launcher got a signal to end: forward the first signal to the ranks; a second one kills them."""
         job = self._job
         if job.signum or job.phase is JobPhase.ENDING:
             job.act(Signal(signal.SIGKILL))
@@ -111,7 +111,7 @@ class Shutdown:
                 self._hang_up(rank)
 
     def abandon(self) -> None:
-        """Take ranks for killed whose end nobody has reported."""
+        """Treat ranks whose end was not reported as killed."""
         for rank in self._job.ranks:
             rank.status = -signal.SIGKILL if rank.status is None else rank.status
 

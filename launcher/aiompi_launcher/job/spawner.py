@@ -15,7 +15,7 @@ class Spawner:
 
     Args:
         lifeline: a socket whose other end is in that process.
-        only: True if nobody else is told why the job fails.
+        only: True if only this process is told why the job fails.
         on_gone: called when the process has ended.
 
     Attributes:
@@ -35,7 +35,7 @@ class Spawner:
 
         Args:
             job: id of the job.
-            cause: as the rest of a sentence.
+            cause: the cause, as the rest of a sentence.
             rank: its number, None for all ranks.
         """
         obituary = control.Obituary(job, rank is None, rank or 0, cause[: control.MAX_OBITUARY])
@@ -43,7 +43,7 @@ class Spawner:
             self._lifeline.send(control.encode(obituary))
 
     def detach(self) -> None:
-        """The job is over: the end of the launcher, and nothing before, closes the lifeline."""
+        """The job is over: only the end of the launcher closes the lifeline."""
         self._loop.remove_reader(self._lifeline)
         self._lifeline.detach()
 

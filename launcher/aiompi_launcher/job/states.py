@@ -1,4 +1,4 @@
-"""The state of a job: its ranks, the world that they are part of, and the phase of the job."""
+"""The state of a job: its ranks, their world, and the phase of the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiompi_launcher.spec import EXIT_FAILURE, EXIT_SIGNAL
 
 
 def quoted(text: str) -> str:
-    """Return a text of another process so that none of its lines looks like one of the launcher.
+    """Return a text of another process in a form in which no line looks like a line of the launcher.
 
     Control characters are escaped, and all lines but the first are indented.
     """
@@ -39,12 +39,12 @@ class RankState(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """The world that the ranks of a job are part of.
+    """The world of the ranks of a job.
 
     Attributes:
         first: world rank of the first rank of the job.
         size: of the world.
-        key: from which the keys of the ranks for each other follow; no rank knows it.
+        key: from which the keys of pairs of ranks are derived; no rank knows it.
         address, universe: as in control.Welcome.
         hosts: address of the IMPI host of each rank of the job; empty if ranks need none.
         job: id of the job; empty if the launcher chooses one.
@@ -59,7 +59,7 @@ class World:
     job: bytes = b""
 
     def welcome(self, rank: Rank, directory: str) -> control.Welcome:
-        """Return what a rank of the job gets of the world when it joins; `directory` if its location has none."""
+        """Return the answer to a joining rank; it has `directory` if the rank's location has none."""
         return control.Welcome(
             rank.number,
             self.size,
@@ -104,7 +104,7 @@ AFTER: Final = frozenset({RankState.FINALIZED, RankState.LEFT})
 # States in which a rank waits for other ranks, or may need them.
 ACTIVE: Final = frozenset({RankState.JOINED, RankState.CARDED, RankState.RUNNING, RankState.FINALIZING})
 
-# States in which a rank that is stuck holds up others.
+# States in which a stuck rank delays others.
 WATCHED: Final = ACTIVE | {RankState.EXPECTED}
 
 
@@ -115,16 +115,16 @@ class Rank:
         number: number of the process in the job, which is its rank in the world in the first world.
         state: state of the control protocol.
         pid: id of its process, 0 while unknown.
-        joiner: id of the process that has joined, possibly a child of the one that was started; 0 before.
-        namespace: in which `joiner` counts.
+        joiner: id of the process that has joined, possibly a child of the started process; 0 before.
+        namespace: pid namespace of `joiner`.
         connected: True while its control connection is open.
         status: exit status of its process, negative for a signal, None while it runs.
         card: its business card.
         error: why the launcher has closed its connection, or why the rank ends.
         last_line: of its standard error, "" while it runs.
-        reported: True if the others know that it has failed, in a job that goes on.
+        reported: True if the other ranks of a surviving job have been told of its failure.
         expelled: True if the job has excluded it although its process may be alive.
-        revocations: how many communicators it has revoked.
+        revocations: number of communicators that it has revoked.
         obituaries: bytes of its reports of failures in jobs that it has spawned.
         location: where it runs.
     """
@@ -154,7 +154,7 @@ class Rank:
 
         Args:
             spawned: the launcher has started its process.
-            ending: the job ends whatever its ranks do.
+            ending: the job ends in any case.
         """
         if not spawned:
             ended = (RankState.FINALIZED, RankState.LEFT, RankState.FAILED)
@@ -172,7 +172,7 @@ class JobState:
         directory: for the sockets of the ranks; empty if they must create their own.
         spawned: True if the launcher starts the processes; otherwise they join from elsewhere.
         survives: True if the job goes on when a rank fails.
-        heartbeat: seconds after which a rank that is stuck counts as failed; 0 for never.
+        heartbeat: seconds after which a stuck rank counts as failed; 0 for never.
 
     Attributes:
         id: of the job, 16 bytes.
@@ -181,7 +181,7 @@ class JobState:
         fencing: True once all ranks have finalized or left.
         signum: signal that the launcher got, 0 for none.
         code: exit code of the launcher.
-        lost_code: exit code for the first of the failures that the job has survived; it counts if no rank is left.
+        lost_code: exit code for the first survived failure; it becomes the exit code if no rank is left.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class JobState:
 
     @property
     def goes_on(self) -> bool:
-        """True if the job goes on should a rank fail now."""
+        """True if the job would go on after a failure of a rank now."""
         return self.survives and self.introduced and not self.ending
 
     def actions(self) -> list[Action]:
@@ -225,7 +225,7 @@ class JobState:
         return [other for other in self.ranks if other is not rank and other.connected and other.state in INSIDE]
 
     def watched(self) -> list[Rank]:
-        """Return the ranks that hold up others while they are stuck."""
+        """Return the ranks that would delay others if they were stuck."""
         return [rank for rank in self.ranks if rank.state in WATCHED and (rank.pid or rank.joiner)]
 
 
@@ -257,7 +257,7 @@ def _signal_name(signum: int) -> str:
 
 
 def absence(number: int, waiting: list[int]) -> str:
-    """Return why a job ends where ranks wait for one that has ended without ever joining."""
+    """Return why a job ends in which ranks wait for a rank that has ended without joining."""
     them = ", ".join(map(str, waiting[:8])) + (", ..." if len(waiting) > 8 else "")
     verb = f"rank {them} waits" if len(waiting) == 1 else f"ranks {them} wait"
     return (

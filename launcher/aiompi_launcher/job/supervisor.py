@@ -34,7 +34,7 @@ class RemoteHosts(Protocol):
     """The hosts of a job on several hosts."""
 
     async def end(self) -> None:
-        """End everything on all hosts."""
+        """End all processes on all hosts."""
 
     def pause(self) -> None:
         """Tell agents that this process is about to be stopped."""
@@ -45,11 +45,11 @@ class Supervisor:
 
     Args:
         job: its state table.
-        name: of the launcher, which begins each of its messages.
+        name: of the launcher; each of its messages begins with it.
         tag_output: True to prefix each line of output with its rank.
         timeout: seconds that the job may take, None for no limit.
         verbose: True to report progress.
-        expel_stopped: True if the heartbeat of the job covers processes that are stopped.
+        expel_stopped: True if the heartbeat of the job covers stopped processes.
 
     Attributes:
         outputs: output of the ranks, and messages for the user.
@@ -93,7 +93,7 @@ class Supervisor:
         """Tell the process that has spawned this job why it fails, and end the job when that process ends.
 
         Args:
-            only: True to tell nobody else.
+            only: True to tell only this process.
         """
         self._spawner = Spawner(lifeline, self._spawner_gone, only=only)
 
@@ -123,7 +123,7 @@ class Supervisor:
             self._loop.call_later(seconds, self._inform, self._job.start_timed_out, seconds)
 
     async def start(self, ranks: Generator[RankProcess]) -> None:
-        """Start the ranks, and serve connections in between; no further rank is started once the job is to end.
+        """Start the ranks, and serve connections in between. Once the job is ending, no further rank is started.
 
         Args:
             ranks: starts the next rank at each step; closed at the end.
@@ -155,7 +155,7 @@ class Supervisor:
     # Start on other hosts.
 
     def start_on(self, hosts: RemoteHosts) -> None:
-        """Supervise ranks on other hosts, which are reported by `adopt`."""
+        """Supervise ranks on other hosts, which `adopt` reports."""
         self._remote = hosts
         self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
 
@@ -166,7 +166,7 @@ class Supervisor:
         self._inform(self._job.started, rank, process.process.pid, location)
 
     def host_lost(self, ranks: Iterable[int], cause: str) -> None:
-        """A host cannot be reached any more: its ranks are as if they had been killed."""
+        """A host cannot be reached any more: treat its ranks as killed."""
         for number in ranks:
             rank = self._job.ranks[number]
             if rank.status is None:
@@ -277,7 +277,7 @@ class Supervisor:
     def _on_broken_output(self, reason: str) -> None:
         self._output_code = EXIT_FAILURE if reason else EXIT_BROKEN_PIPE
         if reason:
-            self.outputs.say(f"standard output: {reason}")  # here: the job may have ended already
+            self.outputs.say(f"standard output: {reason}")  # printed here, because the job may have ended already
         self._inform(self._job.failed, reason or "the reader of the job's output has gone", self._output_code)
 
     # Actions of the job.
@@ -294,7 +294,7 @@ class Supervisor:
         }
 
     def _blame(self, action: Blame) -> None:
-        """Say why the job fails, unless that is known already."""
+        """Print why the job fails, unless the user has been told."""
         if not self._output_code:
             if self._spawner is None or not self._spawner.only:
                 self.outputs.report(action.rank, action.text)

@@ -1,9 +1,9 @@
-"""`Suspicions`: which rank goes when the link between two living ranks has broken.
+"""`Suspicions`: decides which rank is expelled when the link between two living ranks has broken.
 
-What was in the link is lost, so that the two cannot go on together. A rank that speaks of it is not believed beyond its
-own part: it may have broken the link itself, or it may not be broken at all. So the number of broken links decides, and
-a rank that nobody else has named goes rather than the rank that it alone names. What has been decided by less than the
-number of links is remembered, and counts the next time: a hostile rank costs the job at most one other rank.
+The data in the link is lost, so the two ranks cannot continue together. A report of one end is not proof: the reporting
+rank may have broken the link itself, or the link may not be broken. So the rank with more broken links is expelled. If
+both have equally many, the reporting rank is expelled; if both have reported, the higher one is. The reports of such a
+decision are kept, and count the next time. So a hostile rank costs the job at most one other rank.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ class Suspicions:
     """The broken links of a job."""
 
     def __init__(self) -> None:
-        self._causes: dict[frozenset[int], dict[int, str]] = {}  # by pair of ranks, what each of them has reported
+        self._causes: dict[frozenset[int], dict[int, str]] = {}  # pair of ranks -> rank -> its report
 
     def add(self, rank: int, other: int, cause: str) -> bool:
-        """Note that a rank has lost its link to another one. Return True if nothing was known of that link."""
+        """Note that a rank has lost its link to another one. Return True if this is the first report of the link."""
         pair = frozenset((rank, other))
         known = pair in self._causes
         self._causes.setdefault(pair, {}).setdefault(rank, cause)
@@ -27,23 +27,23 @@ class Suspicions:
         return pair in self._causes
 
     def links(self, rank: int) -> int:
-        """Return the number of links of a rank that are known to be broken."""
+        """Return the number of broken links of a rank."""
         return sum(rank in pair for pair in self._causes)
 
     def is_open(self, pair: frozenset[int]) -> bool:
-        """Return True if only one end has reported this link, and nothing else speaks for or against either rank."""
+        """Return True if only one end has reported this link, and there is no other evidence about either rank."""
         one, other = pair
         return len(self._causes[pair]) == 1 and self.links(one) == self.links(other)
 
     def judge(self, pair: frozenset[int]) -> tuple[int, str]:
-        """Return the rank that goes, and the cause."""
+        """Return the expelled rank, and the cause."""
         causes = self._causes[pair]
         one, other = pair
         if self.links(one) != self.links(other):
             guilty = max(pair, key=self.links)
-            self.drop(guilty)  # its links say nothing of the others
+            self.drop(guilty)  # its links are no evidence against the others
         else:
-            guilty = max(causes)  # the only one that has reported it, or the later one
+            guilty = max(causes)  # the only rank that has reported it, or the higher one
         (innocent,) = pair - {guilty}
         return guilty, f"has lost its link to rank {innocent}: {next(iter(causes.values()))}"
 

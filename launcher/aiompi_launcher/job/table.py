@@ -8,18 +8,18 @@ Each rank has a state of the control protocol, and separately an exit status onc
 
 A rank that has finalized or left may join again. It waits until all ranks have; then they are a new world.
 
-The ranks of a job may be part of a larger world, whose other ranks belong to other IMPI clients. Cards are exchanged
+The world of a job may be larger than the job; its other ranks then belong to other IMPI clients. Cards are exchanged
 with these clients (Publish, then `introduce`), and the fence includes them (Fence, then `fenced`).
 
 The job runs until every rank has ended successfully, or until the first rank fails. The first sign of a failure makes
 its rank the culprit. The job ends once both the exit status and the end of the connection of that rank are known, at
-the latest after SETTLE. Failures of other ranks in the meantime are taken as consequences.
+the latest after SETTLE. Failures of other ranks before the end count as consequences.
 
 If the job survives failures, a rank that fails once all have joined is only reported to the others (Failed). The job
 then runs until every rank has ended.
 
-A rank that is stuck, or has lost its link to another one, is expelled: that is a failure as well. Its process is killed
-if the launcher has started it; otherwise it is told (Abort), and gets that when it comes back.
+A rank that is stuck, or has lost its link to another rank, may be expelled, which is a failure as well. If the launcher
+has started its process, the process is killed. Otherwise it gets Abort, when it runs again.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Job(JobState):
         }
 
     def enrol(self, world: World) -> None:
-        """Set the world of the ranks; call it before a rank is started, unless the numbers of ranks do not change."""
+        """Set the world of the ranks. Call this before a rank is started, unless the numbers of ranks stay the same."""
         self.world = world
         self.id = world.job or self.id
         self.traffic.resize(world.size)
@@ -135,7 +135,7 @@ class Job(JobState):
             cards: of all ranks of the world.
         """
         if any(rank.state is not RankState.CARDED for rank in self.ranks):
-            return  # a rank was lost meanwhile, and the job ends
+            return  # a rank was lost, and the job ends
         self.introduced, self.fencing = True, False
         self.traffic.begin(len(cards))
         message = control.Cards(cards)
@@ -156,7 +156,7 @@ class Job(JobState):
         self.shutdown.failed(reason, code)
 
     def signalled(self, signum: int) -> None:
-        """The launcher got a signal to end: the first is passed on, the second kills the ranks."""
+        """The launcher got a signal to end: forward the first signal to the ranks; a second one kills them."""
         self.shutdown.signalled(signum)
 
     def timed_out(self, seconds: float) -> None:
@@ -238,7 +238,7 @@ class Job(JobState):
             rank.error = "left the job before all ranks had joined"
             self.failures.suspect(rank)
             return
-        # A process that the launcher started may still fail, and then the others must get the failure instead of Left.
+        # A started process may still fail; then the other ranks must get the failure instead of Left.
         if not self.spawned or rank.status == 0:
             self.traffic.tell_left(rank)
         self._take_no_part(rank)
@@ -276,7 +276,7 @@ class Job(JobState):
             self.received(rank.number, Closed())
 
 
-_TALKING: Final = INSIDE | AFTER  # a rank may have sent something before it left
+_TALKING: Final = INSIDE | AFTER  # also a rank that has sent its messages before it left
 
 # (state, event) -> next state. Other events break the protocol.
 TRANSITIONS: Final[dict[tuple[RankState, type], RankState]] = {

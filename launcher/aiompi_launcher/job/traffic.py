@@ -1,4 +1,4 @@
-"""What ranks tell each other through the launcher: revocations, agreements, obituaries, and what they wait for."""
+"""Messages between ranks through the launcher: revocations, agreements, obituaries, and wait reports."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from aiompi_launcher.job.actions import Due, Note, Send, StartTimer, Timer
 from aiompi_launcher.job.inquiry import PATIENCE, Inquiry
 from aiompi_launcher.job.states import JobPhase, JobState, Rank, RankState
 
-#: most communicators that a rank may revoke in one world; each is kept for ranks that do not read
+#: most communicators that a rank may revoke in one world; each revocation waits for ranks that do not read
 MAX_REVOCATIONS: Final = 2**16
 
-#: most bytes of reports of failures in spawned jobs that a rank has passed on in one world; each may wait to be read
+#: most bytes of obituaries from one rank in one world; each may wait for ranks that do not read
 MAX_OBITUARIES: Final = 2**20
 
 
@@ -42,7 +42,7 @@ class Traffic:
         self._agreements.size = size
 
     def gone(self, rank: Rank) -> None:
-        """A rank takes part in no further agreement: finish those that waited only for it."""
+        """A rank takes part in no further agreement: finish the agreements that waited only for it."""
         self._send_results(self._agreements.fail(rank.number))
 
     def tell_left(self, rank: Rank) -> None:
@@ -54,7 +54,7 @@ class Traffic:
     # Messages of a rank.
 
     def on_revoke(self, rank: Rank, event: control.Revoke) -> None:
-        """Pass a revocation on.
+        """Forward a revocation.
 
         Raises:
             BreachError: the rank has revoked too many communicators.
@@ -66,12 +66,12 @@ class Traffic:
             self._job.act(Send(other.number, control.Revoke(event.context, rank.number)))
 
     def on_obituary(self, rank: Rank, event: control.Obituary) -> None:
-        """Pass on a report of failures in a job that the rank has spawned."""
-        # Cut, because it must not be longer with this number than others take.
+        """Forward a report of failures in a job that the rank has spawned."""
+        # Cut, because the receivers accept only a limited length, with this number included.
         job, cause = event.job[:NAMESPACE_BYTES], event.cause[: control.MAX_OBITUARY]
         obituary = event._replace(job=job, cause=cause, starter=rank.number)
         rank.obituaries += len(control.encode(obituary))
-        if rank.obituaries <= MAX_OBITUARIES:  # beyond, others see the failures, and are not told the cause
+        if rank.obituaries <= MAX_OBITUARIES:  # beyond, other ranks see the failures without their cause
             self._job.act(*(Send(other.number, obituary) for other in self._job.inside(rank)))
 
     def on_agree(self, rank: Rank, event: control.Agree) -> None:
@@ -86,7 +86,7 @@ class Traffic:
             raise BreachError(str(error)) from None
 
     def on_report(self, rank: Rank, event: control.Report) -> None:
-        """Collect what a rank waits for, and ask the others."""
+        """Collect the wait report of a rank, and ask the others."""
         others, before = [other.number for other in self._job.inside(rank)], self._inquiry.number
         asked = self._inquiry.add(rank.number, event.number, event.report, others)
         self._job.act(*(Send(number, control.ReportRequest(self._inquiry.number)) for number in asked))
@@ -98,7 +98,7 @@ class Traffic:
     # Timers.
 
     def inquired(self) -> None:
-        """The ranks have had their time for an answer: tell the user what is known."""
+        """The time for answers is over: print the result of the inquiry."""
         if self._job.phase is JobPhase.RUNNING:
             self._inquiry.recent = False
             self._conclude()

@@ -1,7 +1,7 @@
 """Connections from ranks to the launcher's agent: the proof of the key with a time limit, then messages.
 
-They are plain sockets, because a transport of asyncio closes a connection when a write fails, and loses the last
-messages of a rank that has already closed its end.
+They are plain sockets: a transport of asyncio would close a connection when a write fails, and lose the last messages
+of a rank that has already closed its end.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from aiompi_launcher.net.listen import AcceptLoop, has_unread, source_of
 MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 #: most bytes that wait for a process to read them
 MAX_UNREAD: Final = 2 * control.MAX_MESSAGE
-#: bytes that are read of a process per turn, so that one that says much does not keep others waiting. No less than a
-#: record of TLS has: what is left of one in this process wakes nobody.
+#: most bytes that are read from a process per turn, so that a process with much data does not delay others. Not less
+#: than a TLS record, because the decrypted rest of a record wakes no reader.
 _READ: Final = 16 * 2**10
 
 
@@ -32,7 +32,7 @@ class Connection(Protocol):
     """A connection of a process that is a rank, or wants to be one.
 
     Attributes:
-        rank: rank that it belongs to, set by the observer in `on_join`; -1 before.
+        rank: rank of the process, set by the observer in `on_join`; -1 before.
         decoder: for what `on_data` gets.
     """
 
@@ -44,7 +44,7 @@ class Connection(Protocol):
         """Bytes that the process has not read."""
 
     def when_sent(self, call: Callable[[], object]) -> None:
-        """Have a function called once when everything is sent."""
+        """Call a function once, when all data is sent."""
 
     def hold(self) -> None:
         """Read nothing more from the process until `resume` is called."""
@@ -59,7 +59,7 @@ class Connection(Protocol):
         """Close the connection once everything is sent, without further events."""
 
     def is_cut_off(self, seconds: float) -> bool:
-        """Return True if the machine of the rank has not answered for so many seconds."""
+        """Return True if the machine of the rank has not answered for `seconds`."""
 
     def has_stopped(self) -> bool:
         """Return True if the machine of the rank has reported that its process is stopped."""
@@ -79,13 +79,13 @@ class ConnectionObserver(Protocol):
         """
 
     def on_closed(self, link: Connection, error: str) -> None:
-        """A connection that had joined was closed by the rank, or for an `error`: what the rank or its host did."""
+        """A joined connection was closed by the rank, or because of an `error` of the rank or its host."""
 
     def on_stranger(self, address: str, error: str) -> None:
         """A connection was dropped before it had joined."""
 
     def on_shortage(self) -> None:
-        """There are no descriptors for more connections, and no existing one can be closed instead."""
+        """There are no descriptors for more connections, and no existing connection can be closed instead."""
 
 
 class MessageObserver:
@@ -105,9 +105,9 @@ class Link:
 
     Attributes:
         decoder: for messages of the rank.
-        rank: rank that it belongs to, set by the observer in `on_join`; -1 before.
+        rank: rank of the process, set by the observer in `on_join`; -1 before.
         since: time at which it was accepted, by `time.monotonic`.
-        source: where it is, by `aiompi_launcher.net.listen.source_of`.
+        source: its source, by `aiompi_launcher.net.listen.source_of`.
     """
 
     def __init__(self, server: ControlServer, sock: socket.socket, address: str, source: str) -> None:
@@ -147,7 +147,7 @@ class Link:
         return self._greeter.silent and not has_unread(self._socket)
 
     def is_cut_off(self, seconds: float) -> bool:
-        """Return True if the machine of the rank has not answered for so many seconds."""
+        """Return True if the machine of the rank has not answered for `seconds`."""
         return self._socket.family != socket.AF_UNIX and liveness.is_cut_off(self._socket, seconds)
 
     def has_stopped(self) -> bool:
@@ -172,7 +172,7 @@ class Link:
         return len(self._out)
 
     def when_sent(self, call: Callable[[], object]) -> None:
-        """Have a function called once when everything is sent."""
+        """Call a function once, when all data is sent."""
         self._when_sent = call
 
     def hold(self) -> None:
@@ -230,7 +230,7 @@ class Link:
             self.drop(f"broke the control protocol: {error}" if self._joined else str(error))
 
     def _read(self) -> bytes | None:
-        """Return what the rank has said after the hello, nothing at its end, and None if that is still to come."""
+        """Return the data of the rank after the hello; empty at its end, None if no data has come yet."""
         try:
             self._greeted = self._greeted or self._greeter.advance()
             return self._socket.recv(_READ) if self._greeted else None
@@ -283,8 +283,8 @@ class ControlServer:
         observer: receives the events.
         key: key of the job.
         listener: a listening socket; `close` closes it.
-        hello_timeout: seconds that a connection has to prove the key and to join; at most MAX_STRANGERS have not (see
-            `AcceptLoop`). None if only ranks that the launcher has started can connect: then no connection is closed,
+        hello_timeout: seconds that a connection has to prove the key and to join. At most MAX_STRANGERS connections may
+            be in this state (see `AcceptLoop`). None if only started ranks can connect: then no connection is closed,
             and each rank proves its `hello.rank_key`.
         heartbeat: seconds after which a machine counts as cut off; 0 for never.
         settings: say whether and how connections are encrypted.

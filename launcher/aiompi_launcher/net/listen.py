@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     import asyncio
 
 BREATHER: Final = 1.0  # seconds without accepting after descriptors have run out
-_PAUSE: Final = 0.05  # seconds after which it looks for room again while there are too many newcomers
+_PAUSE: Final = 0.05  # seconds between checks for room while there are too many newcomers
 _MOST_WAITING: Final = 2048  # connections that wait until there is room for them
-_SILENT: Final = 0.1  # seconds that a newcomer has to send something, even if there are too many
-_BEGUN: Final = 1.0  # seconds that a newcomer which has sent something has to prove itself, even if there are too many
+_SILENT: Final = 0.1  # seconds that a newcomer has for its first byte, even if there are too many
+_BEGUN: Final = 1.0  # seconds that a newcomer then has to prove itself, even if there are too many
 _PERIOD: Final = 10.0  # seconds for which reports of strangers are counted
 _LINES: Final = 5  # reports in a period that are printed
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def rethrow(task: asyncio.Task[Any]) -> None:
-    """As a callback of a task that is awaited by nothing: raise its exception in the event loop, which reports it."""
+    """As a callback of a task that no code awaits: raise its exception in the event loop, which reports it."""
     if not task.cancelled():
         task.result()
 
@@ -73,11 +73,11 @@ class StrangerReports:
 
 
 class Newcomer(Protocol):
-    """An accepted connection that has not proven yet that it belongs to the job.
+    """An accepted connection that has not yet proven that it belongs to the job.
 
     Attributes:
         since: time at which it was accepted, by `time.monotonic`.
-        source: where it is, by `source_of`.
+        source: its source, by `source_of`.
     """
 
     since: float
@@ -99,9 +99,9 @@ def has_unread(sock: socket.socket) -> bool:
 
 
 def source_of(peer: Any) -> str:
-    """Return where the peer of an accepted socket is, of what `accept` returns: its host, or the network of IPv6.
+    """Return the source of an accepted socket, from the address that `accept` returns: the host, or the IPv6 network.
 
-    Whoever has one address of IPv6 has 2**64 of them.
+    An owner of one IPv6 address usually has 2**64 of them.
     """
     host = interfaces.plain(peer[0]) if isinstance(peer, tuple) else ""
     return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8].hex() if ":" in host else host
@@ -117,7 +117,7 @@ class AcceptLoop:
     Args:
         listener: a listening socket; `close` closes it.
         admit: called with a non-blocking socket, and the address of its peer in the form of the address family.
-        newcomers: returns those that it has accepted, the oldest first.
+        newcomers: returns the accepted newcomers, the oldest first.
         limit: maximum of newcomers at a time.
         on_shortage: called when there are no descriptors for a connection, and no newcomers.
     """
@@ -162,7 +162,7 @@ class AcceptLoop:
         except OSError as error:
             if error.errno in _EXHAUSTED:
                 self._go_short()
-            return  # otherwise it concerns only a connection that has ended
+            return  # the error concerns only an ended connection
         sock.setblocking(False)
         source = source_of(peer)
         if source not in self._waiting and self._has_room(source):
@@ -175,7 +175,7 @@ class AcceptLoop:
             self._turn_away()
 
     def _serve(self) -> None:
-        """Admit connections that wait, as many as there is room for."""
+        """Admit waiting connections, as many as there is room for."""
         for source, waiting in [*self._waiting.items()]:
             while waiting and self._has_room(source):
                 self._admit(*waiting.popleft())
@@ -205,7 +205,7 @@ class AcceptLoop:
             self._pause(_PAUSE)
 
     def _turn_away(self) -> bool:
-        """Close the last connection that waits, of the source with the most; return False if none waits."""
+        """Close the last waiting connection of the source with the most; return False if none waits."""
         longest = max(self._waiting.values(), key=len, default=None)
         if not longest:
             return False
@@ -214,7 +214,7 @@ class AcceptLoop:
         return True
 
     def _pause(self, seconds: float) -> None:
-        """Accept nothing for a while. A listener that stays readable would keep the loop busy."""
+        """Accept no connection for a while. A listener that stays readable would keep the loop busy."""
         self._loop.remove_reader(self._listener)
         self._loop.call_later(seconds, self._open)
 
@@ -266,9 +266,9 @@ def listen_for(spec: ServeSpec | ServerSpec, settings: Settings) -> socket.socke
 
 
 async def resolve(host: str) -> list[str]:
-    """Return the numeric addresses of a host, while the event loop goes on.
+    """Return the numeric addresses of a host without blocking the event loop.
 
-    The call that may block is made in a daemon thread: `asyncio.run` would wait at its end for a thread of the loop's
+    The blocking call is made in a daemon thread: at its end `asyncio.run` would wait for a thread of the loop's
     executor, however long the name servers take.
 
     Raises:
@@ -318,13 +318,13 @@ async def connect_tcp(host: str, port: int) -> tuple[asyncio.StreamReader, async
 
 
 def address_of(listener: socket.socket) -> str:
-    """Return the numeric `HOST:PORT` by which others reach a listening socket."""
+    """Return the numeric `HOST:PORT` by which other processes reach a listening socket."""
     host, port = listener.getsockname()[:2]
     return interfaces.join_address(host_of_all(listener) or host, port)
 
 
 def host_of_all(listener: socket.socket) -> str:
-    """Return the address of this machine by which others reach a socket that listens on all addresses, else ""."""
+    """Return the address by which other machines reach a socket that listens on all addresses; "" for other sockets."""
     host: str = listener.getsockname()[0]
     return interfaces.published(host)[0] if host in interfaces.LOOPBACK else ""
 
@@ -332,8 +332,8 @@ def host_of_all(listener: socket.socket) -> str:
 def announce(address: str) -> None:
     """Print an address as the only line of standard output, and close standard output.
 
-    A reader that waits for its end, such as `$(...)` of a shell, gets the address at once. A reader that reads one
-    line and ends does no harm (IMPI 0.0, section 2.2.1).
+    A reader that waits for the end of the output, such as `$(...)` of a shell, gets the address at once. A reader may
+    read one line and end (IMPI 0.0, section 2.2.1).
     """
     with contextlib.suppress(BrokenPipeError):
         print(address, flush=True)

@@ -1,4 +1,4 @@
-"""All output of a job: that of its ranks, and messages of the launcher."""
+"""All output of a job: of its ranks, and of the launcher."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from aiompi_launcher.output.streams import TAIL_LINES, RemoteSource, Sink, Source
 from aiompi_launcher.start.ranks import RankProcess
 
-#: bytes of output of a rank on another host that may be on their way
+#: flow control: most bytes of output in transit from a rank on another host
 OUTPUT_WINDOW: Final = 2**18
 _TAIL_BYTES: Final = 8 * 2**10
 
@@ -21,10 +21,10 @@ class Outputs:
     """Sinks of the launcher and sources of its ranks.
 
     Args:
-        name: of the launcher, which begins each of its messages.
+        name: of the launcher; each of its messages begins with it.
         verbose: True to print reports of progress.
         tag: True to begin lines of ranks with their rank: `[2] ` on stdout, `[2:err] ` on stderr.
-        on_broken: called when standard output cannot be written any more, with the reason; empty if it has no reader.
+        on_broken: called with the reason when standard output cannot be written any more; empty if it has no reader.
     """
 
     def __init__(self, name: str, *, tag: bool, verbose: bool, on_broken: Callable[[str], None]) -> None:
@@ -59,7 +59,7 @@ class Outputs:
             rank: the rank.
             host: name of its host, which is part of its tag.
             directory: for files with its output, None for the launcher's own output.
-            grant: called with 1 or 2 and a number of bytes that may come in addition to OUTPUT_WINDOW.
+            grant: called with 1 or 2 and the number of bytes that the host may send in addition to OUTPUT_WINDOW.
         """
         for stream, sink, name, kind in ((1, self._stdout, "out", ""), (2, self._stderr, "err", ":err")):
             granted = functools.partial(grant, stream)
@@ -74,7 +74,7 @@ class Outputs:
         self._errors[rank] = source  # of its standard error
 
     def take(self, rank: int, stream: int, data: bytes) -> None:
-        """Pass on output of a rank on another host; no data mean its end."""
+        """Forward output of a rank on another host; empty data means its end."""
         self._remote[rank, stream](data)
 
     def say(self, text: str) -> None:
@@ -88,7 +88,7 @@ class Outputs:
             self.say(text)
 
     def report(self, rank: int | None, text: str) -> None:
-        """Print why the job ends, with the last lines of stderr of the rank that caused it.
+        """Print why the job ends, with the last lines of the culprit's stderr.
 
         The lines are omitted if they are the last output anyway.
         """
@@ -114,14 +114,14 @@ class Outputs:
         return _tail_of(errors)
 
     def close(self) -> None:
-        """Forward what is left in the pipes of the ranks."""
+        """Forward the rest of the output in the pipes of the ranks."""
         for source in self._sources:
             source.close()
 
     async def drain(self) -> None:
-        """Wait until everything is written."""
+        """Wait until all output is written."""
         await self._stdout.drain()
-        await self._stderr.drain()  # second, because it reports an error of the first
+        await self._stderr.drain()  # second, because it has a report if the first fails
 
     def stop(self) -> None:
         """Write nothing more."""

@@ -2,9 +2,9 @@
 
     pipe of a rank -> Source (cuts into lines, tags them) -> Sink (the launcher's own stdout or stderr)
 
-A line of more than MAX_LINE bytes is passed on in pieces, and the output of other sources waits for its end, unless its
-rank pauses for HOLD seconds. A source whose sink is full is not read, so its rank blocks in write as it would without a
-launcher.
+A line of more than MAX_LINE bytes is forwarded in pieces, and the output of other sources waits for its end, unless its
+rank pauses for HOLD seconds. A source whose sink is full is not read. So its rank blocks in write, as it would without
+a launcher.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Final
 
 HIGH_WATER: Final = 256 * 2**10  # bytes that wait for a sink before its sources pause
 LOW_WATER: Final = 64 * 2**10
-IDLE: Final = 0.1  # seconds after which an incomplete line, a prompt, is passed on
+IDLE: Final = 0.1  # seconds after which an incomplete line, such as a prompt, is forwarded
 HOLD: Final = 1.0  # seconds for which other output waits for the next piece of a long line
-MAX_LINE: Final = 64 * 2**10  # bytes; longer lines are passed on in pieces
+MAX_LINE: Final = 64 * 2**10  # bytes; longer lines are forwarded in pieces
 TAIL_LINES: Final = 20
 _TAIL_BYTES: Final = 8 * 2**10
 _READ: Final = 64 * 2**10
@@ -33,15 +33,15 @@ _PIPE_BUF: Final = 4096
 
 
 class Sink:
-    """An output file of the launcher, to which the lines of many sources go.
+    """An output file of the launcher, for the lines of many sources.
 
     Args:
         descriptor: of the file.
-        on_broken: called once when nothing can be written any more, with the reason; empty if the reader has gone.
+        on_broken: called once with the reason when writing fails for good; empty if the reader has ended.
 
     Attributes:
         holder: the source whose long line others wait for, None if there is none.
-        unfinished: the owner of the incomplete line at the end of what was written, None if there is none.
+        unfinished: the owner of the incomplete line at the end of the output; None if there is none.
     """
 
     def __init__(self, descriptor: int, on_broken: Callable[[str], None]) -> None:
@@ -60,7 +60,7 @@ class Sink:
         self.last_writers: collections.deque[object] = collections.deque(maxlen=TAIL_LINES)
 
     def write(self, owner: object, data: bytes) -> None:
-        """Write bytes of an owner as they are; only a message of the launcher begins a new line if it has to."""
+        """Write bytes of an owner unchanged; only a message of the launcher begins on a new line."""
         if self._broken or not data:
             return
         if isinstance(owner, Source):
@@ -82,7 +82,7 @@ class Sink:
         return False
 
     def hold(self, source: Source) -> bool:
-        """Let other sources wait until `release`; return False if this source has to wait itself."""
+        """Make other sources wait until `release`; return False if this source itself has to wait."""
         self.holder = self.holder or source
         return self.holder is source
 
@@ -142,7 +142,7 @@ class Sink:
             self._set_drained()
 
     def _has_lost_its_reader(self, error: OSError) -> bool:
-        """Return True if a pipe is broken or a terminal has gone, but not for an error of a disk."""
+        """Return True for a broken pipe or a lost terminal, False for other errors, such as errors of a disk."""
         if error.errno == errno.EIO:
             return not stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         return error.errno in (errno.EPIPE, errno.ECONNRESET)
@@ -173,9 +173,9 @@ class Source:
 
     Args:
         descriptor: read end of the pipe; closed at its end.
-        sink: where it goes.
-        tag: prefix of each line, and of the rest of a line into which other output has come. A last line without an end
-            gets one. Without a tag, lines and incomplete lines (prompts) are passed on unchanged.
+        sink: its destination.
+        tag: prefix of each line, and of the rest of a line that other output has interrupted. An incomplete last line
+            gets an end. Without a tag, lines and incomplete lines (prompts) are forwarded unchanged.
     """
 
     def __init__(self, descriptor: int, sink: Sink, tag: bytes = b"") -> None:
@@ -197,9 +197,9 @@ class Source:
             self._flush_long_line()
 
     def catch_up(self) -> None:
-        """Pass on what the rank has written up to now, even if the sink is full.
+        """Forward the output that the rank has written so far, even if the sink is full.
 
-        At most the capacity of a pipe is read, because a process may still be writing.
+        This reads at most the capacity of a pipe, because a process may still be writing.
         """
         for _ in range(_MOST_IN_PIPE // _READ):
             if not self._read():
@@ -207,7 +207,7 @@ class Source:
         self._flush()
 
     def close(self) -> None:
-        """Pass on what is left and close the pipe."""
+        """Forward the rest of the output and close the pipe."""
         self.catch_up()
         self._close()
 
@@ -266,7 +266,7 @@ class Source:
         self._flush_long_line()
 
     def _flush_long_line(self) -> None:
-        """Pass on a piece of a line that is too long, unless another one is passed on; set the timer."""
+        """Forward a piece of a long line, unless another source does; set the timer."""
         if len(self._partial) > MAX_LINE and self._sink.hold(self):
             self._flush()
         self._stop_timer()
@@ -297,11 +297,11 @@ class Source:
 
 
 class RemoteSource(Source):
-    """Output of a rank that another process reads.
+    """Output of a rank on another host, which the host's agent reads.
 
     Args:
         sink, tag: as for `Source`.
-        grant: called with a number of bytes that the other process may send in addition.
+        grant: called with the number of bytes that the agent may send in addition.
     """
 
     def __init__(self, sink: Sink, tag: bytes, grant: Callable[[int], object]) -> None:
@@ -310,7 +310,7 @@ class RemoteSource(Source):
         super().__init__(-1, sink, tag)
 
     def feed(self, data: bytes) -> None:
-        """Pass on output; no data mean its end."""
+        """Forward output; empty data means its end."""
         if not data:
             self._end()
             return
@@ -330,7 +330,7 @@ class RemoteSource(Source):
 
 
 class TerminalInput:
-    """Passes terminal input on to a rank, whose process group is not the terminal's foreground group.
+    """Forwards terminal input to a rank, whose process group is not the terminal's foreground group.
 
     Args:
         terminal: descriptor of the terminal.

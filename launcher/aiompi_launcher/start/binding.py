@@ -15,12 +15,12 @@ _CPUS: Final = "/sys/devices/system/cpu"
 
 
 def cpus_of(local: int, unit: str, allowed: Collection[int], root: str | os.PathLike[str] = _CPUS) -> set[int]:
-    """Return the CPUs for a rank: one of the units that this process may use. Units are given to ranks in turn.
+    """Return the CPUs for a rank: a unit that this process may use. Units are assigned to ranks in turn.
 
     Args:
         local: number of the rank on its host.
         unit: CORE or SOCKET.
-        allowed: CPUs of this process, as a cpuset, taskset or Slurm leaves them.
+        allowed: CPUs of this process, which a cpuset, taskset or Slurm may have limited.
         root: directory in which the kernel describes CPUs.
     """
     units: dict[str, set[int]] = {}
@@ -30,7 +30,7 @@ def cpus_of(local: int, unit: str, allowed: Collection[int], root: str | os.Path
 
 
 def bind(pid: int, local: int, unit: str) -> None:
-    """Let a process, which has just started, run on its CPUs only; see `cpus_of`."""
+    """Restrict a process that has just started to its CPUs; see `cpus_of`."""
     if unit != NONE:
         try:
             os.sched_setaffinity(pid, cpus_of(local, unit, os.sched_getaffinity(0)))
@@ -41,7 +41,7 @@ def bind(pid: int, local: int, unit: str) -> None:
 
 
 def _unit(topology: str, unit: str) -> str:
-    """Return the name of the core or socket of a CPU, empty if the kernel does not say it."""
+    """Return the name of the core or socket of a CPU; empty if the kernel does not tell."""
     names = ("physical_package_id",) if unit == SOCKET else ("core_cpus_list", "thread_siblings_list")
     for name in names:
         with contextlib.suppress(OSError), open(os.path.join(topology, name), encoding="ascii") as file:

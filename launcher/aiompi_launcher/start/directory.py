@@ -32,7 +32,7 @@ class RunDirectory:
         path: absolute.
 
     Raises:
-        OSError: no directory can hold it; the message names those that were tried.
+        OSError: no directory can hold it; the message names the tried directories.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -83,7 +83,7 @@ def remove_tree(path: str) -> None:
     except OSError as error:
         if error.errno not in (errno.EISDIR, errno.EPERM, errno.ENOTEMPTY):
             raise
-        import shutil  # slow to import, and needed only if a rank has put something there
+        import shutil  # slow to import, and needed only if a rank has put files there
 
         shutil.rmtree(path, ignore_errors=True)
 
@@ -102,7 +102,7 @@ def _base(environ: Mapping[str, str]) -> str:
 
 
 def _sweep(base: str) -> None:
-    """Delete directories of dead jobs of this user, and those of launchers that ended before they had locked one."""
+    """Delete directories of dead jobs of this user, and directories that a launcher has created but never locked."""
     for path in _candidates(base, f".{_PREFIX}"):
         with contextlib.suppress(OSError):
             if time.time() - os.stat(path).st_mtime > _UNLOCKED:
@@ -122,7 +122,7 @@ def _candidates(base: str, prefix: str) -> Iterator[str]:
         for entry in entries:
             random = entry.name.removeprefix(prefix)
             if random == entry.name or len(random) != 2 * _NAME_BYTES or random.strip(_DIGITS):
-                continue  # it may be anything
+                continue  # it may belong to another program
             with contextlib.suppress(OSError):
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():

@@ -1,7 +1,7 @@
 """Ranks that are forked from one process, as by the start method "forkserver" of multiprocessing.
 
-Python's code has the same addresses in all of them. So if ranks share a core, what its branch predictor has learned
-from one rank is valid for the others.
+Python's code has the same addresses in all of them. So if ranks share a core, its branch predictor learns from one rank
+for the others.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from aiompi_launcher.start.python import PythonProgram, find
 _SERVER: Final = os.path.join(os.path.dirname(__file__), "forkserver.py")
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _LIMIT: Final = 32
-#: beginnings of variables that Python or the C library reads when a process starts
+#: prefixes of variables that Python or the C library reads when a process starts
 AT_START: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
 
 
 class ForkServer:
-    """A process that starts the ranks of one program; it begins to import what they need.
+    """A process that starts the ranks of one program; it begins to import their modules.
 
     Args:
         program: the program.
@@ -88,9 +88,9 @@ class ForkServer:
 
 
 class EarlyForkServer(ForkServer):
-    """A fork server that an agent has forked from itself before it knows the program.
+    """A fork server that an agent forks from itself before it knows the program.
 
-    It need not start Python, nor import what the agent has imported, and it works while the agent waits for its orders.
+    So it need not start Python or repeat the agent's imports, and it works while the agent waits for its plan.
 
     Args:
         pid: its process.
@@ -102,9 +102,9 @@ class EarlyForkServer(ForkServer):
         self._environ = dict(os.environ)
 
     def run(self, program: PythonProgram, directory: str | None, environ: Mapping[str, str]) -> bool:
-        """Begin with a program; return False if another process has to run it. The arguments are those of `ForkServer`.
+        """Begin with a program; return False if another process has to run it. For the arguments see `ForkServer`.
 
-        This process may have been started with other options or variables than the program needs.
+        This process cannot run a program that needs other options or variables than it was started with.
         """
         (name, *options), names = program.command, environ.keys() | self._environ.keys()
         if options or find(name, environ.get("PATH")) != sys.executable:
@@ -119,7 +119,7 @@ class EarlyForkServer(ForkServer):
         return True
 
     def discard(self) -> None:
-        """End it: it has no program."""
+        """End the process, which has no program."""
         os.kill(self._pid, signal.SIGKILL)
         self.close()
 

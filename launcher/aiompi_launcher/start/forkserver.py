@@ -2,13 +2,13 @@
 
     forkserver.py DESCRIPTOR [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...]
 
-Each message on the socket starts a rank. It carries the three standard descriptors of the rank, and `NAME=VALUE` of its
-additional environment variables. The answer is the process id of the rank, or minus an errno.
+Each message on the socket starts a rank. The message has the three standard descriptors of the rank, and `NAME=VALUE`
+for each additional environment variable. The answer is the process id of the rank, or minus an errno.
 
-The process imports what every rank needs, once for all. These modules have no state of their own: no generator of
-random numbers, no thread and no descriptor (so NumPy is not among them). If a module beside the program, or in the
-directory or archive that is the program, has the name of one of them, each rank executes Python anew, so that the
-program finds its own module.
+The process imports the modules of every rank, once for all ranks. These modules have no state of their own: no
+generator of random numbers, no thread and no descriptor (so NumPy is not among them). A module beside the program, or
+in its directory or archive, may have the name of one of them. Then each rank executes Python again, so that the program
+finds its own module.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def become_ranks(sock: socket.socket) -> None:
                 sock.close()
                 _be_rank(os.fsdecode(message), descriptors)
                 return
-            with contextlib.suppress(OSError):  # the rank may have done it itself, and ended
+            with contextlib.suppress(OSError):  # the rank may have done this itself, and ended
                 os.setpgid(pid, pid)
             try:
                 sock.send(b"%d" % pid)
-            except OSError:  # the launcher is gone, and nothing else would end the rank
+            except OSError:  # the launcher has ended, and no other process would end the rank
                 os.kill(pid, signal.SIGKILL)
                 os._exit(1)
         for descriptor in descriptors:
@@ -87,7 +87,7 @@ def _be_rank(variables: str, descriptors: list[int]) -> None:
 
 
 def _reopen(number: int, name: str) -> None:
-    """Recreate a standard stream for the descriptor of the rank, which is no terminal, as Python does at its start."""
+    """Recreate a standard stream for the rank's descriptor, which is not a terminal, as Python does at its start."""
     before: Any = getattr(sys, name)
     raw: Any = io.FileIO(number, before.mode, closefd=False)
     raw.name = before.name
@@ -177,7 +177,7 @@ def _serve(sock: socket.socket, program: Program, directory: str) -> None:
 
 
 def fork_early() -> tuple[int, socket.socket] | None:
-    """Fork a process that imports what ranks need, and then serves the program that it is told.
+    """Fork a process that imports the modules of ranks, and then serves the program that it gets.
 
     Returns:
         Its id and a connection to it. None in the ranks, at the end of the program.
@@ -209,7 +209,7 @@ def fork_early() -> tuple[int, socket.socket] | None:
 
 
 def _rename(words: list[str]) -> None:
-    """Let tools such as ps show this command line, as far as there is room for it."""
+    """Let tools such as ps show this command line, cut to the available room."""
     try:
         with open("/proc/self/stat", "rb") as file:
             start, end = map(int, file.read().rpartition(b") ")[2].split()[45:47])

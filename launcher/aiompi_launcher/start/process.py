@@ -24,7 +24,7 @@ class Process:
         self.pid = pid
 
     def poll(self) -> int | None:
-        """Return the exit status, or minus the signal that killed it; None while it runs."""
+        """Return the exit status, or minus the number of the signal that killed the process; None while it runs."""
         result = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if result is None:
             return None

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from aiompi_launcher.spec import Program
 
-#: options without a value that have the same effect on ranks that are forked as on a process of their own
+#: options without a value that have the same effect on forked ranks as on separate processes
 _FLAGS: Final = frozenset("bBOqu")
-#: such options with a value
+#: options with a value that have the same effect on forked ranks as on separate processes
 _WITH_VALUE: Final = ("-W", "-X")
 
 
@@ -28,7 +28,7 @@ class PythonProgram(NamedTuple):
 
 
 def python_of(program: Program) -> PythonProgram | None:
-    """Return the Python program of a section; None if it runs something else, or another Python."""
+    """Return the Python program of a section; None if it runs another program or another Python."""
     argv = program.argv
     if argv[0].endswith(".py"):
         return PythonProgram((sys.executable,), argv)

@@ -1,6 +1,6 @@
 """Starts all ranks of a job, with their environment and their descriptors 0, 1 and 2.
 
-No event loop is needed. Between two starts the caller may do other things.
+No event loop is needed. Between two starts the caller may do other work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aiompi_launcher.start.python import PythonProgram, python_of
 
 EXIT_CANNOT_EXECUTE: Final = 126
 
-#: variables by which other launchers describe their jobs; a rank of this one does not inherit them
+#: variables by which other launchers describe their jobs; ranks of this launcher do not inherit them
 _OTHER_LAUNCHERS: Final = (
     "PMI_", "PMIX_NAMESPACE", "PMIX_RANK", "PMIX_SERVER_", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "MPI_LOCAL", "HYDI_",
     "PALS_", "ALPS_APP_PE",
@@ -66,16 +66,17 @@ class StartError(Exception):
 
 
 class Starting:
-    """The start of the ranks of a job. As a context manager, it ends the processes from which ranks are forked.
+    """The start of the ranks of a job.
 
-    Those processes start at once, and import what ranks need, while the caller does something else. They have to end
-    before forked ranks are children of this process.
+    As a context manager, it ends the fork servers of the ranks. These processes start at once, and import the modules
+    of ranks while the caller does other work. Forked ranks become children of this process when their fork server has
+    ended.
 
     Args:
         spec: the job.
         variables: environment variables of all ranks.
-        key: of the job; each rank gets the key that follows from it.
-        early: a process that can fork ranks; closed if they are not forked.
+        key: of the job; each rank gets its own key, derived from it.
+        early: a process that can fork ranks; closed if the ranks are not forked.
     """
 
     def __init__(
@@ -108,9 +109,9 @@ class Starting:
         self._stack.close()
 
     def _forks(self, program: Program) -> bool:
-        """Return True if the ranks of a program are forked from one process: several ranks of a Python program.
+        """Return True if the ranks of a program are forked from one process: several ranks of a Python program are.
 
-        A single rank is forked if that process runs already.
+        A single rank is forked if this process already runs.
         """
         least = 2 if self._early is None else 1
         if not self._spec.prefork or program.size < least or sys.platform != "linux" or sys.flags.safe_path:

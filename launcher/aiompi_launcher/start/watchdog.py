@@ -1,6 +1,6 @@
 """A process that cleans up if the launcher is killed.
 
-The launcher holds the only write end of a pipe, and sends the watchdog the process groups of the job over it. If the
+The launcher has the only write end of a pipe, over which it sends the process groups of the job to the watchdog. If the
 pipe ends without "well", the watchdog ends the groups and deletes the directory of the job.
 """
 
@@ -29,8 +29,8 @@ class Watchdog:
 
     Args:
         directory: of the job, which the watchdog deletes.
-        marker: `NAME=VALUE` that every process of the job has in its environment. It identifies processes that were
-            started just before the launcher died.
+        marker: `NAME=VALUE` in the environment of every process of the job. By it the watchdog finds processes that
+            were started just before the launcher died.
     """
 
     def __init__(self, directory: str, marker: str) -> None:
@@ -52,7 +52,7 @@ class Watchdog:
         self._tell(str(pgid))
 
     def all_well(self) -> None:
-        """End the watchdog, because nothing is left to clean up."""
+        """End the watchdog, because there is nothing to clean up."""
         self._tell(_ALL_WELL)
         os.close(self._pipe)
         with contextlib.suppress(ChildProcessError):
@@ -85,7 +85,7 @@ def job_directory() -> Iterator[tuple[RunDirectory, Watchdog]]:
 
 
 def contact(directory: RunDirectory) -> str:
-    """Return how ranks on this machine find the agent: the value of AIOMPI_CONTROL."""
+    """Return the value of AIOMPI_CONTROL, by which ranks on this machine find the agent."""
     return f"unix:{directory.join(CONTROL)}"
 
 
@@ -102,9 +102,9 @@ def _watch(pipe: int, directory: str, marker: bytes) -> None:
 
 
 def _detach(pipe: int) -> None:
-    """Leave the terminal and the files of the launcher, so that no process waits for the watchdog by mistake.
+    """Leave the terminal and the files of the launcher.
 
-    The other ends of its pipes and sockets must see at once that the launcher has ended.
+    Otherwise the other ends of its pipes and sockets would not see the end of the launcher while the watchdog runs.
     """
     os.closerange(3, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
