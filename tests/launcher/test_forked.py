@@ -403,7 +403,7 @@ def fork():
         os.kill(os.getppid(), signal.SIGKILL)
     return pid
 """)
-    job = site.launch("-n", "2", site.program("import time\ntime.sleep(100)"), env=env)
+    job = site.launch("-n", "2", site.program("import time\ntime.sleep(10000)"), env=env)
     assert job.process.wait(LIMIT) == -signal.SIGKILL
     site.settle()
 

@@ -102,6 +102,33 @@ def test_a_process_started_in_the_last_instant(
     assert not is_gone(other)
 
 
+def test_a_process_that_gets_a_group_of_its_own_meanwhile(
+    launcher: Launcher, directory: Path, wait_until, is_gone: Callable[[int], bool]
+):
+    """As a rank does that has just been forked."""
+    said = directory.parent / "said"
+    program = (
+        "import os, signal, time\n"
+        "def leave(*_):\n"
+        "    if os.fork() == 0:\n"
+        "        os.setpgid(0, 0)\n"
+        f"        os.write(os.open({str(said)!r}, os.O_WRONLY | os.O_CREAT), b'%d' % os.getpid())\n"
+        "        signal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
+        "        time.sleep(1000)\n"
+        "    os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, leave)\n"
+        f"open({str(said)!r}, 'w').close()\n"
+        "time.sleep(1000)\n"
+    )
+    (directory.parent / "leaves.py").write_text(program)
+    launcher.do(f"marked exec {sys.executable} {directory.parent / 'leaves.py'}")
+    wait_until(said.exists, "the process is ready")
+    launcher.do("crash")
+    wait_until(lambda: all(map(is_gone, launcher.pids)), "watchdog and process are gone")
+    wait_until(lambda: is_gone(int(said.read_text())), "the process that it has forked is gone")
+    assert not directory.exists()
+
+
 def test_all_well(launcher: Launcher, directory: Path, is_gone: Callable[[int], bool]):
     launcher.do("told sleep 100")
     launcher.do("well")

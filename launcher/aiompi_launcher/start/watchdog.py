@@ -97,7 +97,11 @@ def _watch(pipe: int, directory: str, marker: bytes) -> None:
                 return
             groups.add(int(line))
     groups.update(_marked_groups(marker))
-    end_groups(groups)
+    ended: set[int] = set()
+    while new := groups - ended:  # again for ranks that have left the group of their fork server meanwhile
+        end_groups(new)
+        ended |= new
+        groups = _marked_groups(marker)
     directories.remove_tree(directory)
 
 
