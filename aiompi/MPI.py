@@ -104,8 +104,8 @@ __all__ = [
     "InvalidInfoValueError", "InvalidKeyvalError", "InvalidOpError", "InvalidPortError", "InvalidRankError",
     "InvalidRequestError", "InvalidRootError", "InvalidSessionError", "InvalidServiceError", "InvalidTagError",
     "InvalidTopologyError", "InvalidTypeError", "Is_finalized", "Is_initialized", "Is_thread_main", "JobAbortedError",
-    "LocalProtocolError", "Lookup_name", "Message", "NotPublishedError", "Op", "Open_port", "OtherError", "Pcontrol",
-    "PendingError", "Pickle", "Prequest", "ProcessFailedError", "ProcessFailedPendingError", "Publish_name",
+    "LocalProtocolError", "Lookup_name", "MPIError", "Message", "NotPublishedError", "Op", "Open_port", "OtherError",
+    "Pcontrol", "PendingError", "Pickle", "Prequest", "ProcessFailedError", "ProcessFailedPendingError", "Publish_name",
     "Query_thread", "Register_datarep", "RemoteProtocolError", "Remove_error_class", "Remove_error_code",
     "Remove_error_string", "Request", "RevokedError", "Session", "SpawnError", "Status", "Topocomm", "TruncationError",
     "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub", "UnknownError",
@@ -113,6 +113,7 @@ __all__ = [
 ]  # fmt: skip
 
 VERSION, SUBVERSION = 3, 1
+Exception = MPIError  # mpi4py's name
 
 
 def Init() -> None:

@@ -1,7 +1,7 @@
 """Error classes of MPI (sections 2.7 and 7.3) as exceptions.
 
-builtins.Exception
-└── Exception                     any MPI error: error_class, error_code, error_string
+Exception
+└── MPIError                      any MPI error: error_class, error_code, error_string
     ├── InvalidBufferError        ERR_BUFFER       (one exception per error class, see ERROR_CLASSES)
     ├── ...
     ├── InvalidArgumentError      ERR_ARG
@@ -31,7 +31,6 @@ as well, and InvalidBufferError is a BufferError, because Python and mpi4py rais
 
 from __future__ import annotations
 
-import builtins
 import functools
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -48,7 +47,7 @@ __all__ = [
     "ERR_GROUP", "ERR_OP", "ERR_TOPOLOGY", "ERR_DIMS", "ERR_ARG", "ERR_UNKNOWN", "ERR_TRUNCATE", "ERR_OTHER",
     "ERR_INTERN", "ERR_IN_STATUS", "ERR_PENDING", "ERR_KEYVAL", "ERR_ERRHANDLER", "ERR_INFO", "ERR_INFO_KEY",
     "ERR_INFO_VALUE", "ERR_INFO_NOKEY", "ERR_SPAWN", "ERR_PORT", "ERR_SERVICE", "ERR_NAME", "ERR_PROC_ABORTED",
-    "ERR_SESSION", "ERR_REVOKED", "ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_LASTCODE", "Exception",
+    "ERR_SESSION", "ERR_REVOKED", "ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_LASTCODE", "MPIError",
     "InvalidBufferError", "InvalidCountError", "InvalidTypeError", "InvalidTagError", "InvalidCommError",
     "InvalidRankError", "InvalidRequestError", "InvalidRootError", "InvalidGroupError", "InvalidOpError",
     "InvalidTopologyError", "InvalidDimsError", "InvalidArgumentError", "UnknownError", "TruncationError", "OtherError",
@@ -102,14 +101,14 @@ ERR_LASTCODE: Final = 0x3FFFFFFF
 
 
 @functools.total_ordering
-class Exception(RuntimeError):
+class MPIError(RuntimeError):
     """An MPI error (section 7.3).
 
-    It compares, hashes and converts as its code, so that `error == aiompi.ERR_RANK` works.
+    It compares, hashes and converts as its code, so that `error == aiompi.MPI.ERR_RANK` works.
 
     Args:
         what: message that says what happened, where, and what to do about it; or an error code, as in mpi4py:
-            `Exception(ERR_RANK)` returns an InvalidRankError whose message is the text of the code.
+            `MPIError(ERR_RANK)` returns an InvalidRankError whose message is the text of the code.
 
     Attributes:
         error_class: one of the ERR_ constants, or a class from `Add_error_class`.
@@ -124,14 +123,14 @@ class Exception(RuntimeError):
         if error_class is not None:
             cls.error_class = error_class
 
-    def __new__(cls, *what: Any) -> Exception:
+    def __new__(cls, *what: Any) -> MPIError:
         """Return an exception of the type for the error class of a code."""
-        by_code = cls is Exception and len(what) == 1 and isinstance(what[0], int)
+        by_code = cls is MPIError and len(what) == 1 and isinstance(what[0], int)
         return super().__new__(_TYPES.get(Get_error_class(what[0]), cls) if by_code else cls, *what)
 
     def __init__(self, *what: Any) -> None:
         self.error_code = self.error_class
-        if not what and type(self) is Exception:
+        if not what and type(self) is MPIError:
             what = (SUCCESS,)
         self._is_code = len(what) == 1 and isinstance(what[0], int)
         if self._is_code:
@@ -172,85 +171,85 @@ class Exception(RuntimeError):
         return hash(self.error_code)
 
     def __eq__(self, other: object) -> bool:
-        return self.error_code == int(other) if isinstance(other, int | Exception) else NotImplemented
+        return self.error_code == int(other) if isinstance(other, int | MPIError) else NotImplemented
 
-    def __lt__(self, other: int | Exception) -> bool:
-        return self.error_code < int(other) if isinstance(other, int | Exception) else NotImplemented
+    def __lt__(self, other: int | MPIError) -> bool:
+        return self.error_code < int(other) if isinstance(other, int | MPIError) else NotImplemented
 
 
-class InvalidBufferError(Exception, ValueError, BufferError, error_class=ERR_BUFFER):
+class InvalidBufferError(MPIError, ValueError, BufferError, error_class=ERR_BUFFER):
     """Bad buffer: too small, read-only as a receive buffer, not contiguous, overlapping."""
 
 
-class InvalidCountError(Exception, ValueError, error_class=ERR_COUNT):
+class InvalidCountError(MPIError, ValueError, error_class=ERR_COUNT):
     """Bad count argument."""
 
 
-class InvalidTypeError(Exception, ValueError, error_class=ERR_TYPE):
+class InvalidTypeError(MPIError, ValueError, error_class=ERR_TYPE):
     """Bad datatype argument."""
 
 
-class InvalidTagError(Exception, error_class=ERR_TAG):
+class InvalidTagError(MPIError, error_class=ERR_TAG):
     """Bad tag: legal are 0..TAG_UB, and ANY_TAG in receives."""
 
 
-class InvalidCommError(Exception, error_class=ERR_COMM):
+class InvalidCommError(MPIError, error_class=ERR_COMM):
     """Bad communicator: null, freed, or of the wrong kind."""
 
 
-class InvalidRankError(Exception, error_class=ERR_RANK):
+class InvalidRankError(MPIError, error_class=ERR_RANK):
     """Bad rank: legal are 0..size-1, PROC_NULL, and ANY_SOURCE in receives."""
 
 
-class InvalidRequestError(Exception, error_class=ERR_REQUEST):
+class InvalidRequestError(MPIError, error_class=ERR_REQUEST):
     """Bad request."""
 
 
-class InvalidRootError(Exception, error_class=ERR_ROOT):
+class InvalidRootError(MPIError, error_class=ERR_ROOT):
     """Bad root: legal are 0..size-1."""
 
 
-class InvalidGroupError(Exception, error_class=ERR_GROUP):
+class InvalidGroupError(MPIError, error_class=ERR_GROUP):
     """Bad group."""
 
 
-class InvalidOpError(Exception, ValueError, error_class=ERR_OP):
+class InvalidOpError(MPIError, ValueError, error_class=ERR_OP):
     """Bad reduction operation, or one that is not defined for the datatype (section 4.9.2)."""
 
 
-class InvalidTopologyError(Exception, error_class=ERR_TOPOLOGY):
+class InvalidTopologyError(MPIError, error_class=ERR_TOPOLOGY):
     """Bad topology."""
 
 
-class InvalidDimsError(Exception, error_class=ERR_DIMS):
+class InvalidDimsError(MPIError, error_class=ERR_DIMS):
     """Bad dimension argument."""
 
 
-class InvalidArgumentError(Exception, ValueError, error_class=ERR_ARG):
+class InvalidArgumentError(MPIError, ValueError, error_class=ERR_ARG):
     """Bad argument of another kind."""
 
 
-class UnknownError(Exception, error_class=ERR_UNKNOWN):
+class UnknownError(MPIError, error_class=ERR_UNKNOWN):
     """Unknown error."""
 
 
-class TruncationError(Exception, error_class=ERR_TRUNCATE):
+class TruncationError(MPIError, error_class=ERR_TRUNCATE):
     """The message is longer than the receive buffer; nothing was written beyond it (section 3.2.4)."""
 
 
-class OtherError(Exception, error_class=ERR_OTHER):
+class OtherError(MPIError, error_class=ERR_OTHER):
     """A known error that has no class of its own; the string explains it."""
 
 
-class InternalError(Exception, error_class=ERR_INTERN):
+class InternalError(MPIError, error_class=ERR_INTERN):
     """A defect of aiompi itself."""
 
 
-class InStatusError(Exception, error_class=ERR_IN_STATUS):
+class InStatusError(MPIError, error_class=ERR_IN_STATUS):
     """Some of several requests failed; the statuses say which (section 3.7.5)."""
 
 
-class PendingError(Exception, error_class=ERR_PENDING):
+class PendingError(MPIError, error_class=ERR_PENDING):
     """The request has neither failed nor completed (section 3.7.5)."""
 
 
@@ -352,7 +351,7 @@ class JobAbortedError(ProcessFailedError):
     error_class = ERR_PROC_ABORTED
 
 
-_PLAIN: tuple[type[Exception], ...] = (
+_PLAIN: tuple[type[MPIError], ...] = (
     InvalidBufferError, InvalidCountError, InvalidTypeError, InvalidTagError, InvalidCommError, InvalidRankError,
     InvalidRequestError, InvalidRootError, InvalidGroupError, InvalidOpError, InvalidTopologyError,
     InvalidDimsError, InvalidArgumentError, UnknownError, TruncationError, OtherError, InternalError,
@@ -360,8 +359,8 @@ _PLAIN: tuple[type[Exception], ...] = (
 )  # fmt: skip
 
 # Error class -> exception: the classes of MPI-1.1, and classes of later versions for later functions.
-ERROR_CLASSES: Final[dict[int, type[Exception]]] = {cls.error_class: cls for cls in _PLAIN}
-LATER_ERROR_CLASSES: Final[dict[int, type[Exception]]] = {
+ERROR_CLASSES: Final[dict[int, type[MPIError]]] = {cls.error_class: cls for cls in _PLAIN}
+LATER_ERROR_CLASSES: Final[dict[int, type[MPIError]]] = {
     cls.error_class: cls
     for cls in (
         InvalidKeyvalError, InvalidErrhandlerError, InvalidInfoError, InvalidInfoKeyError, InvalidInfoValueError,
@@ -525,7 +524,7 @@ def failure(error: BaseException) -> str:
     """Return what is said of a process that an exception has ended. The text of an exception may raise another one."""
     try:
         words = str(error)
-    except builtins.Exception:
+    except Exception:
         words = "<its text cannot be made>"
     return f"failed: {type(error).__name__}" + (
         words and f": {words if len(words) <= _LONGEST else words[:_LONGEST] + '...'}"
@@ -542,20 +541,20 @@ def call_back(what: str, function: Callable[..., T], *args: Any, **kwargs: Any) 
         what: name of the callback, for messages.
 
     Raises:
-        aiompi.Exception: the function raised it.
+        aiompi.MPIError: the function raised it.
         OtherError: the function raised another exception.
     """
     try:
         return function(*args, **kwargs)
-    except Exception as error:
+    except MPIError as error:
         _print(error)
         raise
-    except builtins.Exception as error:
+    except Exception as error:
         _print(error)
         raise OtherError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
-def _print(error: builtins.Exception) -> None:
+def _print(error: Exception) -> None:
     import traceback  # takes time, and is seldom needed
 
     traceback.print_exception(error)

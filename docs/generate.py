@@ -55,7 +55,7 @@ def errors() -> str:
     names = {getattr(aiompi.errors, name): name for name in dir(aiompi.errors) if name.startswith("ERR_")}
     lines = ["| exception | error class | meaning |", "|---|---|---|"]
     for name, kind in vars(aiompi.errors).items():
-        if isinstance(kind, type) and issubclass(kind, aiompi.errors.Exception) and kind is not aiompi.errors.Exception:
+        if isinstance(kind, type) and issubclass(kind, aiompi.errors.MPIError) and kind is not aiompi.errors.MPIError:
             lines.append(f"| `{name}` | `{names[kind.error_class]}` | {(kind.__doc__ or '').partition(chr(10))[0]} |")
     return "\n".join(lines)
 

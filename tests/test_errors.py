@@ -14,9 +14,7 @@ from aiompi.constants import MAX_ERROR_STRING
 NAMED = {name: value for name, value in vars(errors).items() if name.startswith("ERR_") and name != "ERR_LASTCODE"}
 CLASSES = {name: value for name, value in NAMED.items() if value in errors.ERROR_CLASSES}
 LATER = {name: value for name, value in NAMED.items() if value in errors.LATER_ERROR_CLASSES}
-EXCEPTIONS = [
-    value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, errors.Exception)
-]
+EXCEPTIONS = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, errors.MPIError)]
 
 
 @pytest.mark.spec("S7.3-1")
@@ -36,7 +34,7 @@ def test_classes_are_those_of_the_standard_and_distinct() -> None:
 def test_every_class_has_its_own_exception(name: str, value: int) -> None:
     exception = errors.ERROR_CLASSES[value]
     assert exception.error_class == value, name
-    assert exception.__bases__[0] is errors.Exception
+    assert exception.__bases__[0] is errors.MPIError
 
 
 def test_errors_in_arguments_are_what_python_calls_them() -> None:
@@ -69,7 +67,7 @@ def test_every_class_has_its_own_text() -> None:
 
 
 @pytest.mark.parametrize("exception", EXCEPTIONS)
-def test_exceptions(exception: type[errors.Exception]) -> None:
+def test_exceptions(exception: type[errors.MPIError]) -> None:
     error = exception("what happened")
     assert isinstance(error, builtins.RuntimeError)
     assert error.error_class == error.error_code == error.Get_error_class() == error.Get_error_code() == int(error)
@@ -97,7 +95,7 @@ def test_own_exceptions_are_other_errors(exception: type, base: type) -> None:
 @pytest.mark.parametrize("code", NAMED.values())
 def test_exceptions_made_out_of_codes(code: int) -> None:
     """They have the types that the library raises, and the text of their class."""
-    error = errors.Exception(code)
+    error = errors.MPIError(code)
     assert type(error) is {**errors.ERROR_CLASSES, **errors.LATER_ERROR_CLASSES}[code]
     assert (error.error_code, error.error_class, int(error)) == (code, code, code)
     assert str(error) == error.error_string == errors.Get_error_string(code)
@@ -109,28 +107,28 @@ def test_exceptions_made_out_of_codes(code: int) -> None:
 def test_exceptions_are_compared_as_their_codes() -> None:
     error = errors.InvalidRankError("rank 9")
     assert error == errors.ERR_RANK == error
-    assert error == errors.Exception(errors.ERR_RANK)
+    assert error == errors.MPIError(errors.ERR_RANK)
     assert hash(error) == hash(errors.ERR_RANK)
     assert error != errors.ERR_TAG
     assert error != "rank 9"
-    assert errors.SUCCESS < errors.ERR_TAG < error <= errors.ERR_RANK <= error < errors.Exception(errors.ERR_ARG)
-    assert errors.Exception(errors.ERR_ARG) > error >= errors.ERR_RANK
+    assert errors.SUCCESS < errors.ERR_TAG < error <= errors.ERR_RANK <= error < errors.MPIError(errors.ERR_ARG)
+    assert errors.MPIError(errors.ERR_ARG) > error >= errors.ERR_RANK
     assert error > errors.ERR_TAG
     with pytest.raises(TypeError):
         assert error < "rank 9"  # type: ignore[operator]
 
 
 def test_success_is_no_error() -> None:
-    for success in (errors.Exception(), errors.Exception(errors.SUCCESS)):
+    for success in (errors.MPIError(), errors.MPIError(errors.SUCCESS)):
         assert not success
         assert (success.error_code, success.error_class, str(success)) == (0, 0, "no error")
-    assert errors.Exception("something")
+    assert errors.MPIError("something")
     assert errors.InvalidRankError()
 
 
 @pytest.mark.parametrize("code", [-1, -100])
 def test_codes_that_there_cannot_be(code: int) -> None:
-    assert errors.Exception(code) == errors.ERR_UNKNOWN
+    assert errors.MPIError(code) == errors.ERR_UNKNOWN
 
 
 @pytest.mark.spec("S7.3-1")
@@ -154,10 +152,10 @@ def test_added_classes_and_codes() -> None:
     assert [errors.Get_error_string(number) for number in (added, code, plain)] == ["", "", ""]
     errors.Add_error_string(code, "first")
     errors.Add_error_string(code, "the disk is full")
-    error = errors.Exception(code)
-    assert (type(error), error.error_class, error.error_code) == (errors.Exception, added, code)
+    error = errors.MPIError(code)
+    assert (type(error), error.error_class, error.error_code) == (errors.MPIError, added, code)
     assert str(error) == errors.Get_error_string(code) == "the disk is full"
-    error = errors.Exception(plain)
+    error = errors.MPIError(plain)
     assert (type(error), error.error_class, error.error_code) == (errors.InvalidRankError, errors.ERR_RANK, plain)
     errors.Remove_error_string(code)
     for number in (code, plain):
@@ -216,5 +214,5 @@ def test_bad_arguments_of_added_codes() -> None:
 def test_tree_in_the_documentation_is_the_real_one() -> None:
     tree = (errors.__doc__ or "").splitlines()
     for exception in EXCEPTIONS:
-        if exception.__bases__[0] is not errors.Exception or exception is errors.InvalidBufferError:
+        if exception.__bases__[0] is not errors.MPIError or exception is errors.InvalidBufferError:
             assert any(f"─ {exception.__name__} " in line for line in tree), exception

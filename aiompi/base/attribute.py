@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from aiompi.base.arguments import integer
 from aiompi.constants import KEYVAL_INVALID
-from aiompi.errors import Exception as MPIException
-from aiompi.errors import InvalidKeyvalError, call_back
+from aiompi.errors import InvalidKeyvalError, MPIError, call_back
 
 #: returns the value of a duplicate from (object, key, value); NotImplemented if the duplicate gets no value
 CopyFunction: TypeAlias = Callable[[Any, int, Any], Any]
@@ -191,7 +190,7 @@ class Attributes:
             duplicate: object that gets the new ones; passed to the delete callbacks if copying fails.
 
         Raises:
-            aiompi.Exception: a copy callback failed; the values copied before have been deleted again.
+            aiompi.MPIError: a copy callback failed; the values copied before have been deleted again.
         """
         copies = Attributes(self._keyvals)
         try:
@@ -208,19 +207,19 @@ class Attributes:
         """Delete all values, the latest first, because the owner is being freed (section 5.7.1).
 
         Raises:
-            aiompi.Exception: the first failure of a callback; all values are deleted nevertheless.
+            aiompi.MPIError: the first failure of a callback; all values are deleted nevertheless.
         """
         failures = self._clear(owner)
         if failures:
             raise failures[0]
 
-    def _clear(self, owner: Any) -> list[MPIException]:
+    def _clear(self, owner: Any) -> list[MPIError]:
         failures = []
         while self._values:
             key, value = self._values.popitem()[1]
             try:
                 key.delete(owner, value)
-            except MPIException as error:
+            except MPIError as error:
                 failures.append(error)
         return failures
 
@@ -298,7 +297,7 @@ class Caching:
         Raises:
             InvalidKeyvalError: there is no such key, or it is predefined.
             TypeError: the key is for integers, and the value is not one.
-            aiompi.Exception: the callback that deletes the old value failed; the new one is not stored.
+            aiompi.MPIError: the callback that deletes the old value failed; the new one is not stored.
         """
         self._attributes.set(self, keyval, attrval)
 
@@ -307,6 +306,6 @@ class Caching:
 
         Raises:
             InvalidKeyvalError: there is no value under this key, or it is predefined.
-            aiompi.Exception: the callback failed; the value is deleted nevertheless.
+            aiompi.MPIError: the callback failed; the value is deleted nevertheless.
         """
         self._attributes.delete(self, keyval)

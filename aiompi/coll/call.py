@@ -173,10 +173,10 @@ class Call:
         """Call a function, and let its errors name the collective."""
         try:
             return function(*args)
-        except (errors.Exception, TypeError) as error:
+        except (errors.MPIError, TypeError) as error:
             raise self._located(error) from None
 
-    def _located(self, error: errors.Exception | TypeError) -> errors.Exception | TypeError:
+    def _located(self, error: errors.MPIError | TypeError) -> errors.MPIError | TypeError:
         return type(error)(f"{self.where}: {error}")
 
     @property
@@ -227,7 +227,7 @@ class Call:
         # Not with `checked`, which takes longer: each call has one or two buffers.
         try:
             return resolve_send(spec, "sendbuf", number)
-        except (errors.Exception, TypeError) as error:
+        except (errors.MPIError, TypeError) as error:
             self._refuse_in_place(spec, "sendbuf")
             raise self._located(error) from None
 
@@ -235,7 +235,7 @@ class Call:
         """Return a receive buffer of `number` blocks; an explicit count is the number of items of one block."""
         try:
             return resolve_recv(spec, "recvbuf", number)
-        except (errors.Exception, TypeError) as error:
+        except (errors.MPIError, TypeError) as error:
             self._refuse_in_place(spec, "recvbuf")
             raise self._located(error) from None
 
@@ -311,7 +311,7 @@ class Call:
                 self._operation = op.name
                 return op
             combiner(op, vector.datatype, min(vector.count, 1))
-        except errors.Exception as error:
+        except errors.MPIError as error:
             raise self._located(error) from None
         self._operation = BY_USER
         return Op(op)

@@ -361,6 +361,6 @@ def _commutes(comm: Communicator, op: object, operation: str) -> bool:
         return False
     try:
         op.check()
-    except errors.Exception as error:
+    except errors.MPIError as error:
         raise type(error)(f"{comm.where(operation)}: {error}") from None
     return op.commute

@@ -20,7 +20,7 @@ from aiompi.coll.block import Block, compare, mismatch
 from aiompi.comm import Channel, Communicator
 from aiompi.engine import ChainedRequest, Endpoint, Message, MessageListener, Request
 from aiompi.engine.schedule import settled
-from aiompi.errors import Exception, InvalidCountError, OtherError
+from aiompi.errors import InvalidCountError, MPIError, OtherError
 
 if TYPE_CHECKING:
     from aiompi.core._native import SlotExchange, SlotGroup
@@ -60,15 +60,15 @@ def _disturb(channel: Channel, exchange: SlotExchange, message: Message) -> None
     """Fail a call: a rank that sends a message before it has posted has made another call."""
     if exchange.done() or exchange.posted(message.source):
         return  # it is already in the part of the call that sends
-    error: Exception = InvalidCountError(mismatch(channel, message.source, message.length, exchange.nbytes))
+    error: MPIError = InvalidCountError(mismatch(channel, message.source, message.length, exchange.nbytes))
     try:
         compare(channel, message.source, message.note)
-    except Exception as disagreement:
+    except MPIError as disagreement:
         error = disagreement
     exchange.fail(error)
 
 
-def blame(exchange: SlotExchange, rank: int, note: int, claim: int) -> Exception | None:
+def blame(exchange: SlotExchange, rank: int, note: int, claim: int) -> MPIError | None:
     """Return the error if a rank does not take part in the same call; None if it does.
 
     Args:
@@ -77,7 +77,7 @@ def blame(exchange: SlotExchange, rank: int, note: int, claim: int) -> Exception
     channel = channel_of(exchange)
     try:
         compare(channel, rank, note)
-    except Exception as disagreement:
+    except MPIError as disagreement:
         return disagreement
     their_nth, nbytes = divmod(claim, 2**_NBYTES)
     nth = exchange.tag % _NUMBERS
@@ -134,7 +134,7 @@ class ShmSync:
         """Listen no more."""
         self._alarm.unset()
 
-    def blame(self, exchange: SlotExchange, rank: int, note: int, claim: int) -> Exception | None:
+    def blame(self, exchange: SlotExchange, rank: int, note: int, claim: int) -> MPIError | None:
         """Return the error if a rank does not take part in the same call; None if it does."""
         return blame(exchange, rank, note, claim)
 
@@ -206,7 +206,7 @@ async def show_objects(channel: Channel, make: Callable[[], bytes], look: Look, 
         too long (see `Backoff`).
 
     Raises:
-        Exception: as of `show`.
+        MPIError: as of `show`.
     """
     sync = _sync_of(channel)
     if sync is None:

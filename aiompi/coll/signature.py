@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from aiompi.errors import Exception, InvalidCountError, InvalidOpError, InvalidRootError, OtherError
+from aiompi.errors import InvalidCountError, InvalidOpError, InvalidRootError, MPIError, OtherError
 from aiompi.op import Op
 from aiompi.op.operation import PREDEFINED
 
@@ -111,7 +111,7 @@ def note_of(name: str, root: int | None, operation: str | None) -> int:
     return _COLLECTIVE_NUMBERS[name] | _OPERATION_NUMBERS[operation] << 8 | number << 16
 
 
-def disagreement(where: str, source: int, theirs: int, ours: int) -> Exception:
+def disagreement(where: str, source: int, theirs: int, ours: int) -> MPIError:
     """Return the error for a message of a rank that has made another call than this rank.
 
     Args:
@@ -124,7 +124,7 @@ def disagreement(where: str, source: int, theirs: int, ours: int) -> Exception:
         other: object = Signature.from_note(theirs)
     except LookupError:
         other = "a collective that is not known here"
-    kind: type[Exception] = OtherError
+    kind: type[MPIError] = OtherError
     if isinstance(other, Signature) and other[:-1] == own[:-1]:
         return InvalidCountError(
             f"{where}: rank {source} has passed other lengths of blocks than this rank; pass the same ones on all ranks"

@@ -22,8 +22,7 @@ from aiompi.comm.communicator import Communicator
 from aiompi.engine import NotedReceive, Request
 from aiompi.engine.matching import Matcher
 from aiompi.engine.schedule import settled
-from aiompi.errors import Exception as MPIError
-from aiompi.errors import ProcessFailedError, RemoteProtocolError
+from aiompi.errors import MPIError, ProcessFailedError, RemoteProtocolError
 from aiompi.wire.control import Agreed
 
 #: tags; each agreement uses the next one

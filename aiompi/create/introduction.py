@@ -15,8 +15,7 @@ from aiompi.comm import Channel, Communicator, Group
 from aiompi.create.participants import TwoGroups
 from aiompi.engine import Engine, NotedReceive, Request
 from aiompi.engine.processes import FIRST_MET, Name
-from aiompi.errors import Exception as MPIError
-from aiompi.errors import InvalidCommError, RemoteProtocolError
+from aiompi.errors import InvalidCommError, MPIError, RemoteProtocolError
 from aiompi.wire.control import BusinessCard, is_card
 from aiompi.wire.hello import KEY_BYTES, NAMESPACE_BYTES, Namespace, pair_keys
 

@@ -12,8 +12,7 @@ from aiompi.coll.algorithms.allgather import ring
 from aiompi.coll.algorithms.bcast import binomial
 from aiompi.coll.block import Block
 from aiompi.comm import Channel
-from aiompi.errors import Exception as MPIError
-from aiompi.errors import InvalidCountError, ProcessFailedError
+from aiompi.errors import InvalidCountError, MPIError, ProcessFailedError
 from aiompi.wire.frame import Payload
 
 Numbers: TypeAlias = tuple[int, ...]

@@ -27,8 +27,7 @@ from aiompi.create.introduction import context_of
 from aiompi.create.participants import TwoGroups
 from aiompi.engine import Engine, NotedReceive, Request
 from aiompi.engine.processes import Name, Processes, Program
-from aiompi.errors import Exception as MPIError
-from aiompi.errors import InvalidCommError, InvalidPortError, SpawnError
+from aiompi.errors import InvalidCommError, InvalidPortError, MPIError, SpawnError
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.frame import Payload
 from aiompi.wire.hello import KEY_BYTES, NAMESPACE_BYTES, Namespace

@@ -177,7 +177,7 @@ def _checked(comm: Communicator, operation: str, function: Callable[P, T], *args
         raise InvalidCommError(f"{comm.where(operation)}: an intercommunicator has no topology")
     try:
         return function(*args, **kwargs)
-    except (errors.Exception, TypeError) as error:
+    except (errors.MPIError, TypeError) as error:
         raise type(error)(f"{comm.where(operation)}: {error}") from None
 
 

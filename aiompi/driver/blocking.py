@@ -138,7 +138,7 @@ class BlockingDriver:
         """Block until the request is complete, and return its result.
 
         Raises:
-            aiompi.Exception: the operation failed.
+            aiompi.MPIError: the operation failed.
             LocalProtocolError: nothing can ever complete the request.
         """
         self.finish(request)

@@ -64,7 +64,7 @@ class GeneralizedRequest(Request[Any]):
         """Return the object with which the request was completed, and release the request.
 
         Raises:
-            aiompi.Exception: a function of the program failed.
+            aiompi.MPIError: a function of the program failed.
         """
         value = super().result()
         if not self._asked:

@@ -246,7 +246,7 @@ def free(comm: Membership) -> Request[None]:
     """Start to free a communicator, after the callbacks of its attributes (section 5.4.3).
 
     Raises:
-        aiompi.Exception: callbacks failed; this is the first failure. The communicator is not freed, but all callbacks
+        aiompi.MPIError: callbacks failed; this is the first failure. The communicator is not freed, but all callbacks
             have been called, and free succeeds the next time.
     """
     if not comm._core.predefined:
@@ -265,7 +265,7 @@ def clear_attributes(comm: Membership) -> None:
     """Forget all attributes of a communicator: it is being freed, or is COMM_SELF at Finalize (MPI-2, section 4.8).
 
     Raises:
-        aiompi.Exception: callbacks failed; this is the first failure, and all values are forgotten.
+        aiompi.MPIError: callbacks failed; this is the first failure, and all values are forgotten.
     """
     comm._core.attributes.clear(comm)
 

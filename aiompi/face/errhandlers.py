@@ -16,8 +16,7 @@ from aiompi.comm import Group
 from aiompi.comm.errhandler import Errhandler, HandlerFunction
 from aiompi.datatype import Datatype
 from aiompi.engine import Owned, Request
-from aiompi.errors import Exception as MPIException
-from aiompi.errors import InvalidErrhandlerError, JobAbortedError
+from aiompi.errors import InvalidErrhandlerError, JobAbortedError, MPIError
 from aiompi.info import Info
 from aiompi.op import Op
 
@@ -94,7 +93,7 @@ def consult(call: hooks.Call) -> Any:
     completing = list(call.denoted(Request))
     try:
         result = call()
-    except MPIException as error:
+    except MPIError as error:
         comm = _responsible(call, completing)
         if comm is not None:
             _handle(comm, error)
@@ -129,7 +128,7 @@ def _watch(comm: ErrorHandling, result: Any) -> None:
 def _conclude(comm: ErrorHandling, operation: Request[Any]) -> None:
     """Call the handler of an operation that has failed; what the handler raises becomes the error."""
     failed = _failed(operation)
-    if failed is not None and isinstance(failed._error, MPIException):
+    if failed is not None and isinstance(failed._error, MPIError):
         try:
             _handle(comm, failed._error)
         except BaseException as raised:
@@ -146,7 +145,7 @@ def _failed(operation: Request[Any]) -> Request[Any] | None:
     return next((part for part in parts if isinstance(part, Request) and part._error is not None), None)
 
 
-def _handle(comm: ErrorHandling, error: MPIException) -> None:
+def _handle(comm: ErrorHandling, error: MPIError) -> None:
     """Call the handler, without handlers for the calls that it makes itself."""
     if isinstance(error, JobAbortedError):
         return  # the job is over, and nothing can be done about it

@@ -6,8 +6,7 @@ import sys
 import weakref
 from types import TracebackType
 
-from aiompi.errors import Exception as MPIException
-from aiompi.errors import JobAbortedError
+from aiompi.errors import JobAbortedError, MPIError
 from aiompi.job.runtime import Runtime
 
 #: launched ranks of this process
@@ -45,5 +44,5 @@ def _is_end(rank: Runtime, error: BaseException) -> bool:
     """Return True for the end of the job of a rank, or for the reason why the process has not become a rank."""
     started = rank.start()
     failure = started.exception() if started.done() else None
-    kind = JobAbortedError if rank.joined else MPIException
+    kind = JobAbortedError if rank.joined else MPIError
     return isinstance(error, kind) and any(error is end for end in (rank.engine.error, failure))

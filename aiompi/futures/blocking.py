@@ -115,7 +115,7 @@ class RemoteWorkers(BlockingWorkers):
         """Use the processes of a job with a service name (`python -m aiompi.futures.server --service NAME`).
 
         Raises:
-            aiompi.Exception: there is no such service.
+            aiompi.MPIError: there is no such service.
         """
         self = cls()
         port = process.runtime.outreach.lookup(service)

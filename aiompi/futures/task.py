@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from aiompi.errors import Exception as MPIException
+from aiompi.errors import MPIError
 
 if TYPE_CHECKING:
     from aiompi.futures.workers import WorkerProxy
@@ -134,7 +134,7 @@ def failure(error: BaseException) -> Failure:
     return Failure(error, trace)
 
 
-def original_error(error: MPIException) -> BaseException:
+def original_error(error: MPIError) -> BaseException:
     """Return the exception that an object of the program raised in pickling or unpickling, or else the error."""
     cause = error.__cause__
     if cause is None:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 from aiompi.comm import Communicator
 from aiompi.constants import THREAD_MULTIPLE
 from aiompi.engine import Request
-from aiompi.errors import Exception as MPIException
+from aiompi.errors import MPIError
 from aiompi.face.blocking.process import process
 from aiompi.futures.task import (
     Call,
@@ -69,7 +69,7 @@ class Worker:
             return number, None
         try:
             call: Call = self._codec.loads(pickled)
-        except MPIException as error:
+        except MPIError as error:
             return number, failure(original_error(error))
         return number, call
 
@@ -77,7 +77,7 @@ class Worker:
         """Send the answer to a call; a result that cannot be sent becomes a failure."""
         try:
             message = self._codec.dumps(answer)
-        except MPIException as error:
+        except MPIError as error:
             message = self._codec.dumps(failure(original_error(error)))
         self._core.send(*with_number(*message, number), self._master, ANSWER).free()
 
@@ -108,7 +108,7 @@ async def serve_async(worker: Worker) -> asyncio.CancelledError | None:
             except asyncio.CancelledError as error:
                 try:
                     await _leave(worker, calls, receiving)
-                except MPIException:  # the master has failed
+                except MPIError:  # the master has failed
                     await calls.give_up()
                 return error
             if number == FAREWELL:

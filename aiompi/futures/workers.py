@@ -21,8 +21,7 @@ from aiompi.create.free import free
 from aiompi.engine import Engine, Request
 from aiompi.engine.processes import Program
 from aiompi.engine.schedule import settled
-from aiompi.errors import Exception as MPIException
-from aiompi.errors import JobAbortedError, ProcessFailedError
+from aiompi.errors import JobAbortedError, MPIError, ProcessFailedError
 from aiompi.futures.task import Call, Failure, Success, Task, original_error
 from aiompi.objects import Codec, Segment
 
@@ -194,7 +193,7 @@ class WorkerProxy:
         """
         try:
             message = self._codec.dumps(call)
-        except MPIException as error:
+        except MPIError as error:
             return Failure(original_error(error), "")
         number = self._last = (self._last + 1) % LEAVING
         answered = self._calls[number] = Request(self._core.engine)
@@ -207,7 +206,7 @@ class WorkerProxy:
             if self._left:
                 raise _NotBegun from None
             raise
-        except MPIException as error:
+        except MPIError as error:
             return Failure(original_error(error), "")
         return answer
 
@@ -305,7 +304,7 @@ class Workers:
         while not self._closing.done():
             try:
                 self.add(await ports.accept(core, port, 0, self._closing))
-            except MPIException as error:
+            except MPIError as error:
                 if isinstance(error, JobAbortedError):
                     return
         ports.close_port(self.engine, port)

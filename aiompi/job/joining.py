@@ -1,7 +1,7 @@
-"""The ways into a job from inside a running event loop: `init` for a fixed number of ranks, `join` for an open job.
+"""The ways into a job from inside a running event loop: `init`, `join` for an open job, and `spawn`.
 
-This module imports little. If what a rank needs is not imported yet, it is imported in a thread when the block begins,
-so that the event loop goes on meanwhile.
+This module imports little. If a rank needs modules that are not imported yet, a thread imports them when the block or
+the call begins, so that the event loop goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from aiompi.wire.hello import parse_key
 
 if TYPE_CHECKING:
     from aiompi.face.native.job import World
+    from aiompi.face.native.output import Output, OutputLines
+    from aiompi.face.processes import Command
     from aiompi.job.members import Membership
 
 T_co = TypeVar("T_co", covariant=True)
 
 _JOB: Final = "aiompi.face.native.job"
+_SPAWN: Final = "aiompi.face.native.spawn"
 _MEMBERSHIP: Final = "aiompi.job.members"
 
 
@@ -174,6 +177,41 @@ def join(
         return member
 
     return Joining(_MEMBERSHIP, make)
+
+
+async def spawn(
+    count: int,
+    program: Command | Callable[..., Any],
+    *args: Any,
+    merge: bool = False,
+    output: Output | OutputLines | None = None,
+    settings: Settings | None = None,
+) -> Any:
+    """Start ranks from a program or notebook that no launcher has started, and connect to them.
+
+        children = await aiompi.spawn(4, "worker.py")
+
+    Args:
+        count: number of ranks, which are a job of their own.
+        program: a Python program or a command, whose ranks call `world.Get_parent()`; or a function, which each rank
+            calls with its end of the communicator and `args`, and awaits if it is `async`. The function is pickled, so
+            that it is found by its name in an importable module; with cloudpickle installed, it may be any function.
+        args: arguments of the program, or of the function.
+        merge: True for one communicator of all, in which this process has rank 0. Ranks of a program call
+            `parent.Merge(high=True)`.
+        output: gets what ranks print: `OutputLines` to iterate over it, or any object with a method `write`; by default
+            `sys.stdout`.
+        settings: instead of those of the environment and `rc`.
+
+    Returns:
+        The intercommunicator with the ranks, or the merged communicator. `await children.Disconnect()` parts.
+
+    Raises:
+        SpawnError: they cannot be started, or have ended before they joined; the message says why.
+    """
+    await import_in_thread(_SPAWN)
+    start = importlib.import_module(_SPAWN).start
+    return await start(count, program, args, merge=merge, output=output, settings=settings)
 
 
 def key_of(key: str | bytes | None) -> bytes:

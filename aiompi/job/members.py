@@ -22,11 +22,11 @@ from typing import Any, Final
 from aiompi import settings as settings_module
 from aiompi.driver import aio
 from aiompi.engine import Engine, Request
-from aiompi.errors import Exception as MPIError
 from aiompi.errors import (
     InvalidArgumentError,
     JobAbortedError,
     LocalProtocolError,
+    MPIError,
     RemoteProtocolError,
     RevokedError,
     failure,

@@ -373,7 +373,7 @@ class Runtime:
             A request whose result is True if all ranks have finalized, False if this rank has left without them.
 
         Raises:
-            aiompi.Exception: a callback for the attributes of COMM_SELF failed; communication has not ended.
+            aiompi.MPIError: a callback for the attributes of COMM_SELF failed; communication has not ended.
         """
         self._before_end()
         if not self.sessions.open:

@@ -12,8 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgpack
 
 from aiompi.core import FOREIGN, OTHER, TUPLES, contents
-from aiompi.errors import Exception as MPIException
-from aiompi.errors import InvalidTypeError, OtherError, RemoteProtocolError
+from aiompi.errors import InvalidTypeError, MPIError, OtherError, RemoteProtocolError
 from aiompi.objects import pickles, steps, type_tags
 from aiompi.objects.decode import HASHED, Decoder
 from aiompi.objects.encode import ATOMS, ATOMS_WITHOUT_INT, EXTENSIONS, Encoder
@@ -182,7 +181,7 @@ class Codec:
             if mark == _TAGS:
                 return self._loads_value(memoryview(message), _NO_BUFFERS)
             return self._loads_marked(memoryview(message).cast("B"))
-        except (MPIException, MemoryError, OSError):
+        except (MPIError, MemoryError, OSError):
             raise
         except Exception as error:
             return self._loads_foreign(message, error)
@@ -224,7 +223,7 @@ class Codec:
             if next(unused, None) is not None or (hooks.get("list_hook") is not tuple and next(left, None) is not None):
                 raise ValueError("type tags or buffers without objects")
             return obj
-        except (MPIException, MemoryError, OSError):
+        except (MPIError, MemoryError, OSError):
             raise
         except Exception as error:
             return self._loads_foreign(message, error)

@@ -44,7 +44,7 @@ async def main(world):
         host, port = world._runtime._agent._socket.getpeername()[:2]
         try:
             await asyncio.to_thread(connect, [host], port, bytes(32), 3, load(), 60.0)
-        except aiompi.Exception as error:
+        except aiompi.MPIError as error:
             print(error)
     total = await world.allreduce(1)
     if world.rank == 0:

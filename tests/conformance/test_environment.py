@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import aiompi
 from aiompi import MPI
 from aiompi.errors import ERROR_CLASSES
 from support.jobs import FACES, Site, in_face
@@ -13,7 +12,7 @@ from support.jobs import FACES, Site, in_face
 @pytest.mark.spec("S7.2-10", "S7.3-1")
 @pytest.mark.parametrize("error_class", [MPI.SUCCESS, *ERROR_CLASSES])
 def test_every_error_class_has_a_text(error_class: int) -> None:
-    assert 0 < len(aiompi.error_string(error_class)) <= MPI.MAX_ERROR_STRING
+    assert 0 < len(MPI.error_string(error_class)) <= MPI.MAX_ERROR_STRING
     if error_class != MPI.SUCCESS:
         error = ERROR_CLASSES[error_class]("what happened")
         assert error.Get_error_class() == error.error_class == int(error) == error_class
@@ -28,8 +27,8 @@ def test_error_that_is_caught_ends_nothing(site: Site, face: str) -> None:
     body = """
     try:
         comm.isend(None, dest=99)
-    except aiompi.InvalidRankError as error:
-        print(await comm.allreduce(error.error_class == aiompi.ERR_RANK))
+    except aiompi.MPI.InvalidRankError as error:
+        print(await comm.allreduce(error.error_class == aiompi.MPI.ERR_RANK))
     """
     assert site.ok(2, in_face(face, body)).lines == ["2", "2"]
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-import aiompi
+from aiompi import MPI
 from aiompi.errors import ERROR_CLASSES
 from support.jobs import FACES, Site, in_face
 
@@ -35,15 +35,16 @@ class Trigger(NamedTuple):
 PREPARED: Final = """
 import json
 import numpy as np
-from aiompi import BYTE, DOUBLE, INT, MPI, PROC_NULL, TAG_UB
+from aiompi import MPI, PROC_NULL
+from aiompi.MPI import BYTE, DOUBLE, INT, TAG_UB
 from aiompi.datatype import BOTTOM, Datatype
 
-null, pair, freed = aiompi.DATATYPE_NULL, INT.Create_contiguous(2), INT.Create_contiguous(2).Commit()
+null, pair, freed = MPI.DATATYPE_NULL, INT.Create_contiguous(2), INT.Create_contiguous(2).Commit()
 freed.Free()
 backwards = INT.Create_hindexed([1], [-8]).Commit()
 twice = INT.Create_hindexed([1, 1], [0, 2]).Commit()
 four, fixed = bytearray(4), bytes(4)
-block = [aiompi.DISTRIBUTE_BLOCK]
+block = [MPI.DISTRIBUTE_BLOCK]
 
 def failed():
     comm.Isend(four, 0, 20)
@@ -54,7 +55,7 @@ def raise_from_status(requests):
     try:
         MPI.Request.Waitall(requests, statuses)
     except MPI.InStatusError:
-        raise aiompi.ERROR_CLASSES[statuses[-1].error]("in a status")
+        raise MPI.ERROR_CLASSES[statuses[-1].error]("in a status")
 """
 
 TRIGGERS: Final = {
@@ -98,7 +99,7 @@ TRIGGERS: Final = {
         Trigger("await comm.Recv([four, 0, pair], 0)", "not committed"),
         Trigger("comm.Send_init([four, 0, pair], 0)", "not committed"),
         Trigger("comm.Isend([four, 1, freed], 0)", "freed"),
-        Trigger("comm.Irecv([four, 0, aiompi.LB], 0)", "marker"),
+        Trigger("comm.Irecv([four, 0, MPI.LB], 0)", "marker"),
         Trigger("comm.Irecv([bytearray(8), 1, twice], 0)", "overlap"),
         Trigger("await comm.Send(np.array([{}]), 0)", "references to Python objects"),
         Trigger("await comm.send(lambda: None, 0)", "cannot send an object of type"),
@@ -115,7 +116,7 @@ TRIGGERS: Final = {
     "ERR_TAG": [
         Trigger("await comm.send('x', 0, -5)", "tag -5 of a send"),
         Trigger("await comm.Ssend(four, 0, aiompi.ANY_TAG)", "of a send"),
-        Trigger("comm.Ibsend(four, 0, TAG_UB + 1)", f"tag {aiompi.TAG_UB + 1}"),
+        Trigger("comm.Ibsend(four, 0, TAG_UB + 1)", f"tag {MPI.TAG_UB + 1}"),
         Trigger("comm.Send_init(four, 0, -5)", "tag -5 of a send"),
         Trigger("await comm.recv(source=0, tag=-5)", "tag -5 of a receive"),
         Trigger("comm.Recv_init(four, 0, -5)", "tag -5 of a receive"),
@@ -218,7 +219,7 @@ def statements(face: str) -> list[tuple[str, str, str]]:
 
 
 def test_every_class_has_a_trigger() -> None:
-    names = {name for name in dir(aiompi) if name.startswith("ERR_") and getattr(aiompi, name) in ERROR_CLASSES}
+    names = {name for name in dir(MPI) if name.startswith("ERR_") and getattr(MPI, name) in ERROR_CLASSES}
     assert names == TRIGGERS.keys() | ELSEWHERE.keys()
     for face in FACES:
         assert TRIGGERS.keys() - {name for name, _, _ in statements(face)} == ONE_FACE[face]
@@ -234,13 +235,11 @@ def test_triggers(site: Site, face: str) -> None:
     """Each raises the exception of its class, with a message that says what is wrong."""
     body = PREPARED
     for _, statement, _ in statements(face):
-        body += (
-            f"try:\n    {statement}\nexcept aiompi.Exception as error:\n    result = error.error_class, str(error)\n"
-        )
+        body += f"try:\n    {statement}\nexcept aiompi.MPIError as error:\n    result = error.error_class, str(error)\n"
         body += "else:\n    result = 0, 'nothing was raised'\nprint(json.dumps(result))\n"
     ended = site.start(sys.executable, site.program(in_face(face, textwrap.dedent(body)))).finish()
     assert (ended.code, ended.err) == (0, "")
     results: list[tuple[int, str]] = [tuple(json.loads(line)) for line in ended.out.splitlines()]
     for (name, statement, text), (number, message) in zip(statements(face), results, strict=True):
-        expected: Any = getattr(aiompi, name)
+        expected: Any = getattr(MPI, name)
         assert (number, text in message) == (expected, True), (statement, name, message)

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pytest
 
 import aiompi
-from aiompi import ANY_SOURCE, ANY_TAG, BSEND_OVERHEAD, BYTE, CHAR, CHARACTER, INTEGER, REAL, Intracomm, Request, Status
+from aiompi import ANY_SOURCE, ANY_TAG, Intracomm, Request, Status
+from aiompi.MPI import BSEND_OVERHEAD, BYTE, CHAR, CHARACTER, INTEGER, REAL
 from support.jobs import Site
 from support.spmd import Run, completes, deadlocks, on_ranks
 

@@ -15,23 +15,8 @@ import numpy.typing as npt
 import pytest
 
 import aiompi
-from aiompi import (
-    ANY_SOURCE,
-    DOUBLE,
-    DOUBLE_INT,
-    FLOAT_INT,
-    INT,
-    MAXLOC,
-    MINLOC,
-    SUM,
-    TWODOUBLE_PRECISION,
-    UNDEFINED,
-    Datatype,
-    Intracomm,
-    InvalidBufferError,
-    Op,
-    Settings,
-)
+from aiompi import ANY_SOURCE, SUM, UNDEFINED, Datatype, Intracomm, InvalidBufferError, Op, Settings
+from aiompi.MPI import DOUBLE, DOUBLE_INT, FLOAT_INT, INT, MAXLOC, MINLOC, TWODOUBLE_PRECISION
 from support.jobs import Site
 from support.spmd import Program, Run, completes, deadlocks, everywhere
 

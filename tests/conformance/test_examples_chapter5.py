@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import aiompi
-from aiompi import ANY_SOURCE, BYTE, COMM_NULL, INT, SUM, Comm, Intercomm, Intracomm, Request
+from aiompi import ANY_SOURCE, COMM_NULL, SUM, Comm, Intercomm, Intracomm, Request
+from aiompi.MPI import BYTE, INT
 from support.jobs import Site
 from support.spmd import on_ranks
 

@@ -14,23 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from aiompi import (
-    BOTTOM,
-    CHAR,
-    DOUBLE,
-    FLOAT,
-    INT,
-    LB,
-    PACKED,
-    REAL,
-    UB,
-    UNDEFINED,
-    Aint_diff,
-    Datatype,
-    Get_address,
-    Intracomm,
-)
+from aiompi import UNDEFINED, Datatype, Intracomm
 from aiompi.datatype.deprecated import Address, Type_extent, Type_hvector, Type_struct
+from aiompi.MPI import BOTTOM, CHAR, DOUBLE, FLOAT, INT, LB, PACKED, REAL, UB, Aint_diff, Get_address
 from support.jobs import Site
 from support.particles import (
     COUNT,

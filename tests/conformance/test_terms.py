@@ -114,12 +114,12 @@ def test_collective_needs_everybody(run: Run) -> None:
 def test_null_handles_are_refused() -> None:
     async def main() -> None:
         (comm,) = aiompi.local_world(1)
-        with pytest.raises(aiompi.InvalidOpError):
-            comm.allreduce(1, op=aiompi.OP_NULL)
-        with pytest.raises(aiompi.InvalidTypeError):
-            comm.Isend([b"x", aiompi.DATATYPE_NULL], dest=0)
+        with pytest.raises(MPI.InvalidOpError):
+            comm.allreduce(1, op=MPI.OP_NULL)
+        with pytest.raises(MPI.InvalidTypeError):
+            comm.Isend([b"x", MPI.DATATYPE_NULL], dest=0)
         for call in (MPI.REQUEST_NULL.Cancel, MPI.REQUEST_NULL.Free):
-            with pytest.raises(aiompi.InvalidRequestError):
+            with pytest.raises(MPI.InvalidRequestError):
                 call()
 
     asyncio.run(main())
@@ -135,7 +135,7 @@ def test_communicators_and_requests_stay_in_their_process() -> None:
         for thing in (comm, receive, MPI.Request._denote(receive)):
             with pytest.raises((TypeError, ValueError)):
                 pickle.dumps(thing)
-            with pytest.raises(aiompi.InvalidTypeError, match="cannot send an object of type"):
+            with pytest.raises(MPI.InvalidTypeError, match="cannot send an object of type"):
                 comm.isend([thing], dest=0)
 
     asyncio.run(main())
@@ -204,9 +204,7 @@ def test_bytes_arrive_as_they_are(run: Run) -> None:
         for nbytes in (0, 1, 255, 65_535, 65_536, 65_537, 10**6):
             data = np.resize(np.arange(256, dtype="u1"), nbytes)
             numbers = np.zeros(nbytes, "i1")
-            await asyncio.gather(
-                world[0].Send([data, aiompi.BYTE], dest=1), world[1].Recv([numbers, aiompi.BYTE], source=0)
-            )
+            await asyncio.gather(world[0].Send([data, MPI.BYTE], dest=1), world[1].Recv([numbers, MPI.BYTE], source=0))
             _, obj = await asyncio.gather(world[0].send(data.tobytes(), dest=1), world[1].recv(source=0))
             assert numbers.tobytes() == data.tobytes() == obj
 
@@ -267,9 +265,9 @@ def test_errors_can_be_caught_and_survived(run: Run) -> None:
 
     async def main() -> None:
         world = aiompi.local_world(2)
-        with pytest.raises(aiompi.Exception) as caught:
+        with pytest.raises(aiompi.MPIError) as caught:
             world[0].isend("x", dest=9)
-        assert caught.value.error_class == aiompi.ERR_RANK
+        assert caught.value.error_class == MPI.ERR_RANK
         assert re.search(r"destination 9 .* 0\.\.1", caught.value.error_string)
         with pytest.raises(aiompi.TruncationError):
             await asyncio.gather(world[0].Send(b"xx", dest=1), world[1].Recv(bytearray(1)))

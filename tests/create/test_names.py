@@ -23,18 +23,18 @@ from support.meetings import jobs
 async def test_published_names(tmp_path: Path) -> None:
     names = tmp_path / "names"
     async with jobs(2, names=str(names)) as (one, other):
-        with pytest.raises(aiompi.NotPublishedError, match="AIOMPI_NAMES"):
+        with pytest.raises(aiompi.MPI.NotPublishedError, match="AIOMPI_NAMES"):
             other.Lookup_name("a service")
         port = await one.Open_port()
         one.Publish_name("a service", port)
         assert other.Lookup_name("a service") == port
         assert [path.stat().st_mode & 0o777 for path in (names, *names.iterdir())] == [0o700, 0o600]
-        with pytest.raises(aiompi.InvalidServiceError, match="is taken"):
+        with pytest.raises(aiompi.MPI.InvalidServiceError, match="is taken"):
             other.Publish_name("a service", port)
         one.Unpublish_name("a service", port)
-        with pytest.raises(aiompi.InvalidServiceError, match="has not published"):
+        with pytest.raises(aiompi.MPI.InvalidServiceError, match="has not published"):
             one.Unpublish_name("a service", port)
-        with pytest.raises(aiompi.InvalidServiceError, match="1 to 100 bytes"):
+        with pytest.raises(aiompi.MPI.InvalidServiceError, match="1 to 100 bytes"):
             one.Publish_name("x" * 101, port)
         one.Publish_name("forgotten", port)
     assert list(names.iterdir()) == [], "a rank that ends withdraws its names"
@@ -46,7 +46,7 @@ async def test_name_of_a_process_that_was_killed_is_not_found(tmp_path: Path) ->
         one.Publish_name("a", "port")
         (file,) = (tmp_path / "names").iterdir()
         file.write_text(file.read_text().replace(f'"pid": {os.getpid()}', '"pid": 999999999'))
-        with pytest.raises(aiompi.NotPublishedError):
+        with pytest.raises(aiompi.MPI.NotPublishedError):
             one.Lookup_name("a")
         one.Publish_name("a", "another")
         assert one.Lookup_name("a") == "another"
@@ -56,7 +56,7 @@ async def test_name_of_a_process_that_was_killed_is_not_found(tmp_path: Path) ->
 async def test_names_in_a_directory_that_others_may_enter(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     async with jobs(1, names=str(tmp_path)) as (one,):
-        with pytest.raises(aiompi.InvalidServiceError, match="not private"):
+        with pytest.raises(aiompi.MPI.InvalidServiceError, match="not private"):
             one.Publish_name("a", "port")
 
 
@@ -104,7 +104,7 @@ async def test_a_process_that_is_killed_while_it_publishes(site: Site, tmp_path:
     assert killed.code == -signal.SIGKILL
     (half,) = names.iterdir()
     async with jobs(1, names=str(names)) as (one,):
-        with pytest.raises(aiompi.NotPublishedError):
+        with pytest.raises(aiompi.MPI.NotPublishedError):
             one.Lookup_name("service")
         one.Publish_name("other", "port")
         assert half.exists(), "its process may still be writing it"
@@ -122,7 +122,7 @@ async def test_a_name_that_is_gone_does_not_disturb_the_end(tmp_path: Path) -> N
         one.Publish_name("service", "port")
         (file,) = names.iterdir()
         file.unlink()
-        with pytest.raises(aiompi.InvalidServiceError, match="has not published"):
+        with pytest.raises(aiompi.MPI.InvalidServiceError, match="has not published"):
             one.Unpublish_name("service", "port")
 
 
@@ -144,7 +144,7 @@ def test_a_link_in_place_of_the_usual_directory_of_names(tmp_path: Path, monkeyp
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / f"aiompi-names-{os.getuid()}").symlink_to(private)
     with pytest.raises(
-        aiompi.InvalidServiceError, match="is not private to this user; set AIOMPI_NAMES to one that is"
+        aiompi.MPI.InvalidServiceError, match="is not private to this user; set AIOMPI_NAMES to one that is"
     ):
         published.publish(Settings(), "service", "port")
     assert not list(private.iterdir())
@@ -163,5 +163,5 @@ def test_a_file_that_cannot_be_written_as_a_whole(site: Site, tmp_path: Path) ->
 def test_a_directory_of_names_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     settings = Settings(names=str(tmp_path / "file" / "names"))
-    with pytest.raises(aiompi.InvalidServiceError, match="cannot be used for published names: Not a directory"):
+    with pytest.raises(aiompi.MPI.InvalidServiceError, match="cannot be used for published names: Not a directory"):
         published.publish(settings, "service", "port")

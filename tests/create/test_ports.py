@@ -161,20 +161,20 @@ async def test_port_that_was_closed_cannot_be_reached() -> None:
     async with jobs(2, connect_timeout=0.3) as (one, other):
         port = await one.Open_port()
         one.Close_port(port)
-        with pytest.raises(aiompi.InvalidPortError, match="cannot be reached"):
+        with pytest.raises(aiompi.MPI.InvalidPortError, match="cannot be reached"):
             await other.Connect(port)
-        with pytest.raises(aiompi.InvalidPortError, match="no such open port"):
+        with pytest.raises(aiompi.MPI.InvalidPortError, match="no such open port"):
             await one.Accept(port)
-        with pytest.raises(aiompi.InvalidPortError, match="no such open port"):
+        with pytest.raises(aiompi.MPI.InvalidPortError, match="no such open port"):
             one.Close_port(port)
-        assert aiompi.InvalidPortError.error_class == aiompi.ERR_PORT
+        assert aiompi.MPI.InvalidPortError.error_class == aiompi.MPI.ERR_PORT
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("name", ["", "nonsense", "aiompi-port:", "aiompi-port:AAAA", "aiompi-port:kwEC"])
 async def test_name_that_is_none_of_a_port(name: str) -> None:
     async with jobs(1) as (one,):
-        with pytest.raises(aiompi.InvalidPortError, match="is no name of a port"):
+        with pytest.raises(aiompi.MPI.InvalidPortError, match="is no name of a port"):
             await one.Connect(name)
 
 
@@ -182,11 +182,11 @@ async def test_name_that_is_none_of_a_port(name: str) -> None:
 async def test_port_of_this_process_and_of_one_that_has_ended() -> None:
     async with jobs(2) as (one, other):
         port = await one.Open_port()
-        with pytest.raises(aiompi.InvalidPortError, match="another one has to connect"):
+        with pytest.raises(aiompi.MPI.InvalidPortError, match="another one has to connect"):
             await one.Connect(port)
         async with jobs(1) as (gone,):
             port = await gone.Open_port()
-        with pytest.raises(aiompi.InvalidPortError, match="cannot be reached"):
+        with pytest.raises(aiompi.MPI.InvalidPortError, match="cannot be reached"):
             await other.Connect(port)
 
 
@@ -454,7 +454,7 @@ async def test_groups_that_do_not_reach_each_other_learn_so_together() -> None:
             await arrival(held)
             held[0] = (*held[0][:2], "a test")
         for error in await asyncio.gather(*calls, return_exceptions=True):
-            assert isinstance(error, aiompi.InvalidPortError)
+            assert isinstance(error, aiompi.MPI.InvalidPortError)
             assert "not all processes of the two groups reach each other" in str(error)
         worlds[0].Close_port(port)
         while [left(world)[5:9] for world in worlds] != [tables[5:9] for tables in before]:
@@ -482,7 +482,7 @@ async def test_groups_do_not_wait_for_answers_when_a_process_has_died(
     worlds[dies]._runtime.close()  # as when it is killed
     del calls[dies]
     for end in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LIMIT):
-        assert isinstance(end, aiompi.InvalidPortError | aiompi.ProcessFailedError)
+        assert isinstance(end, aiompi.MPI.InvalidPortError | aiompi.ProcessFailedError)
     for world in worlds:
         world._runtime.close()
 
@@ -492,7 +492,7 @@ async def test_ranks_of_a_local_world_cannot_be_connected() -> None:
     world = aiompi.local_world(2)
     with pytest.raises(NotImplementedError, match="local_world"):
         await world[0].Accept("any")
-    with pytest.raises(aiompi.InvalidRootError):
+    with pytest.raises(aiompi.MPI.InvalidRootError):
         world[0].Accept(None, root=2)
 
 
@@ -515,7 +515,7 @@ async def test_join_over_a_socket_that_ends() -> None:
     async with jobs(1) as (one,):
         here, there = socket.socketpair()
         there.close()
-        with here, pytest.raises(aiompi.InvalidPortError, match="Join"):
+        with here, pytest.raises(aiompi.MPI.InvalidPortError, match="Join"):
             await one.Join(here.fileno())
 
 
@@ -635,7 +635,7 @@ async def test_processes_that_cannot_be_started(command: str, info: dict[str, st
     async with jobs(1) as (one,):
         with pytest.raises(aiompi.SpawnError, match=what) as caught:
             await one.Spawn(command, info=aiompi.Info.Create(info))
-        assert caught.value.error_class == aiompi.ERR_SPAWN
+        assert caught.value.error_class == aiompi.MPI.ERR_SPAWN
         assert await one.allreduce(1) == 1, "the rank goes on"
 
 
@@ -682,7 +682,7 @@ class BrokenBridge:
     ("call", "error"),
     [
         (lambda core: ports.spawn(core, [], 0), aiompi.SpawnError),
-        (lambda core: ports.accept(core, "", 0), aiompi.InvalidPortError),
+        (lambda core: ports.accept(core, "", 0), aiompi.MPI.InvalidPortError),
     ],
 )
 def test_group_that_is_lost_while_it_is_met(
@@ -779,7 +779,7 @@ async def test_a_leader_that_lies_gets_an_error_of_mpi(monkeypatch: pytest.Monke
         with monkeypatch.context() as hostile:
             hostile.setattr(ports._Meeting, "_swap", lying)
             other = asyncio.ensure_future(worlds[1].Connect(port))
-            with pytest.raises(aiompi.Exception):
+            with pytest.raises(aiompi.MPIError):
                 await worlds[0].Accept(port)
         end, _ = await both(worlds[0].Accept(port), worlds[2].Connect(port))
         assert end.remote_size == 1

@@ -21,7 +21,7 @@ from aiompi.constants import (
     ORDER_FORTRAN,
 )
 from aiompi.datatype import INT, SHORT, Datatype
-from aiompi.errors import Exception, InvalidArgumentError
+from aiompi.errors import InvalidArgumentError, MPIError
 from support.datatype_model import addresses_of, basic, check
 
 
@@ -142,6 +142,6 @@ GOOD = {
 )
 def test_errors(wrong: dict[str, object], message: str) -> None:
     INT.Create_darray(**GOOD)  # type: ignore[arg-type]
-    with pytest.raises(Exception, match=message) as caught:
+    with pytest.raises(MPIError, match=message) as caught:
         INT.Create_darray(**(GOOD | wrong))  # type: ignore[arg-type]
     assert issubclass(caught.type, InvalidArgumentError)

@@ -164,8 +164,8 @@ def test_contents_are_copies_too() -> None:
         (lambda: INT.Create_hindexed_block(1, [2**63]), errors.InvalidArgumentError, "displacements has values of"),
     ],
 )
-def test_wrong_values(call: Callable[[], Datatype], error: type[errors.Exception], message: str) -> None:
-    with pytest.raises(errors.Exception, match=message) as caught:
+def test_wrong_values(call: Callable[[], Datatype], error: type[errors.MPIError], message: str) -> None:
+    with pytest.raises(errors.MPIError, match=message) as caught:
         call()
     assert issubclass(caught.type, error)
     assert caught.value.error_class == error.error_class

@@ -9,7 +9,7 @@ import pytest
 
 from aiompi.constants import ORDER_C, ORDER_F, ORDER_FORTRAN
 from aiompi.datatype import BYTE, DOUBLE, INT, SHORT
-from aiompi.errors import Exception, InvalidArgumentError
+from aiompi.errors import InvalidArgumentError, MPIError
 from support.datatype_model import addresses
 
 SHAPES = [
@@ -80,6 +80,6 @@ def test_huge_arrays() -> None:
     ],
 )
 def test_errors(sizes: list[int], subsizes: list[int], starts: list[int], order: int, message: str) -> None:
-    with pytest.raises(Exception, match=message) as caught:
+    with pytest.raises(MPIError, match=message) as caught:
         INT.Create_subarray(sizes, subsizes, starts, order)
     assert issubclass(caught.type, InvalidArgumentError)

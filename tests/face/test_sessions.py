@@ -65,7 +65,7 @@ async def test_equal_calls_run_in_their_order(comm: Intracomm) -> None:
 @on_ranks(2, across=False)
 async def test_groups_that_do_not_fit(comm: Intracomm) -> None:
     both = comm.group
-    for wrong in (aiompi.GROUP_NULL, aiompi.GROUP_EMPTY, both.Excl([comm.rank])):
+    for wrong in (aiompi.MPI.GROUP_NULL, aiompi.MPI.GROUP_EMPTY, both.Excl([comm.rank])):
         with pytest.raises(InvalidGroupError):
             Intracomm.Create_from_group(wrong)
     assert not await Intracomm.Create_from_group(both.Incl([]))
@@ -86,7 +86,7 @@ async def test_two_groups(comm: Intracomm) -> None:
     side = int(comm.rank in (1, 2, 3))
     own, other = parts[side], parts[1 - side]
     leads = own.rank == 1
-    given = (other, 1) if leads else (aiompi.GROUP_NULL, 99)
+    given = (other, 1) if leads else (aiompi.MPI.GROUP_NULL, 99)
     handler = Intracomm.Create_errhandler(lambda comm, code: None)
     inter = await Intercomm.Create_from_groups(own, 1, *given, "x", aiompi.Info.Create({"a": "b"}), handler)
     assert (inter.group, inter.remote_group, inter.Get_info().Get("a")) == (own, other, "b")
@@ -156,8 +156,8 @@ async def test_an_error_handler() -> None:
         for wrong in (lambda: session.Get_nth_pset(3), lambda: session.Create_group("mpi://NONE")):
             with pytest.raises(InvalidArgumentError):
                 wrong()
-        assert calls == [(session, aiompi.ERR_ARG)] * 2
-        session.Set_errhandler(aiompi.ERRORS_ARE_FATAL)
+        assert calls == [(session, aiompi.MPI.ERR_ARG)] * 2
+        session.Set_errhandler(aiompi.MPI.ERRORS_ARE_FATAL)
         with pytest.raises(aiompi.JobAbortedError, match="ERRORS_ARE_FATAL"):
             session.Get_nth_pset(-1)
 
@@ -249,7 +249,7 @@ async def main():
             session = await aiompi.Session.Init()
         try:
             await world.Barrier()
-        except aiompi.Exception as error:
+        except aiompi.MPIError as error:
             assert {FINALIZED!r} in str(error), error
         comm = await aiompi.Intracomm.Create_from_group(session.Create_group("mpi://WORLD"))
         print(await comm.allreduce(1))

@@ -25,7 +25,7 @@ LATE_RECEIVER: Final = f"""{HELPERS}
         return bytearray([tag]) * {NBYTES}
 
     if comm.rank == 0:
-        comm.Attach_buffer(bytearray(2 * {NBYTES} + 3 * aiompi.BSEND_OVERHEAD))
+        comm.Attach_buffer(bytearray(2 * {NBYTES} + 3 * aiompi.MPI.BSEND_OVERHEAD))
         await comm.Bsend(memory := message(0), dest=1, tag=0)
         memory[:] = bytes(1)
         comm.Ibsend(message(1), dest=1, tag=1)
@@ -160,7 +160,7 @@ def test_ready_send_without_receive(site: Site, face: str) -> None:
     for nbytes in (1, {NBYTES}):
         try:
             await comm.Rsend(bytes(nbytes), 1 - comm.rank, tag=1)
-        except aiompi.OtherError:
+        except aiompi.MPI.OtherError:
             print(await comm.sendrecv("next", 1 - comm.rank, 2, source=1 - comm.rank, recvtag=2), flush=True)
         await comm.Barrier()
     if comm.rank == 0:
@@ -179,7 +179,7 @@ def test_detaching_waits(site: Site, face: str) -> None:
     """A message that rank 1 sends before it receives the buffered message has arrived when the call returns."""
     body = f"""
     if comm.rank == 0:
-        comm.Attach_buffer(memory := bytearray({NBYTES} + aiompi.BSEND_OVERHEAD))
+        comm.Attach_buffer(memory := bytearray({NBYTES} + aiompi.MPI.BSEND_OVERHEAD))
         for wait in (comm.Flush_buffer, comm.Detach_buffer):
             await comm.Bsend(bytes({NBYTES}), dest=1)
             await comm.send("sent", dest=1, tag=1)

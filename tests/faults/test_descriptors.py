@@ -19,7 +19,7 @@ def test_a_rank_without_descriptors_gets_an_error_from_the_call_that_connects(si
         for call in (lambda: comm.send("x", dest=1), lambda: comm.barrier()):
             try:
                 await call()
-            except aiompi.OtherError as error:
+            except aiompi.MPI.OtherError as error:
                 print(error, flush=True)
         os._exit(0)
     await comm.recv()
@@ -44,7 +44,7 @@ def test_a_rank_that_cannot_accept_warns_and_does_not_keep_others_waiting(site: 
         os.mkdir("exhausted")
         try:
             await comm.recv(source=0)
-        except aiompi.OtherError as error:
+        except aiompi.MPI.OtherError as error:
             print(error, flush=True)
             os._exit(3)
     while not os.path.exists("exhausted"):

@@ -189,7 +189,7 @@ def test_a_rank_whose_card_is_odd_cannot_be_reached(site: Site, face: str, added
         for call in (lambda: comm.send("x", dest=1), lambda: comm.send("x", dest=1)):
             try:
                 await call()
-            except aiompi.Exception as error:
+            except aiompi.MPIError as error:
                 print(type(error).__name__, str(error).partition(":")[0], flush=True)
         os._exit(0)
     await comm.recv(source=0)

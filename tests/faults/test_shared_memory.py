@@ -39,7 +39,7 @@ STRESS = """
         sends.append(comm.Isend(message(number), dest=other))
         pause()
         if len(requests) == 4:
-            length = (await ENVELOPE(requests.pop(0))).Get_count(aiompi.BYTE)
+            length = (await ENVELOPE(requests.pop(0))).Get_count(aiompi.MPI.BYTE)
             await END(sends.pop(0))
             pause()
             body = memoryview(memory[(number - 3) % 4])[CHECK.size : length]
@@ -514,7 +514,7 @@ def test_the_rank_that_lacks_descriptors_is_to_blame_whatever_it_waits_for(
         await comm.send("now", dest=1)
         try:
             await comm.recv(source=1)
-        except aiompi.OtherError as error:
+        except aiompi.MPI.OtherError as error:
             print(error, flush=True)
             raise
     elif comm.rank == 1:

@@ -491,7 +491,7 @@ def test_sizes_must_be_positive(name: str) -> None:
 def test_wrong_arguments(size: int, options: dict[str, int], error: str) -> None:
     async def main() -> None:
         (world, *_) = aiompi.local_world(size)
-        with pytest.raises((ValueError, aiompi.InvalidRootError), match=error):
+        with pytest.raises((ValueError, aiompi.MPI.InvalidRootError), match=error):
             await pool(world, **options).__aenter__()
 
     asyncio.run(main())

@@ -412,7 +412,7 @@ async def app(scope, receive, send):
             await send({"type": "lifespan.startup.complete"})
             await receive()
             await send({"type": "lifespan.shutdown.complete"})
-    except aiompi.Exception as error:
+    except aiompi.MPIError as error:
         await send({"type": "lifespan.startup.failed", "message": str(error)})
 """
 ADVICE = "let each be a member of a job that is open: aiompi-launch --serve, and aiompi.join"

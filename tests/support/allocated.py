@@ -49,7 +49,7 @@ async def intrude(world: aiompi.World) -> str:
         host, port = world._runtime._agent._socket.getpeername()[:2]  # type: ignore[union-attr]
         try:
             await asyncio.to_thread(connect, [host], port, bytes(32), 3, load(), 60.0)
-        except aiompi.Exception as error:
+        except aiompi.MPIError as error:
             told = str(error)
     return await world.bcast(told)
 
@@ -113,7 +113,7 @@ def is_watched(pid: int) -> bool:
 
 def wait_or_hold(comm: Any, path: str) -> None:
     """On each host but node1 one rank holds the GIL for long. All others wait."""
-    shared = comm.Split_type(aiompi.COMM_TYPE_SHARED)
+    shared = comm.Split_type(aiompi.MPI.COMM_TYPE_SHARED)
     holds = shared.rank == 0 and platform.node() != "node1"
     while holds and not is_watched(os.getpid()):
         time.sleep(0.01)
@@ -133,7 +133,7 @@ async def survive(world: aiompi.World, victim: int) -> str:
     except aiompi.JobAbortedError:
         raise
     except aiompi.ProcessFailedError as error:
-        assert error.Get_error_class() == aiompi.ERR_PROC_FAILED
+        assert error.Get_error_class() == aiompi.MPI.ERR_PROC_FAILED
     return f"{(await world.Shrink()).size} go on"
 
 

@@ -83,7 +83,7 @@ def test_what_is_made_transfers_what_it_says() -> None:
 def test_pairs_have_the_fields_of_structs(code: str) -> None:
     dtype = np.dtype(code, align=True)
     assert to_numpy_dtype(from_numpy_dtype(dtype)) == dtype
-    assert to_numpy_dtype(aiompi.FLOAT_INT) == np.dtype("f,i", align=True)
+    assert to_numpy_dtype(aiompi.MPI.FLOAT_INT) == np.dtype("f,i", align=True)
 
 
 def test_what_they_are_made_of() -> None:
@@ -92,7 +92,7 @@ def test_what_they_are_made_of() -> None:
     struct, combiner, given = made.decode()
     assert (combiner, given) == ("RESIZED", {"lb": 0, "extent": made.extent})
     parts = struct.decode()[2]["datatypes"]
-    assert [part.combiner for part in parts] == [aiompi.COMBINER_CONTIGUOUS, aiompi.COMBINER_SUBARRAY]
+    assert [part.combiner for part in parts] == [aiompi.MPI.COMBINER_CONTIGUOUS, aiompi.MPI.COMBINER_SUBARRAY]
 
 
 @pytest.mark.parametrize("dtype", [">i4", "O", [("a", ">f8")], "V", "S", []])
@@ -102,14 +102,14 @@ def test_numpy_types_that_mpi_does_not_have(dtype: Any) -> None:
 
 
 def test_datatypes_that_numpy_does_not_have() -> None:
-    part = aiompi.INT.Create_subarray([4], [2], [1])
-    before = aiompi.INT.Create_hindexed([1], [-4])
-    for datatype in (aiompi.DATATYPE_NULL, part, before):
+    part = aiompi.MPI.INT.Create_subarray([4], [2], [1])
+    before = aiompi.MPI.INT.Create_hindexed([1], [-4])
+    for datatype in (aiompi.MPI.DATATYPE_NULL, part, before):
         with pytest.raises(ValueError, match="no numpy type"):
             to_numpy_dtype(datatype)
 
 
 def test_fortran_order() -> None:
     """What lies in memory is the same."""
-    datatype = aiompi.INT.Create_subarray([2, 3], [2, 3], [0, 0], aiompi.ORDER_FORTRAN)
+    datatype = aiompi.MPI.INT.Create_subarray([2, 3], [2, 3], [0, 0], aiompi.MPI.ORDER_FORTRAN)
     assert to_numpy_dtype(datatype) == np.dtype(("i", (3, 2)))

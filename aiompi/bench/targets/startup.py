@@ -61,14 +61,14 @@ asyncio.run(main())
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Compare imports with that of numpy, first uses without and with `load`, and jobs with as many bare processes."""
+    """Compare imports with that of numpy, first uses after and before the imports, and jobs with bare processes."""
     if not options.quick:  # the first process reads and compiles the files
         for statement in (*IMPORTS, "import numpy"):
             import_time(statement)
     for statement in IMPORTS:
         sides = partial(import_time, statement), partial(import_time, "import numpy")
         yield compare(statement, "ms", options.repeat, *sides, _IMPORT_GOAL)
-    sides = partial(longest_hold, "pass"), partial(longest_hold, "await aiompi.load()")
+    sides = partial(longest_hold, "pass"), partial(longest_hold, "import aiompi.job.members")
     yield compare("first use in a running loop, longest hold / loaded early", "ms", options.repeat, *sides, _HOLD_GOAL)
     few, many = (2, 3) if options.quick else (RANKS, MANY_RANKS)
     for face in HELLOS:

@@ -84,7 +84,7 @@ class Request(Generic[T_co]):
 
         Raises:
             PendingError: it is not complete.
-            aiompi.Exception: the operation failed.
+            aiompi.MPIError: the operation failed.
         """
         if not self._done:
             raise PendingError("the request is not complete: await it, or test done() first")

@@ -26,8 +26,7 @@ from aiompi.driver.threads import (
     report_thread_failures,
 )
 from aiompi.engine import Request
-from aiompi.errors import Exception as MPIException
-from aiompi.errors import LocalProtocolError, failure
+from aiompi.errors import LocalProtocolError, MPIError, failure
 from aiompi.face import uncaught
 from aiompi.job.agent import Contact
 from aiompi.job.runtime import Runtime
@@ -224,7 +223,7 @@ class Process:
     def _thread_failed(self, error: BaseException) -> None:
         """End the job because of an uncaught MPI error in a thread; other exceptions end only the thread."""
         runtime = self.runtime
-        if isinstance(error, MPIException) and runtime.launched and not runtime.finalized:
+        if isinstance(error, MPIError) and runtime.launched and not runtime.finalized:
             self.abort(1, f"rank {runtime.engine.rank} {failure(error)}")
 
     def _stalled(self, error: BaseException) -> None:

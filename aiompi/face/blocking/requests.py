@@ -11,9 +11,9 @@ from aiompi.engine import Request as EngineRequest
 from aiompi.errors import (
     ERR_PENDING,
     SUCCESS,
-    Exception,
     InStatusError,
     InvalidRequestError,
+    MPIError,
     ProcessFailedPendingError,
 )
 from aiompi.face.blocking.process import check_running_loop, process
@@ -92,7 +92,7 @@ class Request(NumberedByHandle, Generic[T]):
             True.
 
         Raises:
-            Exception: the operation failed.
+            MPIError: the operation failed.
         """
         self._wait(status)
         return True
@@ -508,7 +508,7 @@ def _complete_listed(
     """Complete several requests; the errors go into the statuses (section 3.7.5)."""
     values: list[Any] = []
     filled = [Status() for _ in indices] if statuses is not None else None
-    failures: list[tuple[int, Exception]] = []
+    failures: list[tuple[int, MPIError]] = []
     for place, index in enumerate(indices):
         request, value, error_class = requests[index], None, SUCCESS
         operation = request._active
@@ -518,7 +518,7 @@ def _complete_listed(
         else:
             try:
                 value = request._complete(status)
-            except Exception as error:
+            except MPIError as error:
                 failures.append((index, error))
                 error_class = error.error_class
         values.append(value)

@@ -41,7 +41,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
     """A communicator of the native face (chapter 5); COMM_NULL when it is made without arguments.
 
     Ranks are those of its group, tags are 0..TAG_UB. Errors of arguments are raised by the call itself, errors of
-    the communication by the await; both are `aiompi.Exception`s. The constructors of communicators are collective;
+    the communication by the await; both are `aiompi.MPIError`s. The constructors of communicators are collective;
     the result of their requests is the new communicator, a null one in a process that is not in it.
     """
 

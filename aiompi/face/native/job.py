@@ -163,7 +163,7 @@ def _leave() -> None:
 
 
 class RankScope:
-    """A rank from its start to its end, see `aiompi.Joining`."""
+    """A rank from its start to its end, see `aiompi.init`."""
 
     def __init__(self, contact: Contact | None, settings: Settings | None) -> None:
         refuse_while_loading("begins a rank")

@@ -1,4 +1,4 @@
-"""`spawn`: ranks for a program that no launcher has started, such as a notebook."""
+"""Ranks for a program that no launcher has started, such as a notebook: what `aiompi.spawn` does."""
 
 from __future__ import annotations
 
@@ -106,36 +106,16 @@ class _Parting:
             self._over.complete()
 
 
-async def spawn(
+async def start(
     count: int,
     program: Command | Function,
-    *args: Any,
-    merge: bool = False,
-    output: Output | OutputLines | None = None,
-    settings: Settings | None = None,
+    args: Sequence[Any],
+    *,
+    merge: bool,
+    output: Output | OutputLines | None,
+    settings: Settings | None,
 ) -> Any:
-    """Start ranks from a program or notebook that no launcher has started, and connect to them.
-
-        children = await aiompi.spawn(4, "worker.py")
-
-    Args:
-        count: number of ranks, which are a job of their own.
-        program: a Python program or a command, whose ranks call `world.Get_parent()`; or a function, which each rank
-            calls with its end of the communicator and `args`, and awaits if it is `async`. The function is pickled, so
-            that it is found by its name in an importable module; with cloudpickle installed, it may be any function.
-        args: arguments of the program, or of the function.
-        merge: True for one communicator of all, in which this process has rank 0. Ranks of a program call
-            `parent.Merge(high=True)`.
-        output: gets what ranks print: `OutputLines` to iterate over it, or any object with a method `write`; by default
-            `sys.stdout`.
-        settings: instead of those of the environment and `rc`.
-
-    Returns:
-        The intercommunicator with the ranks, or the merged communicator. `await children.Disconnect()` parts.
-
-    Raises:
-        SpawnError: they cannot be started, or have ended before they joined; the message says why.
-    """
+    """Start ranks for `aiompi.spawn`, and return the communicator with them."""
     world = await RankScope(None, settings)
     runtime = world._runtime
     packed = _pickled(program, args) if callable(program) else b""

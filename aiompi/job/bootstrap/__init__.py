@@ -19,8 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from aiompi.errors import Exception as MPIException
-from aiompi.errors import InvalidArgumentError, JobAbortedError
+from aiompi.errors import InvalidArgumentError, JobAbortedError, MPIError
 from aiompi.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def join(name: str, environ: Mapping[str, str], settings: Settings) -> Place | N
             manager.finalize()
             return None
         return manager.meet(settings)
-    except MPIException:
+    except MPIError:
         raise
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise JobAbortedError(

@@ -12,8 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from aiompi.errors import Exception as MPIError
-from aiompi.errors import InvalidArgumentError
+from aiompi.errors import InvalidArgumentError, MPIError
 from aiompi_launcher.cli.arguments import Arguments
 from aiompi_launcher.cli.limits import check_limits
 from aiompi_launcher.cli.version import ShowVersion

@@ -11,8 +11,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar, cast
 
-from aiompi.errors import Exception as MPIError
-from aiompi.errors import RemoteProtocolError
+from aiompi.errors import MPIError, RemoteProtocolError
 from aiompi.impi import native
 from aiompi.impi.auth import Credentials
 from aiompi.impi.client import Client, ClientState, Described, Event, Note, PrivateLabel, Started

@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from aiompi.errors import AuthenticationError, RemoteProtocolError
-from aiompi.errors import Exception as MPIError
+from aiompi.errors import AuthenticationError, MPIError, RemoteProtocolError
 from aiompi.impi import auth, slots
 from aiompi.impi.auth import Credentials
 from aiompi.impi.host import ChannelState, Host

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from aiompi.base import release
-from aiompi.errors import Exception as MPIException
-from aiompi.errors import InvalidArgumentError, JobAbortedError
+from aiompi.errors import InvalidArgumentError, JobAbortedError, MPIError
 from aiompi.impi.key_exchange import KeyExchange
 from aiompi.job import bootstrap
 from aiompi.job.bootstrap import meeting
@@ -91,7 +90,7 @@ class Garbled(Memory):
 )
 def test_a_rank_0_that_makes_no_sense(values: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "_manager", lambda *_: Garbled(**values))
-    with pytest.raises(MPIException, match=r"cannot be understood|half of a key exchange|changed on its way"):
+    with pytest.raises(MPIError, match=r"cannot be understood|half of a key exchange|changed on its way"):
         bootstrap.join("pmi", {}, HERE)
 
 

@@ -78,7 +78,7 @@ async def all_of(*requests: Any) -> list[Any]:
     for request in requests:
         try:
             found.append(await (request if NATIVE else Looked(request)))
-        except aiompi.Exception as error:
+        except aiompi.MPIError as error:
             errors.append(error)
     if errors:
         raise next((each for each in errors if isinstance(each, LOST)), errors[0])
@@ -146,7 +146,7 @@ class Rank:
                     await exchange.made(number)
                 except LOST:
                     raise
-                except aiompi.Exception:
+                except aiompi.MPIError:
                     await turn()
                 step()
 
@@ -162,7 +162,7 @@ class Rank:
                     await all_of(getattr(comm, name if NATIVE else "I" + name.lower())(*arguments))
                 except LOST:
                     raise
-                except aiompi.Exception:
+                except aiompi.MPIError:
                     await turn()
                 step()
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiompi import ANY_SOURCE, ANY_TAG, IN_PLACE, MAX, NO_OP, SUM, Intracomm
+from aiompi import ANY_SOURCE, ANY_TAG, IN_PLACE, MAX, SUM, Intracomm
+from aiompi.MPI import NO_OP
 from face.native.checks import LARGE, SIZE, World, check, everywhere
 from support.sharing import sharing
 

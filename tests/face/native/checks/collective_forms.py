@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiompi import IN_PLACE, INT, MAX, PROC_NULL, ROOT, SUM, Intracomm, InvalidCommError
+from aiompi import IN_PLACE, MAX, PROC_NULL, ROOT, SUM, Intracomm, InvalidCommError
+from aiompi.MPI import INT
 from face.native.checks import SIZE, World, check, everywhere
 
 #: name -> arguments of a rank, where its result appears, what that must be

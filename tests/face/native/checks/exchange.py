@@ -36,7 +36,7 @@ async def buffer_ring(world: World) -> None:
         mine = np.full(LARGE + comm.rank, comm.rank, "i4")
         theirs = np.full(LARGE + SIZE, -1, "i4")
         status = await comm.Sendrecv(mine, (comm.rank + 1) % SIZE, 1, theirs, (comm.rank - 1) % SIZE, 1)
-        return status.Get_count(aiompi.INT), np.unique(theirs).tolist()
+        return status.Get_count(aiompi.MPI.INT), np.unique(theirs).tolist()
 
     assert await everywhere(world, shift) == [(LARGE + 2, [-1, 2]), (LARGE, [-1, 0]), (LARGE + 1, [-1, 1])]
 

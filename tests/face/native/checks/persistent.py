@@ -47,7 +47,7 @@ async def start_again(world: World) -> None:
                 status, none = await asyncio.gather(receive, send)
                 assert none is None
                 assert fields(status) == (0, 3, 4 * count)
-                assert status.Get_count(aiompi.INT) == count
+                assert status.Get_count(aiompi.MPI.INT) == count
                 assert (target == number).all()
             await world[0].Detach_buffer()
 
@@ -75,10 +75,10 @@ async def memory_with_gaps(world: World) -> None:
 @pytest.mark.spec("S3.9-4", "S3.8-20")
 async def start_and_cancel_in_the_wrong_state(world: World) -> None:
     receive = world[1].Recv_init(bytearray(1))
-    with pytest.raises(aiompi.InvalidRequestError, match="inactive"):
+    with pytest.raises(aiompi.MPI.InvalidRequestError, match="inactive"):
         receive.cancel()
     receive.start()
-    with pytest.raises(aiompi.InvalidRequestError, match="active"):
+    with pytest.raises(aiompi.MPI.InvalidRequestError, match="active"):
         receive.start()
     await asyncio.gather(world[0].Send(b"x", 1), receive)
     assert not hasattr(world[1].irecv(aiompi.PROC_NULL), "start")
@@ -99,7 +99,7 @@ async def startall(world: World) -> None:
         assert [status.tag for status in statuses if status is not None] == [0, 1, 2]
         assert target == b"ABC"
     receives[1].start()
-    with pytest.raises(aiompi.InvalidRequestError):
+    with pytest.raises(aiompi.MPI.InvalidRequestError):
         PersistentRequest.startall(receives)
     assert [request.active for request in receives] == [True, True, False]
     for request in receives[:2]:
@@ -181,7 +181,7 @@ async def cancelled_operation(world: World) -> None:
 async def cancelled_buffered_send(world: World) -> None:
     """Gives its room back."""
     comm = world[0]
-    comm.Attach_buffer(bytearray(LARGE + aiompi.BSEND_OVERHEAD))
+    comm.Attach_buffer(bytearray(LARGE + aiompi.MPI.BSEND_OVERHEAD))
     persistent = comm.Bsend_init(bytes(LARGE), 1)
     persistent.start()
     await settle(comm, world[1])
