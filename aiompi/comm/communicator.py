@@ -29,6 +29,7 @@ from aiompi.constants import (
     UNEQUAL,
 )
 from aiompi.core import CommunicatorBase, Span
+from aiompi.core.mode import SENDS
 from aiompi.engine import (
     Engine,
     Message,
@@ -190,7 +191,11 @@ class Communicator(CommunicatorBase[Receive]):
             dest, tag, mode: see `send`. In buffered mode the send is complete when the message is in the buffer.
         """
         if mode is _BUFFERED:
-            return send_in_steps(self.engine, self._buffer(), steps, lambda steps: self.isend_encoded(steps, dest, tag))
+            buffered = send_in_steps(
+                self.engine, self._buffer(), steps, lambda steps: self.isend_encoded(steps, dest, tag)
+            )
+            buffered.describe(SENDS[mode], self, index(dest), index(tag))
+            return buffered
         dest, tag = self._integers("dest", dest, tag)
         peer = self.reached(dest)
         if peer is None:
@@ -241,13 +246,17 @@ class Communicator(CommunicatorBase[Receive]):
             raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a send is not in 0..{self.tag_ub}")
         if dest != PROC_NULL and not 0 <= dest < self._reach:
             raise self._bad_rank("destination", dest)
-        return PersistentRequest(self.engine, lambda: self.isend(*message(), dest, tag, mode), lambda: None)
+        request = PersistentRequest(self.engine, lambda: self.isend(*message(), dest, tag, mode), lambda: None)
+        request.describe(f"persistent {SENDS[mode]}", self, dest, tag)
+        return request
 
     def recv_init(self, memory: memoryview | Scattered, source: Integer, tag: Integer) -> PersistentRequest[Status]:
         """Bind the arguments of a receive (section 3.9); see `irecv`."""
         source, tag = self._integers("source", source, tag)
         self._peer_rank(source, tag)
-        return PersistentRequest(self.engine, lambda: self.irecv(memory, source, tag), Status)
+        request = PersistentRequest(self.engine, lambda: self.irecv(memory, source, tag), Status)
+        request.describe("persistent recv from", self, source, tag)
+        return request
 
     def _start_receive(
         self,
@@ -266,6 +275,7 @@ class Communicator(CommunicatorBase[Receive]):
             receive = Receive(self.engine, self.matcher, memory, source, tag, peer_rank, decode, status)
         else:
             receive = ScatteredReceive(self.engine, self.matcher, memory, source, tag, peer_rank, status)
+        receive.describe("recv from", self, source, tag)
         if source == PROC_NULL:
             receive.source = PROC_NULL
             receive.complete()
@@ -278,7 +288,10 @@ class Communicator(CommunicatorBase[Receive]):
         usual = type(source) is int and type(tag) is int and (status is None or isinstance(status, Status))
         if not (usual and self._reach and ANY_SOURCE <= source < self._reach and ANY_TAG <= tag <= self.tag_ub):
             return None
-        return self.engine.receive_arrived(self.matcher, source, tag, decode, status)
+        receive = self.engine.receive_arrived(self.matcher, source, tag, decode, status)
+        if receive is not None:
+            receive.describe("recv from", self, source, tag)
+        return receive
 
     def mprobe(self, source: Integer, tag: Integer, wrap: Callable[[Message | None], T]) -> Request[T]:
         """Start waiting for a message, and extract it for `imrecv` (MPI_Mprobe, MPI-3).
@@ -288,6 +301,7 @@ class Communicator(CommunicatorBase[Receive]):
         """
         source, tag = self._integers("source", source, tag)
         probe = MatchedProbe(self.engine, self.matcher, source, tag, self._peer_rank(source, tag), wrap)
+        probe.describe("mprobe of", self, source, tag)
         if source == PROC_NULL:
             probe.complete(wrap(None))
         else:
@@ -339,6 +353,7 @@ class Communicator(CommunicatorBase[Receive]):
         else:
             receive = MatchedScatteredReceive(self.engine, self.matcher, memory, *envelope, status)
         receive.keep = keep
+        receive.describe("mrecv from", self, message.source, message.tag)
         self.engine.receive_matched(message, receive)
         return receive
 
@@ -346,6 +361,7 @@ class Communicator(CommunicatorBase[Receive]):
         """Start waiting for a message without receiving it (section 3.8)."""
         source, tag = self._integers("source", source, tag)
         probe = Probe(self.engine, self.matcher, source, tag, self._peer_rank(source, tag))
+        probe.describe("probe of", self, source, tag)
         if source == PROC_NULL:
             probe.complete(Status.of(source=PROC_NULL))
         else:

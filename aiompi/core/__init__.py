@@ -55,7 +55,7 @@ if TYPE_CHECKING or form == "pure":
     from aiompi.core.pure.communicator import CommunicatorBase
     from aiompi.core.pure.contents import FOREIGN, MANY, OTHER, TUPLES, contents
     from aiompi.core.pure.matching import Envelope, MatchQueues
-    from aiompi.core.pure.owned import OwnedBase
+    from aiompi.core.pure.owned import Owned
     from aiompi.core.pure.peer import PeerBase
     from aiompi.core.pure.polling import look
     from aiompi.core.pure.progress import ProgressBase
@@ -71,7 +71,7 @@ else:
         CommunicatorBase,
         Envelope,
         MatchQueues,
-        OwnedBase,
+        Owned,
         PeerBase,
         PostedReceive,
         ProgressBase,
@@ -87,7 +87,7 @@ else:
     )
 
 __all__ = [
-    "CommunicatorBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "OwnedBase", "PeerBase",
+    "CommunicatorBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "Owned", "PeerBase",
     "PostedReceive", "ProgressBase", "Request", "SendBase", "Span", "TUPLES", "contents", "form", "incoming",
     "look", "outgoing", "overlap", "plain_bytes", "why_pure",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from aiompi.core.pure.contents import TUPLES as TUPLES
 from aiompi.core.pure.contents import contents as contents
 from aiompi.core.pure.matching import Envelope as Envelope
 from aiompi.core.pure.matching import MatchQueues as MatchQueues
-from aiompi.core.pure.owned import OwnedBase as OwnedBase
+from aiompi.core.pure.owned import Owned as Owned
 from aiompi.core.pure.peer import PeerBase as PeerBase
 from aiompi.core.pure.polling import look as look
 from aiompi.core.pure.progress import ProgressBase as ProgressBase

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 
 class Mode(enum.Enum):
@@ -12,3 +13,12 @@ class Mode(enum.Enum):
     BUFFERED = "buffered"
     SYNCHRONOUS = "synchronous"
     READY = "ready"
+
+
+#: how the request of a send of each mode begins what it says of itself
+SENDS: Final = {
+    Mode.STANDARD: "send to",
+    Mode.BUFFERED: "bsend to",
+    Mode.SYNCHRONOUS: "ssend to",
+    Mode.READY: "rsend to",
+}

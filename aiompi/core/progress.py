@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Final
+from typing import Any
 
 from aiompi.core import ProgressBase
+from aiompi.core.awaits import is_ours
 from aiompi.errors import LocalProtocolError
-
-_PACKAGE: Final = __name__.partition(".")[0]
 
 
 class Finalizers:
@@ -38,7 +37,7 @@ class Finalizers:
         Args:
             where: the interrupted frame, if `undo` may be called at once.
         """
-        if where is not None and self._driver.in_own_thread and not _is_ours(where):
+        if where is not None and self._driver.in_own_thread and not is_ours(where):
             undo()
             return
         self.pending.append(undo)
@@ -48,10 +47,6 @@ class Finalizers:
         """Call the pending functions."""
         while self.pending:
             self.pending.popleft()()
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE
 
 
 class Progress(ProgressBase):

@@ -42,6 +42,9 @@ class Probe(Request[Any]):
         """Take a matching message, and complete."""
         self.complete(message.envelope())
 
+    def outlives_await(self) -> bool:
+        return False
+
     def cancel(self) -> bool:
         """Stop waiting."""
         if self._done or self not in self.matcher.probes:

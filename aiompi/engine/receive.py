@@ -251,6 +251,9 @@ class ArrivedReceive(Request[Any]):
             self.result()
         return super().exception()
 
+    def outlives_await(self) -> bool:
+        return False
+
     def withdraw(self) -> None:
         """Give the message to the next receive, or to the unexpected messages."""
         message, self._message = self._message, None

@@ -56,6 +56,10 @@ class SendrecvRequest(Request[Any]):
         return self._receive.result()
 
     @property
+    def __name__(self) -> str:
+        return f"sendrecv ({self._receive.__name__})"
+
+    @property
     def decode(self) -> Decode | None:
         """The function that makes the result from the received bytes; None if the result needs no function."""
         return self._receive.decode

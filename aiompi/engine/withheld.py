@@ -19,9 +19,9 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.core.awaits import warn_unraisable
 from aiompi.engine.credit import CreditedEndpoint
 from aiompi.engine.message import Message
-from aiompi.engine.owned import warn_unraisable
 from aiompi.engine.send import Mode
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame

@@ -15,7 +15,7 @@ from aiompi import hooks
 from aiompi.comm import Group
 from aiompi.comm.errhandler import Errhandler, HandlerFunction
 from aiompi.datatype import Datatype
-from aiompi.engine import Owned, Request
+from aiompi.engine import Request
 from aiompi.errors import InvalidErrhandlerError, JobAbortedError, MPIError
 from aiompi.info import Info
 from aiompi.op import Op
@@ -115,8 +115,8 @@ def _responsible(call: hooks.Call, completing: list[Request[Any]]) -> ErrorHandl
 
 def _watch(comm: ErrorHandling, result: Any) -> None:
     """Call the error handler if the operation that a call has started fails."""
-    operation = result._request if isinstance(result, Owned) else result
-    if isinstance(operation, Request):
+    if isinstance(result, Request):
+        operation = result.operation
         if not operation.done():
             operation.when_done(lambda ended: _conclude(comm, ended))
         else:

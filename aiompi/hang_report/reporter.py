@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from aiompi import hooks
 from aiompi.comm import Communicator
-from aiompi.engine import Engine, Owned, Request
+from aiompi.engine import Engine, Request
 from aiompi.hang_report.call_record import CallRecord
 from aiompi.wire.wait_report import MAX_WAITS, WaitReport
 
@@ -106,9 +106,8 @@ class HangReporter:
     def _follow(self, record: CallRecord, result: Any) -> None:
         """Handle the return of a call. If it has started an awaitable operation, it continues to wait."""
         record.returned()
-        operation = result._request if isinstance(result, Owned) else result
-        if isinstance(operation, Request) and not operation.done():
-            record.awaitable = operation
+        if isinstance(result, Request) and not result.done():
+            record.awaitable = operation = result.operation
             operation.when_done(lambda ended: self._ended(record, ended._error))
             return
         started = getattr(result, "_core", None)

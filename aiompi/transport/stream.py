@@ -11,8 +11,8 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Final, Protocol
 
 from aiompi import errors
+from aiompi.core.awaits import warn_unraisable
 from aiompi.engine import Endpoint, Engine, Link, Peer, Timer
-from aiompi.engine.owned import warn_unraisable
 from aiompi.engine.seams import BufferOwner
 from aiompi.net.handshake import channel_of
 from aiompi.transport.connection import Connection

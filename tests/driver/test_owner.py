@@ -80,7 +80,7 @@ def starting_calls(kind: type) -> Iterator[str]:
             continue
         result = str(getattr(getattr(kind, name), "__annotations__", {}).get("return", ""))
         if not name.startswith("_") and result.partition("[")[0] in {
-            "Request", "Owned", "OwnedReceive", "PersistentRequest"
+            "Request", "Owned", "PersistentRequest"
         }:  # fmt: skip
             yield name
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.driver.aio import AsyncioDriver
-from aiompi.engine import Owned, OwnedReceive
+from aiompi.engine import Owned
 from aiompi.engine.message import Landing
 from aiompi.engine.receive import Receive
 from aiompi.engine.sendrecv import sendrecv
@@ -97,7 +97,7 @@ def test_memory_of_a_cancelled_send_is_the_users_again(run: Run, size: int, move
 
 def test_send_that_is_not_awaited_is_sent() -> None:
     w = WireWorld(2)
-    with pytest.warns(RuntimeWarning, match="an operation was never awaited: it was started"):
+    with pytest.warns(RuntimeWarning, match="was never awaited: it goes on"):
         Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
     w.run()
     assert frame.CANCEL not in w.wires[0, 1].kinds
@@ -109,7 +109,7 @@ def test_the_warning_names_the_line_that_forgets_to_await() -> None:
     with pytest.warns(RuntimeWarning) as told:
         Owned(isend(w.comms[0], b"x", 1))
     with pytest.warns(RuntimeWarning) as told_too:
-        OwnedReceive(irecv(w.comms[1], 0, 9))
+        Owned(irecv(w.comms[1], 0, 9))
     here = test_the_warning_names_the_line_that_forgets_to_await.__code__.co_firstlineno
     assert [(one.filename, one.lineno - here) for one in (*told, *told_too)] == [(__file__, 3), (__file__, 5)]
 
@@ -138,9 +138,9 @@ class _ImpatientReader:
 
     async def _receive(self) -> None:
         if self._memory is None:
-            self.received.append(await OwnedReceive(irecv(self.world.comms[1])))
+            self.received.append(await Owned(irecv(self.world.comms[1])))
         else:
-            status = await OwnedReceive(irecv_into(self.world.comms[1], self._memory))
+            status = await Owned(irecv_into(self.world.comms[1], self._memory))
             self.received.append(bytes(self._memory[: status.nbytes]))
 
     async def restart(self) -> None:
@@ -213,7 +213,7 @@ def test_errors_reach_the_owner(run: Run) -> None:
         w = new_world()
         asyncio.get_running_loop().call_soon(w.engines[1].peer(0).mark_failed, "test")
         with pytest.raises(errors.ProcessFailedError):
-            await OwnedReceive(irecv(w.comms[1], 0, ANY_TAG))
+            await Owned(irecv(w.comms[1], 0, ANY_TAG))
 
     run(main())
 
@@ -245,7 +245,7 @@ def busy(world: WireWorld, looks: int, decode: Callable[[Any], Any] = bytes) -> 
 def test_a_task_and_not_its_loop_waits_until_no_process_writes_into_its_memory(run: Run) -> None:
     async def cancel() -> None:
         receive, writer = busy(new_world(), 3)
-        task = asyncio.create_task(OwnedReceive(receive))
+        task = asyncio.create_task(Owned(receive))
         await asyncio.sleep(0)
         task.cancel()
         for _ in range(3):
@@ -264,7 +264,7 @@ def test_a_task_and_not_its_loop_waits_until_no_process_writes_into_its_memory(r
 def test_a_task_that_is_cancelled_before_its_first_step_waits_likewise(run: Run) -> None:
     async def cancel() -> None:
         receive, _ = busy(new_world(), 3)
-        task = asyncio.create_task(OwnedReceive(receive))
+        task = asyncio.create_task(Owned(receive))
         task.cancel()
         for _ in range(3):
             await asyncio.sleep(0)
@@ -280,7 +280,7 @@ def test_a_task_that_is_cancelled_before_its_first_step_waits_likewise(run: Run)
 def test_what_interrupts_the_wait_is_raised_after_it(run: Run) -> None:
     async def interrupt() -> None:
         receive, _ = busy(new_world(), 3)
-        steps = OwnedReceive(receive).__await__()
+        steps = Owned(receive).__await__()
         next(steps)
         steps.throw(asyncio.CancelledError())
         pause = steps.throw(KeyboardInterrupt("by a handler"))
@@ -312,7 +312,7 @@ def test_a_receive_that_is_cancelled_before_its_first_step_is_in_no_cycle(run: R
         receive, _ = busy(new_world(), 2, decode)
         kept = weakref.ref(decode)  # which only the receive refers to; nothing refers to that one weakly
         del decode
-        task = asyncio.create_task(OwnedReceive(receive))
+        task = asyncio.create_task(Owned(receive))
         del receive
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -344,7 +344,7 @@ def test_a_receive_is_quiescent_unless_its_sender_writes_into_its_memory() -> No
 def test_an_await_that_is_closed_meanwhile_waits_no_longer(run: Run) -> None:
     async def close() -> None:
         receive, _ = busy(new_world(), 3)
-        steps = OwnedReceive(receive).__await__()
+        steps = Owned(receive).__await__()
         next(steps)
         steps.throw(asyncio.CancelledError())
         assert not receive.cancelled()

@@ -11,7 +11,7 @@ import pytest
 
 from aiompi import errors
 from aiompi.driver.aio import AsyncioDriver
-from aiompi.engine import Owned, OwnedReceive, Request
+from aiompi.engine import Owned, Request
 from support.worlds import LocalWorld, WireWorld, irecv, isend, pattern
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -195,7 +195,7 @@ def test_owned_operations_work_in_a_schedule() -> None:
 
     async def exchange() -> bytes:
         await Owned(isend(w.comms[1], b"mine", 0))
-        return bytes(await OwnedReceive(irecv(w.comms[1])))
+        return bytes(await Owned(irecv(w.comms[1])))
 
     schedule = w.engines[1].spawn(exchange())
     isend(w.comms[0], b"yours", 1)

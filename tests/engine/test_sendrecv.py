@@ -9,6 +9,8 @@ from aiompi.engine.sendrecv import sendrecv as begin
 from aiompi.errors import InvalidRequestError, PendingError, TruncationError
 from support.worlds import LIMIT, WireWorld, irecv_into, isend, pattern
 
+WORDS = "<sendrecv (recv from any source, any tag, on WORLD): {}>"
+
 
 def new_exchange(room: int) -> tuple[WireWorld, SendrecvRequest]:
     """Let rank 0 start to send a long message and to receive one of 10 bytes, which is not sent yet."""
@@ -20,7 +22,7 @@ def new_exchange(room: int) -> tuple[WireWorld, SendrecvRequest]:
 @pytest.mark.parametrize("room", [5, 10])
 def test_it_ends_with_both_parts(room: int) -> None:
     w, exchange = new_exchange(room)
-    assert repr(exchange) == "<SendrecvRequest pending>"
+    assert repr(exchange) == WORDS.format("pending")
     isend(w.comms[1], pattern(10), 0)
     w.run()
     assert not exchange.done(), "the send is not"
@@ -30,10 +32,10 @@ def test_it_ends_with_both_parts(room: int) -> None:
     w.run()
     assert exchange.done()
     if room == 10:
-        assert (repr(exchange), exchange.unseen_error()) == ("<SendrecvRequest done>", None)
+        assert (repr(exchange), exchange.unseen_error()) == (WORDS.format("done"), None)
         assert exchange.result().nbytes == 10
         return
-    assert repr(exchange) == "<SendrecvRequest failed>"
+    assert repr(exchange) == WORDS.format("failed")
     assert isinstance(exchange.unseen_error(), TruncationError)
     with pytest.raises(TruncationError):
         exchange.result()
@@ -45,7 +47,7 @@ def test_one_that_is_withdrawn_is_cancelled() -> None:
     w.run()
     exchange.withdraw()
     w.run()
-    assert (repr(exchange), exchange.cancelled()) == ("<SendrecvRequest cancelled>", True)
+    assert (repr(exchange), exchange.cancelled()) == (WORDS.format("cancelled"), True)
 
 
 def test_cancelling_one_is_refused() -> None:

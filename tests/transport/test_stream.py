@@ -18,7 +18,7 @@ from aiompi import errors
 from aiompi.comm import Communicator
 from aiompi.core.pure.peer import OVERHEAD
 from aiompi.driver.blocking import BlockingDriver
-from aiompi.engine import Owned, OwnedReceive
+from aiompi.engine import Owned
 from aiompi.transport.connection import PART
 from aiompi.transport.stream import StreamLink
 from aiompi.wire import frame
@@ -388,7 +388,7 @@ def test_receive_is_withdrawn_while_its_payload_arrives(run: Run, kind: str, tmp
     async def main() -> None:
         with SocketWorld(kind, 2, str(tmp_path)) as w:
             memory = bytearray(size)
-            task = asyncio.create_task(OwnedReceive(irecv_into(w.comms[1], memory)))
+            task = asyncio.create_task(Owned(irecv_into(w.comms[1], memory)))
             send = isend(w.comms[0], pattern(size), 1)
             while not memory[:5000].strip(b"\0"):
                 await asyncio.sleep(0)

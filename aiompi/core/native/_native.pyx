@@ -14,7 +14,9 @@ from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, Py_TYPE
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport EFAULT, ESRCH
+from libc.limits cimport INT_MIN
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport close
@@ -28,6 +30,15 @@ from warnings import warn
 
 from aiompi.core.allocation import LARGE as _LARGE
 from aiompi.core.allocation import allocate, copied
+from aiompi.core.awaits import abandon as _abandon
+from aiompi.core.awaits import awaited_twice as _awaited_twice
+from aiompi.core.awaits import forgotten as _forgotten
+from aiompi.core.awaits import in_words as _in_words
+from aiompi.core.awaits import origin as _origin
+from aiompi.core.awaits import state as _state
+from aiompi.core.awaits import undone as _undone
+from aiompi.core.awaits import waiting as _waiting
+from aiompi.core.mode import SENDS as _SENDS
 from aiompi.core.mode import Mode
 from aiompi.core.pure.progress import AWAITS_PER_TURN as _AWAITS_PER_TURN
 from aiompi.constants import TAG_UB as _TAG_UB

@@ -1,6 +1,8 @@
 # Sends and receives of the common case, from the call to the ring. `aiompi.core.pure.communicator` has the same class.
 
 cdef object _STANDARD = Mode.STANDARD
+cdef object _SEND = _SENDS[Mode.STANDARD]
+cdef object _RECV = "recv from"
 
 
 cdef class CommunicatorBase:
@@ -40,10 +42,10 @@ cdef class CommunicatorBase:
         peer = self._peers[r]
         return <PeerBase>peer if isinstance(peer, PeerBase) and (<PeerBase>peer).ring is not None else None
 
-    def send(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
-        """Start a send and return an internal request; messages that have left at once share one."""
+    cdef Request start(self, payload, Py_ssize_t nbytes, dest, tag, mode):
         cdef int t
         cdef PeerBase peer
+        cdef SendBase send
         if mode is _STANDARD:
             peer = self.ready(dest, tag, &t)
             if peer is not None:
@@ -54,15 +56,26 @@ cdef class CommunicatorBase:
                     return send
         return self._start_send(payload, nbytes, dest, tag, mode)
 
+    def send(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
+        """Start a send and return an internal request; messages that have left at once share one."""
+        return self.start(payload, nbytes, dest, tag, mode)
+
     def isend(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
         """Start a send and return a request for the user, which no other send shares."""
-        request = self.send(payload, nbytes, dest, tag, mode)
+        cdef Request request = self.start(payload, nbytes, dest, tag, mode)
         if request is self.engine.completed_send:
             request = Request(self.engine)
-            (<Request>request)._done = True  # without `complete`: nothing waits for it yet
+            request._done = True  # without `complete`: nothing waits for it yet
+        request.say(_SENDS[mode], self, dest, tag)
         return request
 
-    def send_short(self, spec, dest, tag):
+    def own_send(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
+        """Start a send and return the request for its await."""
+        cdef Owned made = owned(self.start(payload, nbytes, dest, tag, mode))
+        made.say(_SEND if mode is _STANDARD else _SENDS[mode], self, dest, tag)
+        return made
+
+    cpdef bint send_short(self, spec, dest, tag) except -1:
         """Send the bytes of an array of numbers at once; return False if they are to be sent otherwise."""
         cdef int t
         cdef memory_t memory
@@ -71,8 +84,24 @@ cdef class CommunicatorBase:
             return False
         return peer.put_bytes(self.context_id, self.rank, t, memory.data, memory.nbytes)
 
+    def own_send_short(self, spec, dest, tag):
+        """Do what `send_short` does; return the request for the await in place of True, and None in place of False."""
+        cdef Owned made
+        if not self.send_short(spec, dest, tag):
+            return None
+        made = owned(self.engine.completed_send)
+        made.say(_SEND, self, dest, tag)
+        return made
+
     def irecv(self, memory, source, tag, decode=None, status=None):
         """Start a receive."""
+        return self.receive(memory, source, tag, decode, status)
+
+    def own_recv(self, memory, source, tag, decode=None, status=None):
+        """Start a receive and return the request for its await."""
+        return owned(self.receive(memory, source, tag, decode, status))
+
+    cdef Request receive(self, memory, source, tag, decode, status):
         cdef int s, t
         cdef PostedReceive receive
         cdef bint simple = memory is None or type(memory) is Span or PyMemoryView_Check(memory)
@@ -80,6 +109,7 @@ cdef class CommunicatorBase:
             return self._start_receive(memory, source, tag, decode, status)
         receive = <PostedReceive?>new_of(self._receive_class, _NO_ARGUMENTS)
         receive.prepare(self.engine, self.matcher, memory, s, t, ANY if s < 0 else self.targets[s], decode, status)
+        receive.say(_RECV, self, s, t)
         if self.posts_only():
             (<MatchQueues?>self.matcher).post(receive)
         else:

@@ -1,37 +1,251 @@
-# The await of an operation that belongs to it. `aiompi.core.pure.owned` has the same class in Python.
+# The request of a call that its await owns. `aiompi.core.pure.owned` has the same class in Python.
+#
+# It is also the iterator of its own await, so that nothing is made for an await but what it waits for. When the operation
+# is complete, or will be in a moment, the await takes one step, which is here. All others are those of `awaits.waiting`.
 
-cdef class OwnedBase:
-    """An operation as the asyncio face awaits it."""
+cdef extern from *:
+    """
+    /* How many frames of a call are to be noted, as for coroutines: not 0 in asyncio's debug mode. */
+    static int origin_depth(void) { return PyThreadState_Get()->coroutine_origin_tracking_depth; }
 
-    cdef public object _request, _steps
-    cdef object _name
+    /* Let the interpreter take a step by a function that raises no StopIteration, as it does for coroutines. */
+    static void step_by(PyObject *type, void *step) { ((PyTypeObject *)type)->tp_as_async->am_send = (sendfunc)step; }
+    """
+    int origin_depth()
+    void step_by(object, void *)
+    int PyIter_Send(object, object, PyObject **) except -1
+    enum:
+        PYGEN_RETURN
+        PYGEN_NEXT
 
-    def __init__(self, request, name="operation"):
-        self._request = request
-        self._name = name
+cdef enum:  # what has become of an operation that is to be awaited
+    FRESH
+    AWAITED
+    STEPPED
+    ENDED
 
-    @classmethod
-    def __class_getitem__(cls, item):
-        return GenericAlias(cls, item)
+
+cdef class Owned(Request):
+    """The request of a call that belongs to the code that awaits it, as in `await comm.send(obj, dest)`.
+
+    It is awaited once. If the await is cancelled or times out, the operation is withdrawn, as far as that is possible,
+    as soon as no other process writes into its memory. A warning reports a message that is lost all the same. Another
+    one reports a call that is never awaited: a receive is then withdrawn, and other operations go on.
+
+    For asyncio this is a coroutine: `create_task` takes it as it is, and a cancellation before its first step reaches
+    it. For tools that show coroutines it has a coroutine's attributes.
+
+    The engine refers to the operation, and only the program to this object, whose end is therefore noticed.
+    """
+
+    cdef Request _operation
+    cdef object _steps
+    cdef int _state
+    cdef readonly object cr_origin
+
+    def __init__(self, Request operation not None, call=None):
+        self.own(operation)
+        if call is not None:
+            self.rename(call)
+
+    cdef int own(self, Request operation) except -1:
+        cdef int depth = origin_depth()
+        self._engine = operation._engine
+        self._operation = operation
+        if depth:
+            self.cr_origin = _origin(depth)
+        return 0
+
+    def rename(self, call):
+        """Note another name of the call for `repr`."""
+        self.say(call, self._operation._comm, ABSENT, ABSENT)
+
+    @property
+    def operation(self):
+        return self._operation
 
     @property
     def __name__(self):
-        """The name by which tools show the operation."""
-        return self._name
+        return self._operation.__name__ if self._call is None else self.text()
+
+    # Attributes of a coroutine.
+
+    @property
+    def cr_await(self):
+        """What the operation waits for."""
+        return None if self.begun() is None else self._steps.gi_yieldfrom
+
+    @property
+    def cr_code(self):
+        """The code of the steps in which it waits."""
+        return _waiting.__code__
+
+    @property
+    def cr_frame(self):
+        """The frame of these steps; None once it has ended."""
+        return None if self.begun() is None else self._steps.gi_frame
+
+    @property
+    def cr_running(self):
+        """True while a step is made."""
+        return self.begun() is not None and self._steps.gi_running
+
+    @property
+    def cr_suspended(self):
+        """True while it waits."""
+        return self.begun() is not None and self._steps.gi_suspended
+
+    cdef object begun(self):
+        if self._steps is None and self._state != ENDED:
+            self._steps = _waiting(self._operation)
+        return self._steps
 
     def __await__(self):
-        request = self._request
-        if isinstance(request, Request):
-            engine = (<Request>request)._engine
-            if (<Request>request)._done:
-                if needs_no_turn(engine):
-                    self._request = None
-                    return _Ready(request)
-            elif not engine.stepping and engine.driver.completes_soon(request):
-                self._request = None
-                return _Ready(request)
-        return self._wait()
+        if self._state != FRESH:
+            raise _awaited_twice(self)
+        self._state = AWAITED
+        return self
 
-    def _wait(self):
-        """Wait step by step."""
-        raise NotImplementedError
+    def __next__(self):
+        cdef PyObject *got
+        cdef int status = take_step(self, None, &got)
+        value = <object>got
+        Py_DECREF(value)
+        if status == PYGEN_NEXT:
+            return value
+        if value is None:
+            raise StopIteration  # which takes no object
+        raise StopIteration(value)
+
+    cdef bint at_once(self, Request operation) except -1:
+        """Return True if the operation is complete, and the event loop needs no turn."""
+        engine = operation._engine
+        if operation._done:
+            return needs_no_turn(engine)
+        return not engine.stepping and engine.driver.completes_soon(operation)
+
+    def send(self, value):
+        """Run the first or the next step, like a coroutine."""
+        return self.__next__()
+
+    def throw(self, *error):
+        """Raise an error where the coroutine waits, or in place of its first step."""
+        if self._state < STEPPED:
+            raised = error[1] if len(error) > 1 and error[1] is not None else error[0]
+            self._state = STEPPED
+            self._steps = _undone(self._operation, raised if isinstance(raised, BaseException) else raised())
+            return self.__next__()
+        if self.begun() is None:
+            raise error[0]
+        try:
+            return self._steps.throw(*error)
+        except BaseException:
+            self.let_go()
+            raise
+
+    cdef int let_go(self) except -1:
+        """Keep only the words of an operation that has failed or was withdrawn: a traceback may refer to it."""
+        cdef Request operation = self._operation
+        cdef Request last = Request(self._engine)
+        words = self.__name__
+        self._state = ENDED
+        self._operation = last
+        self.say(words, None, ABSENT, ABSENT)
+        last._done, last._cancelled, last._error = operation._done, operation._cancelled, operation._error
+        return 0
+
+    def close(self):
+        """End the coroutine."""
+        cdef bint fresh = self._state < STEPPED
+        self._state = ENDED
+        if fresh:
+            _abandon(self._operation)
+        if self._steps is not None:
+            self._steps.close()
+
+    def __del__(self):
+        if self._state == FRESH and self._operation is not None:
+            _forgotten(self, 1)
+
+    # What the methods of a request say of the operation. Who takes its outcome need not await it.
+
+    def done(self):
+        return self._operation.done()
+
+    def cancelled(self):
+        return self._operation.cancelled()
+
+    def unseen_error(self):
+        return self._operation.unseen_error()
+
+    def exception(self):
+        error = self._operation.exception()
+        self.taken()
+        return error
+
+    def result(self):
+        if self._operation.done():
+            self.taken()
+        return self._operation.result()
+
+    cdef void taken(self) noexcept:
+        if self._state == FRESH:
+            self._state = ENDED
+
+    @property
+    def status(self):
+        return self._operation.status
+
+    def cancel(self):
+        return self._operation.cancel()
+
+    def free(self):
+        self.taken()
+        self._operation.free()
+
+    def add_done_callback(self, callback, *, context=None):
+        self._operation.add_done_callback(callback, context=context)
+
+    def remove_done_callback(self, callback):
+        return self._operation.remove_done_callback(callback)
+
+    def when_done(self, callback):
+        self._operation.when_done(callback)
+
+    def forget(self, callback):
+        self._operation.forget(callback)
+
+
+cdef int take_step(object self, object value, PyObject **got) except -1:
+    """Make the first or the next step: `am_send` of the class, with PYGEN_RETURN or PYGEN_NEXT as its result."""
+    cdef Owned awaited = <Owned>self
+    cdef Request operation = awaited._operation
+    cdef int status
+    if awaited._state < STEPPED and awaited.at_once(operation):
+        awaited._state = ENDED
+        awaited._steps = None  # a tool may have looked at them
+        value = operation.result()
+        Py_INCREF(value)
+        got[0] = <PyObject *>value
+        return PYGEN_RETURN
+    if awaited._state == ENDED:
+        raise _awaited_twice(self)
+    awaited._state = STEPPED
+    try:
+        status = PyIter_Send(awaited.begun(), None, got)
+    except BaseException:
+        awaited.let_go()
+        raise
+    if status == PYGEN_RETURN:
+        awaited._state = ENDED
+    return status
+
+
+step_by(Owned, <void *>take_step)
+
+
+cdef Owned owned(Request operation):
+    """Return the request for the await of an operation."""
+    cdef Owned made = Owned.__new__(Owned)
+    made.own(operation)
+    return made

@@ -104,6 +104,9 @@ cdef class PostedReceive(Request):
                 raise
         return self._value
 
+    def outlives_await(self):
+        return False
+
     def take(self, int source, int tag, payload, bint own=False):
         """Take a whole message.
 

@@ -2,6 +2,8 @@
 
 cdef double _PAUSE = 1e-3  # seconds between two checks of whether an operation can be withdrawn
 
+cdef int ABSENT = INT_MIN  # partner or tag of an operation that has none
+
 
 cdef class Request:
     """An operation in progress; the call that returned it has started it.
@@ -14,6 +16,8 @@ cdef class Request:
     cdef public object _engine, _error, _value, _callbacks, _waiter
     cdef public object record, starter
     cdef public bint _done, _cancelled, _error_seen
+    cdef object _call, _comm  # what `repr` says of it, with the following
+    cdef int _partner, _tag
 
     def __init__(self, engine):
         self._engine = engine
@@ -21,6 +25,29 @@ cdef class Request:
     @classmethod
     def __class_getitem__(cls, item):
         return GenericAlias(cls, item)
+
+    @property
+    def operation(self):
+        """The operation in progress: the request itself, or for a request that belongs to an await what it awaits."""
+        return self
+
+    def describe(self, call, comm=None, partner=None, tag=None):
+        """Note what `repr` says: the call, such as "recv from", its communicator, and the envelope if it has one.
+
+        Args:
+            comm: is asked for its `label` when the text is made.
+        """
+        self.say(call, comm, ABSENT if partner is None else partner, ABSENT if tag is None else tag)
+
+    cdef void say(self, call, comm, int partner, int tag) noexcept:
+        self._call = call
+        self._comm = comm
+        self._partner = partner
+        self._tag = tag
+
+    cdef object text(self):
+        partner = None if self._partner == ABSENT else self._partner
+        return _in_words(self._call, self._comm, partner, None if self._tag == ABSENT else self._tag)
 
     def done(self):
         """Return True if the operation is complete: it has succeeded or failed, or was cancelled."""
@@ -168,6 +195,10 @@ cdef class Request:
         """Undo the operation as far as possible. Only its owner may call this; see `quiescent` for when."""
         self.cancel()
 
+    def outlives_await(self):
+        """Return True if the operation goes on when its call is never awaited; a receive is withdrawn then."""
+        return True
+
     def lost_message_error(self):
         """Return the error of a message that `withdraw` could not give back and that is lost; None if there is none.
 
@@ -250,14 +281,11 @@ cdef class Request:
 
     @property
     def __name__(self):
-        """The name by which tools show an awaitable."""
-        return type(self).__name__
+        """The operation in words, such as "recv from 3, tag 7, on MPI_COMM_WORLD"; tools show it."""
+        return type(self).__name__ if self._call is None else self.text()
 
     def __repr__(self):
-        state = "pending"
-        if self._done:
-            state = "cancelled" if self._cancelled else "failed" if self._error else "done"
-        return f"<{type(self).__name__} {state}>"
+        return f"<{self.__name__}: {_state(self.operation)}>"
 
 
 @cython.final

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from aiompi.core.mode import Mode
+from aiompi.core.mode import SENDS, Mode
+from aiompi.core.pure.owned import Owned
 from aiompi.core.pure.request import Request
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 #: class of its receives
-R = TypeVar("R")
+R = TypeVar("R", bound=Request[Any])
 
 
 class CommunicatorBase(Generic[R]):
@@ -75,11 +77,33 @@ class CommunicatorBase(Generic[R]):
         if request is self.engine.completed_send:
             request = Request(self.engine)
             request._done = True  # without `complete`: nothing waits for it yet
+        request.describe(SENDS[mode], self, index(dest), index(tag))
         return request
+
+    def own_send(
+        self,
+        payload: Sequence[bytes | memoryview],
+        nbytes: int,
+        dest: SupportsIndex,
+        tag: SupportsIndex,
+        mode: Mode = Mode.STANDARD,
+    ) -> Owned[None]:
+        """Start a send and return the request for its await.
+
+        Args, Raises:
+            As of `send`.
+        """
+        made = Owned(self.send(payload, nbytes, dest, tag, mode))
+        made.describe(SENDS[mode], self, index(dest), index(tag))
+        return made
 
     def send_short(self, spec: object, dest: object, tag: object) -> bool:
         """Send the bytes of an array of numbers at once; return False, without a send, if this is not possible."""
         return False
+
+    def own_send_short(self, spec: object, dest: object, tag: object) -> Owned[None] | None:
+        """Do what `send_short` does; return the request for the await in place of True, and None in place of False."""
+        return None
 
     def irecv(
         self,
@@ -102,6 +126,21 @@ class CommunicatorBase(Generic[R]):
             InvalidRankError, InvalidTagError: an argument is out of range.
         """
         return self._start_receive(memory, source, tag, decode, status)
+
+    def own_recv(
+        self,
+        memory: Any,
+        source: SupportsIndex,
+        tag: SupportsIndex,
+        decode: Callable[[bytearray | memoryview], Any] | None = None,
+        status: Status | None = None,
+    ) -> Owned[Any]:
+        """Start a receive and return the request for its await.
+
+        Args, Raises:
+            As of `irecv`.
+        """
+        return Owned(self._start_receive(memory, source, tag, decode, status))
 
     def _start_send(
         self, payload: Sequence[bytes | memoryview], nbytes: int, dest: SupportsIndex, tag: SupportsIndex, mode: Mode

@@ -1,33 +1,209 @@
-"""The await of an operation that belongs to the awaiting code."""
+"""`Owned`: the request of a call that its await owns, as in `await comm.send(obj, dest)`."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, Generic, TypeVar
+import sys
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from types import CodeType, FrameType
+from typing import Any, Final, TypeVar
 
+from aiompi.core.awaits import abandon, awaited_twice, forgotten, origin, undone, waiting
 from aiompi.core.pure.request import Request
+from aiompi.status import Status
 
 T_co = TypeVar("T_co", covariant=True)
 
+#: what has become of an operation that is to be awaited: nothing yet, `await` was called, steps were made, it has ended
+FRESH: Final = 0
+AWAITED: Final = 1
+STEPPED: Final = 2
+ENDED: Final = 3
 
-class OwnedBase(Generic[T_co]):
-    """An operation as the asyncio face awaits it; see `aiompi.engine.owned.Owned`."""
 
-    __slots__ = ("_name", "_request", "_steps")
+class Owned(Request[T_co], Coroutine[Any, None, T_co]):
+    """The request of a call that belongs to the code that awaits it, as in `await comm.send(obj, dest)`.
 
-    def __init__(self, request: Request[T_co], name: str = "operation") -> None:
-        self._request: Request[T_co] | None = request
-        self._steps: Generator[Any, None, T_co] | None = None
-        self._name = name
+    It is awaited once. If the await is cancelled or times out, the operation is withdrawn, as far as that is possible,
+    as soon as no other process writes into its memory. A warning reports a message that is lost all the same. Another
+    one reports a call that is never awaited: a receive is then withdrawn, and other operations go on.
+
+    For asyncio this is a coroutine: `create_task` takes it as it is, and a cancellation before its first step reaches
+    it. For tools that show coroutines it has a coroutine's attributes.
+
+    The engine refers to the operation, and only the program to this object, whose end is therefore noticed.
+
+    Args:
+        operation: what is awaited.
+        call: name of the call, if the operation does not say it.
+    """
+
+    __slots__ = ("_operation", "_state", "_steps", "cr_origin")
+
+    def __init__(self, operation: Request[T_co], call: str | None = None) -> None:
+        super().__init__(operation._engine)
+        self._operation = operation
+        self._steps: Any = None  # a generator, once it is needed
+        self._state = FRESH
+        depth = sys.get_coroutine_origin_tracking_depth()
+        #: the frames of the call as (file, line, function), innermost first, where asyncio's debug mode asks for them
+        self.cr_origin = origin(depth) if depth else None
+        if call is not None:
+            self.rename(call)
+
+    def rename(self, call: str) -> None:
+        """Note another name of the call for `repr`."""
+        words = self._operation._words
+        self._words = (call, None if words is None else words[1], None, None)
+
+    @property
+    def operation(self) -> Request[T_co]:
+        return self._operation
 
     @property
     def __name__(self) -> str:
-        """The name by which tools show the operation."""
-        return self._name
+        return self._operation.__name__ if self._words is None else super().__name__
+
+    # Attributes of a coroutine. With `__getattr__` instead, each access to any attribute would take 3 times as long.
+
+    @property
+    def cr_await(self) -> object:
+        """What the operation waits for."""
+        return None if (steps := self._begun()) is None else steps.gi_yieldfrom
+
+    @property
+    def cr_code(self) -> CodeType:
+        """The code of the steps in which it waits."""
+        return waiting.__code__
+
+    @property
+    def cr_frame(self) -> FrameType | None:
+        """The frame of these steps; None once it has ended."""
+        frame: FrameType | None = None if (steps := self._begun()) is None else steps.gi_frame
+        return frame
+
+    @property
+    def cr_running(self) -> bool:
+        """True while a step is made."""
+        return (steps := self._begun()) is not None and bool(steps.gi_running)
+
+    @property
+    def cr_suspended(self) -> bool:
+        """True while it waits."""
+        return (steps := self._begun()) is not None and bool(steps.gi_suspended)
+
+    def _begun(self) -> Any:
+        if self._steps is None and self._state != ENDED:
+            self._steps = waiting(self._operation)
+        return self._steps
 
     def __await__(self) -> Generator[Any, None, T_co]:
-        return self._wait()
+        if self._state != FRESH:
+            raise awaited_twice(self)
+        self._state = AWAITED
+        return self  # type: ignore[return-value]
 
-    def _wait(self) -> Generator[Any, None, T_co]:
-        """Wait step by step."""
-        raise NotImplementedError
+    def __next__(self) -> Any:
+        steps = self._begun()
+        if steps is None or self._state == ENDED:
+            raise awaited_twice(self)
+        self._state = STEPPED
+        try:
+            return next(steps)
+        except StopIteration:
+            self._state = ENDED
+            raise
+        except BaseException:
+            self._let_go()
+            raise
+
+    def send(self, value: None) -> Any:
+        """Run the first or the next step, like a coroutine."""
+        return self.__next__()
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where the coroutine waits, or in place of its first step."""
+        try:
+            if self._state < STEPPED:
+                self._steps = undone(self._operation, _instance(*error))
+                return self.__next__()
+            steps = self._begun()
+            if steps is None:
+                raise _instance(*error)
+            return steps.throw(*error)
+        except BaseException:
+            self._let_go()
+            raise
+        finally:
+            del error  # it refers to its frames, which must not refer to it
+
+    def _let_go(self) -> None:
+        """Keep only the words of an operation that has failed or was withdrawn: a traceback may refer to it."""
+        operation, words = self._operation, self.__name__
+        self._state = ENDED
+        last: Request[T_co] = Request(self._engine)
+        self._operation = last
+        self._words = words, None, None, None
+        last._done, last._cancelled, last._error = operation._done, operation._cancelled, operation._error
+
+    def close(self) -> None:
+        """End the coroutine."""
+        if self._state < STEPPED:
+            abandon(self._operation)
+        self._state = ENDED
+        if self._steps is not None:
+            self._steps.close()
+
+    def __del__(self) -> None:
+        if self._state == FRESH:
+            forgotten(self, 2)
+
+    # What the methods of a request say of the operation. Who takes its outcome need not await it.
+
+    def done(self) -> bool:
+        return self._operation.done()
+
+    def cancelled(self) -> bool:
+        return self._operation.cancelled()
+
+    def unseen_error(self) -> BaseException | None:
+        return self._operation.unseen_error()
+
+    def exception(self) -> BaseException | None:
+        error = self._operation.exception()
+        self._state = self._state or ENDED
+        return error
+
+    def result(self) -> T_co:
+        if self._operation.done():
+            self._state = self._state or ENDED
+        return self._operation.result()
+
+    @property
+    def status(self) -> Status:
+        return self._operation.status
+
+    def cancel(self) -> bool:
+        return self._operation.cancel()
+
+    def free(self) -> None:
+        self._state = self._state or ENDED
+        self._operation.free()
+
+    def add_done_callback(self, callback: Callable[[Request[Any]], object], *, context: Context | None = None) -> None:
+        self._operation.add_done_callback(callback, context=context)
+
+    def remove_done_callback(self, callback: Callable[[Request[Any]], object]) -> int:
+        return self._operation.remove_done_callback(callback)
+
+    def when_done(self, callback: Callable[[Request[Any]], object]) -> None:
+        self._operation.when_done(callback)
+
+    def forget(self, callback: Callable[[Request[Any]], object]) -> None:
+        self._operation.forget(callback)
+
+
+def _instance(kind: Any, value: Any = None, _: object = None) -> BaseException:
+    """Return the error that the arguments of `throw` stand for."""
+    error = kind if value is None else value
+    return error if isinstance(error, BaseException) else error()

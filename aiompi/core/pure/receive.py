@@ -99,6 +99,9 @@ class PostedReceive(Request[Any]):
                 raise
         return self._value
 
+    def outlives_await(self) -> bool:
+        return False
+
     def take(self, source: int, tag: int, payload: memoryview, own: bool = False) -> None:
         """Take a whole message.
 

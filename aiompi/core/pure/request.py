@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
+from aiompi.core.awaits import in_words, state
 from aiompi.errors import LocalProtocolError, PendingError
 from aiompi.status import Status
 
@@ -41,6 +42,7 @@ class Request(Generic[T_co]):
         "_error_seen",
         "_value",
         "_waiter",
+        "_words",
         "record",
         "starter",
     )
@@ -55,6 +57,20 @@ class Request(Generic[T_co]):
         self._value: Any = None
         self._callbacks: list[Callable[[Request[Any]], object]] | None = None
         self._waiter: Waiter | None = None
+        self._words: tuple[str, Any, int | None, int | None] | None = None
+
+    @property
+    def operation(self) -> Request[T_co]:
+        """The operation in progress: the request itself, or for a request that belongs to an await what it awaits."""
+        return self
+
+    def describe(self, call: str, comm: Any = None, partner: int | None = None, tag: int | None = None) -> None:
+        """Note what `repr` says: the call, such as "recv from", its communicator, and the envelope if it has one.
+
+        Args:
+            comm: is asked for its `label` when the text is made.
+        """
+        self._words = call, comm, partner, tag
 
     def done(self) -> bool:
         """Return True if the operation is complete: it has succeeded or failed, or was cancelled."""
@@ -183,6 +199,10 @@ class Request(Generic[T_co]):
         """Undo the operation as far as possible. Only its owner may call this, and only when it is `quiescent`."""
         self.cancel()
 
+    def outlives_await(self) -> bool:
+        """Return True if the operation goes on when its call is never awaited; a receive is withdrawn then."""
+        return True
+
     def lost_message_error(self) -> BaseException | None:
         """Return the error of a message that `withdraw` has lost, being unable to give it back; None if there is none.
 
@@ -263,17 +283,14 @@ class Request(Generic[T_co]):
 
     @property
     def __name__(self) -> str:
-        """The name by which tools show an awaitable."""
-        return str(type(self).__name__)  # mypy takes it for this property
+        """The operation in words, such as "recv from 3, tag 7, on MPI_COMM_WORLD"; tools show it."""
+        return str(type(self).__name__) if self._words is None else in_words(*self._words)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot pickle {type(self).__name__!r} object")
 
     def __repr__(self) -> str:
-        state = "pending"
-        if self._done:
-            state = "cancelled" if self._cancelled else "failed" if self._error else "done"
-        return f"<{type(self).__name__} {state}>"
+        return f"<{self.__name__}: {state(self.operation)}>"
 
 
 class _Soon:

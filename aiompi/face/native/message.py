@@ -8,7 +8,7 @@ from typing import Any
 
 from aiompi import engine, hooks
 from aiompi.comm import Communicator
-from aiompi.engine import OwnedReceive, Receive, Request, Scattered
+from aiompi.engine import Owned, Receive, Request, Scattered
 from aiompi.engine.receive import Decode
 from aiompi.errors import InvalidRequestError
 from aiompi.objects import Codec
@@ -48,9 +48,9 @@ class Message:
         """
         return self._take(None, self._codec, status)
 
-    def recv(self, status: Status | None = None) -> OwnedReceive[Any]:
+    def recv(self, status: Status | None = None) -> Owned[Any]:
         """Receive the message as an object."""
-        return OwnedReceive(self.irecv(status), "Message.recv")
+        return Owned(self.irecv(status))
 
     def Irecv(self, buf: BufSpec, status: Status | None = None) -> Request[Status]:
         """Start receiving the message into a writable buffer specification.
@@ -60,9 +60,9 @@ class Message:
         """
         return self._take(self._core.conversion.to_receive(buf), None, status)
 
-    def Recv(self, buf: BufSpec, status: Status | None = None) -> OwnedReceive[Status]:
+    def Recv(self, buf: BufSpec, status: Status | None = None) -> Owned[Status]:
         """Receive the message into a buffer."""
-        return OwnedReceive(self.Irecv(buf, status), "Message.Recv")
+        return Owned(self.Irecv(buf, status))
 
     def _take(self, memory: memoryview | Scattered | None, decode: Decode | None, status: Status | None) -> Receive:
         self._core.engine.driver.check_thread()

@@ -8,7 +8,7 @@ from typing import Any
 from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.datatype.buffer.address import BufferAutomatic
-from aiompi.engine import Mode, Owned, OwnedReceive, PersistentRequest, Request
+from aiompi.engine import Mode, Owned, PersistentRequest, Request
 from aiompi.engine.sendrecv import sendrecv
 from aiompi.face.common import attach
 from aiompi.face.native.handle import Handle
@@ -95,27 +95,27 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         """Send an object, standard mode; see `isend`."""
         core, codec = self._admitted, self._codec
         if codec.is_large(obj):
-            return Owned(core.isend_encoded(codec.dumps_in_steps(obj), dest, tag), "Comm.send")
+            return Owned(core.isend_encoded(codec.dumps_in_steps(obj), dest, tag))
         payload, nbytes = codec.dumps(obj)
-        return Owned(core.send(payload, nbytes, dest, tag), "Comm.send")
+        return core.own_send(payload, nbytes, dest, tag)
 
     def bsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, buffered mode; see `ibsend`."""
-        return Owned(self.ibsend(obj, dest, tag), "Comm.bsend")
+        return Owned(self.ibsend(obj, dest, tag))
 
     def ssend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, synchronous mode; see `issend`."""
-        return Owned(self.issend(obj, dest, tag), "Comm.ssend")
+        return Owned(self.issend(obj, dest, tag))
 
     def rsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, ready mode; see `irsend`."""
-        return Owned(self.irsend(obj, dest, tag), "Comm.rsend")
+        return Owned(self.irsend(obj, dest, tag))
 
-    def recv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> OwnedReceive[Any]:
+    def recv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Owned[Any]:
         """Receive an object of any size; see `irecv`."""
         core, codec = self._admitted, self._codec
         arrived = core.recv_arrived(source, tag, codec, status) if core.matcher.arrivals else None
-        return OwnedReceive(arrived or core.irecv(None, source, tag, codec, status), "Comm.recv")
+        return core.own_recv(None, source, tag, codec, status) if arrived is None else Owned(arrived)
 
     def sendrecv(
         self,
@@ -128,7 +128,7 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
     ) -> Owned[Any]:
         """Send an object and receive another, without deadlock (section 3.10); see `isend` and `irecv`."""
         receive = self._admitted.irecv(None, source, recvtag, self._codec, status)
-        return Owned(sendrecv(receive, lambda: self.isend(sendobj, dest, sendtag)), "Comm.sendrecv")
+        return Owned(sendrecv(receive, lambda: self.isend(sendobj, dest, sendtag)))
 
     # Buffers.
 
@@ -192,30 +192,29 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
     def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, standard mode; see `Isend`."""
         core = self._admitted
-        if core.send_short(buf, dest, tag):
-            return Owned(core.engine.completed_send, "Comm.Send")
+        sent = core.own_send_short(buf, dest, tag)
+        if sent is not None:
+            return sent
         memory = core.conversion.to_send(buf, dest)
-        return Owned(core.send((memory,), len(memory), dest, tag), "Comm.Send")
+        return core.own_send((memory,), len(memory), dest, tag)
 
     def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, buffered mode; see `Ibsend`."""
-        return Owned(self.Ibsend(buf, dest, tag), "Comm.Bsend")
+        return Owned(self.Ibsend(buf, dest, tag))
 
     def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, synchronous mode; see `Issend`."""
-        return Owned(self.Issend(buf, dest, tag), "Comm.Ssend")
+        return Owned(self.Issend(buf, dest, tag))
 
     def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, ready mode; see `Irsend`."""
-        return Owned(self.Irsend(buf, dest, tag), "Comm.Rsend")
+        return Owned(self.Irsend(buf, dest, tag))
 
     def Recv(
         self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
-    ) -> OwnedReceive[Status]:
+    ) -> Owned[Status]:
         """Receive into a buffer; see `Irecv`. Once the await was cancelled, the content of the buffer is undefined."""
-        return OwnedReceive(
-            self._admitted.irecv(self._core.conversion.to_receive(buf), source, tag, None, status), "Comm.Recv"
-        )
+        return self._admitted.own_recv(self._core.conversion.to_receive(buf), source, tag, None, status)
 
     def Sendrecv(
         self,
@@ -238,7 +237,7 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         """
         memory, target = self._admitted.conversion.to_exchange(sendbuf, recvbuf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return Owned(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)), "Comm.Sendrecv")
+        return Owned(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
 
     def Sendrecv_replace(
         self,
@@ -252,9 +251,7 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         """Send what is in a buffer, and receive into the same (section 3.10)."""
         memory, target = self._admitted.conversion.to_replace(buf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return Owned(
-            sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)), "Comm.Sendrecv_replace"
-        )
+        return Owned(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
 
     # Persistent requests: `start()` starts the operation, `await` waits for it (section 3.9).
 
@@ -270,7 +267,7 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         Returns:
             Its Status.
         """
-        return Owned(self._admitted.probe(source, tag), "Comm.probe")
+        return Owned(self._admitted.probe(source, tag))
 
     def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Status | None:
         """Look for a message without receiving it (MPI_Iprobe, section 3.8).
@@ -280,15 +277,13 @@ class PointToPoint(Handle, PersistentSends[PersistentRequest[None]]):
         """
         return self._admitted.iprobe(source, tag)
 
-    def mprobe(
-        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
-    ) -> OwnedReceive[Message]:
+    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Owned[Message]:
         """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3).
 
         Args:
             status: filled with the envelope, which the message has as `status`, too.
         """
-        return OwnedReceive(self._admitted.mprobe(source, tag, partial(self._taken, status=status)), "Comm.mprobe")
+        return Owned(self._admitted.mprobe(source, tag, partial(self._taken, status=status)))
 
     def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
         """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3); see `mprobe`."""

@@ -1,0 +1,147 @@
+"""What both forms of the core do with operations that are awaited: words for them, steps, withdrawal, warnings."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Generator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+
+if TYPE_CHECKING:
+    from aiompi.core.pure.owned import Owned
+    from aiompi.core.pure.request import Request
+
+_PARTNERS: Final = {ANY_SOURCE: "any source", PROC_NULL: "PROC_NULL"}
+_KEEP: Final = "keep it: make a task of it by asyncio.create_task, or use its i-form, such as isend or Ibarrier"
+
+
+def in_words(call: str, comm: Any, partner: int | None, tag: int | None) -> str:
+    """Return the words for an operation; for the arguments see `Request.describe`."""
+    text = call if partner is None else f"{call} {_PARTNERS.get(partner, partner)}"
+    if tag is not None:
+        text += ", any tag," if tag == ANY_TAG else f", tag {tag},"
+    return text.rstrip(",") if comm is None else f"{text} on {comm.label}"
+
+
+def state(request: Request[Any]) -> str:
+    """Return the word for the state of a request."""
+    if not request._done:
+        return "pending"
+    return "cancelled" if request._cancelled else "failed" if request._error else "done"
+
+
+def awaited_twice(owned: Owned[Any]) -> RuntimeError:
+    """Return the error of a second await."""
+    return RuntimeError(f"{owned.__name__} has been awaited already. To await it twice, {_KEEP}")
+
+
+def waiting(operation: Request[Any]) -> Generator[Any, None, Any]:
+    """Wait for an operation step by step, and undo it when the await ends before."""
+    try:
+        if not operation._done:
+            yield from operation.suspend()
+        elif operation._engine.turn_due():
+            yield
+    except BaseException as error:
+        yield from undone(operation, error)
+    return operation.result()
+
+
+def undone(operation: Request[Any], error: BaseException) -> Generator[Any, None, Any]:
+    """Withdraw an operation as soon as possible, and raise the error that has ended its await.
+
+    A warning reports a lost message. An exception would replace the cancellation: a task that catches it and goes on
+    would not be cancelled.
+    """
+    if not operation._engine.driver.in_own_thread:
+        operation._engine.finalizers.defer(functools.partial(abandon, operation))
+        try:
+            raise error
+        finally:
+            del error, operation
+    try:
+        if not isinstance(error, GeneratorExit):  # a coroutine that is being closed cannot wait any more
+            yield from operation.settle()
+    finally:
+        abandon(operation)
+    try:
+        raise error
+    finally:
+        # An error refers to its frames. This frame must refer neither to it nor to the memory of the operation.
+        del error, operation
+
+
+def abandon(operation: Request[Any]) -> None:
+    """Withdraw an operation whose outcome no call will report."""
+    operation.withdraw()
+    error = operation.lost_message_error()
+    if error is not None:
+        warn_unraisable(f"a receive that was withdrawn has lost its message: {error}")
+
+
+def origin(depth: int) -> tuple[tuple[str, int, str], ...]:
+    """Return the frames of the program that has made a call, as the `cr_origin` of coroutines has them.
+
+    Args:
+        depth: most frames that are wanted.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_ours(frame):
+        frame = frame.f_back
+    frames: list[tuple[str, int, str]] = []
+    while frame is not None and len(frames) < depth:
+        frames.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return tuple(frames)
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Return True for a frame of this package."""
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "aiompi"
+
+
+def forgotten(owned: Owned[Any], depth: int) -> None:
+    """Warn that a call was never awaited, at its line, and withdraw a receive.
+
+    Args:
+        depth: number of frames from this function to the code that has dropped the request.
+    """
+    operation, words = owned.operation, owned.__name__
+    try:
+        where = sys._getframe(depth)
+    except ValueError:
+        where = None  # no code of Python has
+    if operation.outlives_await():
+        error = operation.unseen_error()
+        failed = "" if error is None else f". It has failed: {error}"
+        text = f"{words} was never awaited: it goes on, and nothing reports how it ends. Await it, or {_KEEP}{failed}"
+    else:
+        operation._engine.finalizers.defer(functools.partial(abandon, operation), where)
+        text = f"{words} was never awaited, and is withdrawn. Await it, or {_KEEP}"
+    if sys.is_finalizing():
+        return
+    frames = owned.cr_origin
+    if frames:
+        lines = "".join(f"\n  File {file!r}, line {line}, in {name}" for file, line, name in reversed(frames))
+        warnings.warn_explicit(f"{text}\nThe call was made at{lines}", RuntimeWarning, *frames[0][:2])
+    else:
+        warnings.warn(text, RuntimeWarning, stacklevel=depth + 1)
+
+
+class _UnraisableWarning:
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __del__(self) -> None:
+        warnings.warn(self._text, RuntimeWarning, stacklevel=3)
+
+
+def warn_unraisable(text: str) -> None:
+    """Issue a RuntimeWarning from a finalizer. It raises in no call, even where warnings are errors."""
+    _UnraisableWarning(text)
