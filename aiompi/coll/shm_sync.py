@@ -327,14 +327,14 @@ def _share(comm: Communicator, sync: ShmSync, slots: SlotGroup) -> None:
 
 
 def _readiness(comm: Communicator) -> int:
-    slot_provider, others = comm.engine.slot_provider, _others(comm)
+    slot_provider, others = comm.engine.environment.slot_provider, _others(comm)
     if slot_provider is None or not slot_provider.affords(comm.context_id, others):
         return _UNABLE
     return _CONNECTED if slot_provider.connected(others) else _ABLE
 
 
 def _assemble(comm: Communicator) -> SlotGroup | None:
-    slot_provider = comm.engine.slot_provider
+    slot_provider = comm.engine.environment.slot_provider
     return None if slot_provider is None else slot_provider.assemble(comm.context_id, comm.rank, _others(comm))
 
 

@@ -122,7 +122,7 @@ def recovery_of(comm: Communicator, operation: str) -> Recovery:
     Raises:
         NotImplementedError: the job has other IMPI clients.
     """
-    recovery = comm.engine.recovery
+    recovery = comm.engine.environment.recovery
     if recovery is None or not comm.native:
         raise NotImplementedError(f"{comm.where(operation)}: aiompi has no recovery in jobs with several IMPI clients")
     return recovery

@@ -60,7 +60,6 @@ class Progress(ProgressBase):
         schedules: the schedules that have not ended.
         ended: chained requests that have ended, and whose waiters are being notified (see `aiompi.engine.schedule`).
         finalizers: deferred work of finalizers.
-        fatal: ends the job after an error that no call can report; set by the runtime.
     """
 
     def __init__(self, rank: int, driver: Any) -> None:
@@ -70,7 +69,6 @@ class Progress(ProgressBase):
         self.ended: deque[Any] = deque()
         self.finalizers = Finalizers(driver)
         self._dropped = self.finalizers.pending
-        self.fatal: Callable[[BaseException], object] = _ignore
 
     def refuse_nested(self) -> None:
         """Refuse a call of the program inside a function that a schedule has called.
@@ -96,6 +94,5 @@ class Progress(ProgressBase):
         if error is not None and self.error is None:
             self.fatal(error)
 
-
-def _ignore(error: BaseException) -> None:
-    """Do nothing: an engine without a job has nothing to end."""
+    def fatal(self, error: BaseException) -> None:
+        """End the job because of an error that no call can report. An engine without a job has nothing to end."""

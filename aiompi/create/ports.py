@@ -14,7 +14,7 @@ import itertools
 import os
 import struct
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgpack
 
@@ -39,6 +39,8 @@ _CONNECT_TAG: Final = 0
 #: transports that the roots use before the introduction of their groups; the few messages need no faster ones
 _TRANSPORTS: Final = ("unix", "tcp")
 _next_tag: Final = itertools.count(1).__next__
+#: starts processes that connect to a port; see `aiompi.engine.environment.Environment.start`
+Start: TypeAlias = Callable[[Sequence[Program], str, Sequence[str]], Request[None]]
 
 
 class PortNamespace(Namespace):
@@ -137,7 +139,7 @@ async def open_port(engine: Engine) -> str:
     The name contains a key. Any process that knows the name can connect.
     """
     processes = engine.processes
-    await processes.admit()
+    await engine.environment.admit()
     namespace = PortNamespace(processes)
     processes.namespaces[namespace.id] = namespace
     offered = processes.cards[engine.rank]["transports"]
@@ -257,7 +259,11 @@ def error_of(kind: int, what: str) -> MPIError:
 
 
 def spawn(
-    comm: Communicator, programs: Sequence[Program], root: int, options: Sequence[str] = ()
+    comm: Communicator,
+    programs: Sequence[Program],
+    root: int,
+    options: Sequence[str] = (),
+    start: Start | None = None,
 ) -> Request[Communicator]:
     """Start processes, and make an intercommunicator with their world (MPI_Comm_spawn_multiple, MPI-2).
 
@@ -266,20 +272,29 @@ def spawn(
         programs: the programs to start; only the argument of the root counts.
         root: rank of the process that starts them.
         options: more options of the launcher.
+        start: starts them, by default as the environment of the engine does.
 
     Raises:
         SpawnError: awaiting the request: they cannot be started, or have ended before they joined.
     """
-    return meet(comm, lambda: _start(comm.engine, programs, options), root, "Spawn", SpawnError, spawns=True)
+    begin = start or comm.engine.environment.start
+    return meet(
+        comm,
+        lambda: _start(comm.engine, lambda port: begin(programs, port, options)),
+        root,
+        "Spawn",
+        SpawnError,
+        spawns=True,
+    )
 
 
 # The roots.
 
 
-async def _start(engine: Engine, programs: Sequence[Program], options: Sequence[str]) -> _Bridge:
+async def _start(engine: Engine, launch: Callable[[str], Request[None]]) -> _Bridge:
     port = await open_port(engine)
     try:
-        bridge = await _await_connect(engine, port, engine.processes.start(programs, port, options))
+        bridge = await _await_connect(engine, port, launch(port))
     except BaseException:
         close_port(engine, port)
         raise
@@ -293,7 +308,7 @@ async def _await_connect(engine: Engine, port: str, failure: Request[None] | Non
     Args:
         failure: request whose completion means that no group will connect.
     """
-    await engine.processes.admit()
+    await engine.environment.admit()
     namespace = engine.processes.ports.get(port)
     if namespace is None:
         raise InvalidPortError("Accept: the root has no such open port; a process accepts at a port that it has opened")
@@ -333,7 +348,7 @@ async def _send_connect(engine: Engine, port: str) -> _Bridge:
     processes = engine.processes
     if isinstance(processes.namespaces.get(id), PortNamespace):
         raise InvalidPortError("Connect: this process has opened the port itself; another one has to connect")
-    await processes.admit()
+    await engine.environment.admit()
     own = processes.namespaces.get(id) or Namespace(id, key, 1 + int.from_bytes(os.urandom(3)))
     number = processes.meet(Name(id, 0), BusinessCard(window=0, transports=offered), own, 0)
     processes.retain([number])

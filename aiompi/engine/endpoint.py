@@ -146,7 +146,7 @@ class Endpoint(PeerBase, ABC):
     def connection_lost(self, cause: str) -> None:
         """Report that the connection to the peer broke. The runtime judges what that means."""
         if self.error is None:
-            self.engine.peer_lost(self, cause)
+            self.engine.environment.lost(self, cause)
 
     def buffer_unsent(self, owner: BufferOwner) -> None:
         """Keep the owner of memory that the broken link has not sent, or let it fail."""

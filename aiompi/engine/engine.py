@@ -16,6 +16,7 @@ from aiompi.core.pure.receive import SHORT
 from aiompi.engine.bsend import Attachment
 from aiompi.engine.credit import NO_CREDIT
 from aiompi.engine.endpoint import Endpoint
+from aiompi.engine.environment import Environment
 from aiompi.engine.failure import FailureHandler
 from aiompi.engine.matching import Matcher, Sources
 from aiompi.engine.message import Landing, Message
@@ -24,12 +25,11 @@ from aiompi.engine.probe import Probe
 from aiompi.engine.processes import FIRST_MET, Processes
 from aiompi.engine.receive import ArrivedReceive, Decode, Receive
 from aiompi.engine.schedule import Schedule, settled
-from aiompi.engine.seams import Driver, Link, Recovery
+from aiompi.engine.seams import Driver
 from aiompi.engine.send import Send
 from aiompi.engine.single_copy import CopyQueue
-from aiompi.engine.slots import SlotProvider
 from aiompi.engine.withheld import WithholdingEndpoint, asks
-from aiompi.errors import LocalProtocolError, ProcessFailedError
+from aiompi.errors import ProcessFailedError
 from aiompi.settings import Settings
 from aiompi.status import Status
 
@@ -50,20 +50,15 @@ class Engine(Progress):
         size: number of ranks in the world.
         settings: limits of the protocols.
         driver: how this rank waits.
+        environment: the world around this rank; by default that of a rank which is in no job.
 
     Attributes:
         universe: the IMPI clients of the job, None without IMPI.
         gateway: carries messages to ranks of other IMPI clients; None if this rank has a link of its own to every rank.
-        make_peer: makes the endpoint of a rank; replaced by a gateway.
         processes: the processes that this rank knows.
         windows: by rank, the bytes of eager memory that it grants to each other rank.
-        connect: makes the link to a peer when the first frame is sent to it; set by the runtime.
-        slot_provider: makes slots that other ranks read, None if there is no shared memory.
         shm_domains: by rank, a value that is equal for ranks that read each other's memory, None for a rank whose
             memory no other rank reads.
-        peer_lost: judges a broken connection, and calls `peer.mark_failed` or `peer.mark_closed`; set by `Departures`.
-        unfit: called with the error if this rank can no longer communicate with its job, for a cause within this
-            process, such as a lack of descriptors. `Departures` tells the agent, and every operation fails.
         contexts: the queues of receives and messages by context id.
         arriving: the landings of messages that this rank has asked for, by drqid.
         slot_exchanges: calls of slot collectives in which this rank waits for other ranks.
@@ -71,7 +66,6 @@ class Engine(Progress):
         copy_queue: messages that are being copied between memory of this rank and of peers.
         failure: fails operations whose peers are gone.
         survives: True if the job goes on when a rank fails.
-        recovery: asks the agent about communicators with failed members, None if the job has no agent for this.
         closing: True if this rank starts no operation any more.
         finished: True if this rank has also told its peers that it is closing.
         parted: True if this rank has told its peers in other jobs that it is closing.
@@ -91,8 +85,11 @@ class Engine(Progress):
     sends: dict[int, Send]
     assisted: dict[int, Callable[[], bool]]
 
-    def __init__(self, rank: int, size: int, settings: Settings, driver: Driver) -> None:
+    def __init__(
+        self, rank: int, size: int, settings: Settings, driver: Driver, environment: Environment | None = None
+    ) -> None:
         super().__init__(rank, driver)
+        self.environment = environment or Environment()
         self.settings = settings
         self.eager_limit = settings.eager_limit
         self.shm_eager_limit = settings.shm_eager_limit
@@ -106,17 +103,12 @@ class Engine(Progress):
         self.failure = FailureHandler(self)
         self.closing = self.finished = self.parted = self.lenient = self.survives = False
         self.farewell = "has finalized: it sends and receives nothing more"
-        self.recovery: Recovery | None = None
         self.unawaited: set[Send] = set()
         self.held_sends: set[HeldSend] = set()
         self.attachment = Attachment(self)
         self.completed_send: Request[None] = Request(self)
         self.completed_send.complete()
         self.next_id = itertools.count(1).__next__
-        self.connect: Callable[[Endpoint], Link] = self._unconnected
-        self.slot_provider: SlotProvider | None = None
-        self.peer_lost: Callable[[Endpoint, str], object] = Endpoint.mark_failed
-        self.unfit: Callable[[Exception], object] = self.failure.abort
         self.join_world(rank, size)
 
     def join_world(self, rank: int, size: int, universe: Universe | None = None) -> None:
@@ -131,7 +123,6 @@ class Engine(Progress):
         self.size = size
         self.universe = universe
         self.gateway: Gateway | None = None
-        self.make_peer: Callable[[int], Endpoint] = self._make_peer
         self.windows = [self.settings.eager_window] * size
         self.shm_domains: list[Hashable] = [None] * size
         self.processes = Processes(self)
@@ -145,12 +136,14 @@ class Engine(Progress):
         """
         peer = self._peers.get(rank)
         if peer is None:
-            peer = self.make_peer(rank) if rank < FIRST_MET else self._make_peer(rank)
+            peer = self._make_peer(rank)
             if peer.error is None:
                 self._peers[rank] = peer
         return peer
 
     def _make_peer(self, rank: int) -> Endpoint:
+        if self.gateway is not None and rank < FIRST_MET and self.gateway.reaches(rank):
+            return self.gateway.make_peer(rank)
         window = self.windows[rank] if rank < FIRST_MET else self.processes.cards.get(rank, {}).get("window", 0)
         peer = Peer(self, rank, window if self.error is None else NO_CREDIT)
         if not self.processes.knows(rank):
@@ -184,7 +177,7 @@ class Engine(Progress):
 
     def shm_domain(self, rank: int) -> Hashable:
         """Return a value that is equal for processes that read each other's memory; None if no other reads this one."""
-        return self.shm_domains[rank] if rank < FIRST_MET else self.processes.home(self.processes.cards[rank])
+        return self.shm_domains[rank] if rank < FIRST_MET else self.environment.home(self.processes.cards[rank])
 
     def share_memory(self, ranks: Iterable[int]) -> bool:
         """Return True if all these processes read each other's memory. Each of them gets the same answer."""
@@ -384,5 +377,14 @@ class Engine(Progress):
             if peer.rank != self.rank and self.ends_for(peer.rank):
                 peer.fini()
 
-    def _unconnected(self, peer: Endpoint) -> Link:
-        raise LocalProtocolError(f"rank {self.rank} cannot reach rank {peer.rank}: it is not initialised")
+    def fatal(self, error: BaseException) -> None:
+        self.environment.fatal(error)
+
+    def unfit(self, error: Exception) -> None:
+        """Fail every operation, now and later: this rank can no longer communicate with its job.
+
+        The cause lies within this process, such as a lack of descriptors.
+        """
+        if self.error is None:
+            self.environment.unfit(error)
+        self.failure.abort(error)

@@ -80,8 +80,8 @@ class FailureHandler:
 
     def all_gone(self) -> bool:
         """Return True if all other ranks have finalized or died, and none of their messages is still to come."""
-        engine = self._engine
-        if engine.processes.expecting or (engine.recovery is not None and engine.recovery.pending):
+        engine, recovery = self._engine, self._engine.environment.recovery
+        if engine.processes.expecting or (recovery is not None and recovery.pending):
             return False
         begun: list[Landing | Send] = [*engine.arriving.values(), *engine.sends.values()]
         if any(operation.peer.rank != engine.rank for operation in begun):
@@ -168,8 +168,9 @@ class FailureHandler:
         for number in filter(engine.processes.is_stranger, met):
             with contextlib.suppress(OtherError):  # it cannot be reached
                 engine.peer(number).spread_revocation(context)
-        if engine.recovery is not None and engine.processes.is_stranger(source):
-            engine.recovery.revoke(context)
+        recovery = engine.environment.recovery
+        if recovery is not None and engine.processes.is_stranger(source):
+            recovery.revoke(context)
 
     def end_context(self, context: int, error: Exception) -> None:
         """Fail all operations in a context. Nothing can be received in it any more."""

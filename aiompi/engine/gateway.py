@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aiompi.engine.impi_peer import ImpiPeer, ImpiSend
-from aiompi.engine.peer import Peer
 from aiompi.errors import ProcessFailedError, RemoteProtocolError
 from aiompi.impi.channel import Limits, Phase
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketType, describe, pack_proc
 
 if TYPE_CHECKING:
-    from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
     from aiompi.engine.seams import Link, WritingAhead
     from aiompi.impi.universe import Universe
@@ -21,7 +19,7 @@ class Gateway:
     """Gives each packet that the IMPI host of a rank delivers to the endpoint of its sender.
 
     Args:
-        engine: the engine of the rank, which knows its rank in the world. From now on the gateway makes its endpoints.
+        engine: the engine of the rank, which knows its rank in the world.
         universe: the job. Ranks of other clients are reached through the gateway.
 
     Attributes:
@@ -41,15 +39,13 @@ class Gateway:
         self._client = self._clients[engine.rank]
         native = engine.settings.impi_native_order
         self._native_order = {rank for rank, client in enumerate(self._clients) if str(client) in native}
-        engine.make_peer = self._make_peer
 
     def reaches(self, rank: int) -> bool:
         """Return True if a rank of the world belongs to another client."""
         return self._clients[rank] != self._client
 
-    def _make_peer(self, rank: int) -> Endpoint:
-        if not self.reaches(rank):
-            return Peer(self.engine, rank, self.engine.windows[rank])
+    def make_peer(self, rank: int) -> ImpiPeer:
+        """Return the endpoint of a rank of another client."""
         return ImpiPeer(
             self, rank, self._procs[self.engine.rank], self._procs[rank], external=rank not in self._native_order
         )

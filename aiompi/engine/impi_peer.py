@@ -138,7 +138,7 @@ class ImpiPeer(Endpoint):
         if self.error is not None:
             return
         if self.link is None:
-            self.link = self.engine.connect(self)
+            self.link = self.engine.environment.connect(self)
         owner = None if last_of is None else last_of.owner
         if self.link.send(header, data, owner) and owner is not None:
             owner.sent()

@@ -5,12 +5,12 @@ The launcher of a spawned job reports a failure to the process that spawned it. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.wire.control import MAX_OBITUARY, Obituary
 
 if TYPE_CHECKING:
+    from aiompi.engine.environment import Environment
     from aiompi.engine.processes import Name
 
 #: most obituaries that are kept. One may arrive before this rank has met its process, or lost the connection to it.
@@ -20,17 +20,17 @@ _KEPT: Final = 512
 class Obituaries:
     """The reports of failures in jobs that ranks of this job have spawned.
 
+    Args:
+        environment: is told of each new report, and passes it on.
+
     Attributes:
         starters: for each spawned job that this rank has met, by id, the process that spawned it. Only reports of that
             process about that job count.
-        on_told: called after each new report.
-        relay: tells the other ranks of the job; set by the runtime if there are any.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Environment) -> None:
         self.starters: dict[bytes, int] = {}
-        self.on_told: Callable[[], object] = lambda: None
-        self.relay: Callable[[Obituary], object] = lambda obituary: None
+        self._environment = environment
         self._told: dict[tuple[int, bytes, int | None], str] = {}
 
     def add(self, obituary: Obituary) -> None:
@@ -39,12 +39,12 @@ class Obituaries:
         self._told.setdefault((obituary.starter, obituary.job, process), obituary.cause[:MAX_OBITUARY])
         if len(self._told) > _KEPT:
             del self._told[next(iter(self._told))]
-        self.on_told()
+        self._environment.obituaries_changed()
 
     def announce(self, obituary: Obituary) -> None:
         """Take an obituary from the launcher of a job that this rank has started, and pass it on."""
         self.add(obituary)
-        self.relay(obituary)
+        self._environment.relay(obituary)
 
     def cause(self, name: Name) -> str | None:
         """Return why a process has failed; None if this is not known."""

@@ -182,7 +182,7 @@ class Peer(WithholdingEndpoint):
                 self.emit(frame.FINI)
 
     def connect(self) -> Link:
-        link = self.engine.connect(self)
+        link = self.engine.environment.connect(self)
         self.adopt(link)
         return self.link or link
 

@@ -12,7 +12,7 @@ a job gives its processes the keys of other jobs for this.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiompi.engine.obituaries import Obituaries
@@ -21,8 +21,6 @@ from aiompi.wire.control import BusinessCard
 from aiompi.wire.hello import NO_NAMESPACE, Namespace
 
 if TYPE_CHECKING:
-    from aiompi.core import Request
-    from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
 
 #: the first number of processes outside the world
@@ -71,13 +69,8 @@ class Processes:
         first: number in the job of rank 0 of the world; the other ranks follow.
         namespaces: the namespaces in which other processes may address this process, by id.
         cards: business cards by number.
-        home: maps a card to a value that is equal for processes that share memory; set by the runtime.
-        on_forgotten: called with the endpoint of a process that no communicator refers to any more.
         expecting: operations that wait for the introduction of a process.
         ports: the ports that this process has opened, by their names; values belong to `aiompi.create.ports`.
-        admit: starts to listen for processes of other jobs; set by the runtime.
-        start: starts processes that connect to a port of this process, with options of the launcher; set by the
-            runtime. Its request completes when the processes have ended, and fails if they cannot be started.
         obituaries: why processes of spawned jobs have failed.
     """
 
@@ -87,13 +80,9 @@ class Processes:
         self.first = 0
         self.namespaces: dict[bytes, Namespace] = {}
         self.cards: dict[int, BusinessCard] = {}
-        self.home: Callable[[BusinessCard], Hashable] = lambda card: None
-        self.on_forgotten: Callable[[Endpoint], object] = lambda peer: None
         self.expecting: set[object] = set()
         self.ports: dict[str, Any] = {}
-        self.admit: Callable[[], Awaitable[None]] = self._refuse
-        self.start: Callable[[Sequence[Program], str, Sequence[str]], Request[None]]
-        self.obituaries = Obituaries()
+        self.obituaries = Obituaries(engine.environment)
         self._next = FIRST_MET
         self._names: dict[int, Name] = {}  # of the processes that were met
         self._numbers: dict[Name, int] = {}
@@ -101,11 +90,6 @@ class Processes:
         self._ways: dict[int, list[tuple[Namespace, int]]] = {}
         self._references: dict[int, int] = {}  # number of a met process -> count of the communicators that refer to it
         self._gone: set[int] = set()  # processes that were met and have left their job or failed
-
-    async def _refuse(self) -> None:
-        raise NotImplementedError(
-            "aiompi connects no ranks of a local_world, and none of jobs with several IMPI clients"
-        )
 
     def enrol(self, job: bytes, key: bytes, first: int, pairs: bytes = b"") -> None:
         """Note the job of this rank, before any communication.
@@ -257,4 +241,4 @@ class Processes:
                 self.namespaces.pop(namespace.id, None)
         peer = self._engine.forget(number)
         if peer is not None:
-            self.on_forgotten(peer)
+            self._engine.environment.forgotten(peer)

@@ -118,7 +118,7 @@ class RemoteWorkers(BlockingWorkers):
             aiompi.MPIError: there is no such service.
         """
         self = cls()
-        port = process.runtime.outreach.lookup(service)
+        port = process.runtime.names.lookup(service)
         with process.driver.exclusive("MPIPoolExecutor"):
             self._workers = Workers(COMM_SELF._core.engine, process.codec)
             self._workers.add_when_ready(ports.connect(COMM_SELF._core, port, 0))

@@ -40,16 +40,16 @@ def main() -> None:
 
 def _accept(service: str) -> Communicator:
     """Publish a name and wait for an executor that uses it."""
-    core, driver, outreach = COMM_WORLD._core, process.driver, process.runtime.outreach
+    core, driver, names = COMM_WORLD._core, process.driver, process.runtime.names
     port = None
     if core.rank == 0:
         with driver.exclusive("Open_port"):
             port = driver.wait(core.engine.spawn(ports.open_port(core.engine)))
-        outreach.publish(service, port)
+        names.publish(service, port)
     with driver.exclusive("Accept"):
         master = driver.wait(ports.accept(core, port, 0))
     if port is not None:
-        outreach.withdraw(service)
+        names.withdraw(service)
         ports.close_port(core.engine, port)
     return master
 

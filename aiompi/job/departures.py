@@ -60,12 +60,6 @@ class Departures:
         self._leaving: list[Endpoint] = []  # forgotten processes to which data is still to be sent
         self.verdicts: dict[int, Timer] = {}  # judge peers whose links are lost, unless the agent reports them earlier
         self._unexplained: dict[int, Endpoint] = {}  # processes of spawned jobs that have failed
-        engine.peer_lost = self._lost
-        engine.unfit = self._unfit
-        engine.processes.obituaries.on_told = self._told
-        if tell is not None:
-            engine.processes.obituaries.relay = tell
-        engine.processes.on_forgotten = self._forgotten
 
     def report(self, message: control.Left | control.Failed | control.Obituary) -> None:
         """Take a report of the agent."""
@@ -90,7 +84,7 @@ class Departures:
         elif rank in self._left:
             self._engine.peer(rank).mark_closed()
 
-    def _lost(self, peer: Endpoint, cause: str) -> None:
+    def lost(self, peer: Endpoint, cause: str) -> None:
         """Handle a broken link.
 
         If the peer has ended, the agent reports why; otherwise the agent decides about the peer.
@@ -108,11 +102,15 @@ class Departures:
             delay = _SUSPECT if self._ask is not None else self._engine.settings.connect_timeout
             self.verdicts[peer.rank] = self._engine.driver.call_later(delay, lambda: self._suspect(peer, cause))
 
-    def _unfit(self, error: Exception) -> None:
+    def unfit(self, error: Exception) -> None:
         """Tell the agent why this rank cannot go on. Other ranks see only that their links break."""
-        if self._tell is not None and self._engine.error is None and not self._ending():
+        if self._tell is not None and not self._ending():
             self._tell(control.Failed(self._engine.processes.own.process, failure(error)))
-        self._engine.failure.abort(error)
+
+    def relay(self, obituary: control.Obituary) -> None:
+        """Tell the other ranks of the job why a process of a spawned job has failed."""
+        if self._tell is not None:
+            self._tell(obituary)
 
     def _lose_stranger(self, peer: Endpoint, cause: str) -> None:
         """Handle the broken link of a process of another job. The reason may be known already, or be reported soon."""
@@ -147,8 +145,8 @@ class Departures:
                 del self._engine.contexts[_LAST_WORDS]
         return words
 
-    def _told(self) -> None:
-        """Take new obituaries of processes of other jobs."""
+    def obituaries_changed(self) -> None:
+        """Judge lost processes of spawned jobs again, because there is a new obituary."""
         processes = self._engine.processes
         for rank in [*self._unexplained]:
             known = processes.obituaries.cause(processes.name(rank)) if processes.knows(rank) else ""
@@ -202,7 +200,7 @@ class Departures:
 
     # Processes that no communicator refers to any more.
 
-    def _forgotten(self, peer: Endpoint) -> None:
+    def forgotten(self, peer: Endpoint) -> None:
         """Close the links to a forgotten process, once all data for it has been sent."""
         self._left.discard(peer.rank)
         self._failed.pop(peer.rank, None)

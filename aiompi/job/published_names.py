@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from aiompi.base.arguments import text
+from aiompi.engine import Engine
 from aiompi.errors import InvalidServiceError, NotPublishedError
 from aiompi.settings import Settings
 
@@ -27,6 +28,40 @@ _LONGEST: Final = 100
 _UNFINISHED: Final = 60.0
 #: names of these files; the directory, which the user may choose, may have other files
 _TEMPORARY: Final = re.compile(r"[0-9a-f]+\.aiompi-[0-9]+")
+
+
+class PublishedNames:
+    """The names that a rank has published. What is left of them is withdrawn when the rank ends.
+
+    Args:
+        engine: of the rank.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._published: set[str] = set()
+
+    def publish(self, service: str, port: str) -> None:
+        """Publish the name of a port (MPI_Publish_name); see the function `publish`."""
+        if self._engine.error is not None:
+            raise self._engine.error  # nothing would withdraw it
+        publish(self._engine.settings, service, port)
+        self._published.add(service)
+
+    def withdraw(self, service: str) -> None:
+        """Undo `publish` (MPI_Unpublish_name)."""
+        withdraw(self._engine.settings, service)
+        self._published.discard(service)
+
+    def lookup(self, service: str) -> str:
+        """Return the name of the port that was published with a service (MPI_Lookup_name)."""
+        return lookup(self._engine.settings, service)
+
+    def close(self) -> None:
+        """Withdraw the names that are still published."""
+        for service in [*self._published]:
+            with contextlib.suppress(InvalidServiceError, OSError):  # what clears the directory has removed it
+                self.withdraw(service)
 
 
 def publish(settings: Settings, service: str, port: str) -> str:

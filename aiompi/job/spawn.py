@@ -18,6 +18,7 @@ from typing import Final
 
 from aiompi.engine import Engine, Request
 from aiompi.engine.processes import Program
+from aiompi.engine.schedule import settled
 from aiompi.errors import InvalidArgumentError, SpawnError
 from aiompi.wire.control import ENV_LIFELINE, ENV_PARENT, ENV_SPAWN_OPTIONS, LIFELINE_ONLY, Decoder
 
@@ -129,6 +130,49 @@ class Launch:
         descriptor, self._exit = self._exit, -1
         self._driver.remove_reader(descriptor)
         os.close(descriptor)
+
+
+class Children:
+    """The jobs that a rank has started.
+
+    Args:
+        engine: of the rank.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._launches: list[Launch] = []
+
+    def start(
+        self, programs: Sequence[Program], port: str, options: Sequence[str], hosts: Sequence[str]
+    ) -> Request[None]:
+        """Start a job; see `aiompi.engine.environment.Environment.start`.
+
+        Args:
+            programs, port, options: as there.
+            hosts: addresses under which other hosts reach this rank, and are to reach the new processes as well.
+        """
+        settings = self._engine.settings
+        given = settings.bind or settings.interface or not hosts
+        variables = {} if given else {"AIOMPI_INTERFACE": ",".join(hosts)}
+        launch = Launch(self._engine, programs, port, options, variables=variables)
+        self._launches.append(launch)
+        launch.ended.when_done(lambda _: self._launches.remove(launch))
+        return launch.ended
+
+    @property
+    def running(self) -> bool:
+        """True while a job is running that this rank has started."""
+        return bool(self._launches)
+
+    async def ended(self) -> None:
+        """Wait until the jobs that this rank has started have ended: their launchers end with this process."""
+        await settled([launch.ended for launch in self._launches])
+
+    def close(self) -> None:
+        """End the jobs that this rank has started."""
+        for launch in self._launches:
+            launch.close()
 
 
 def _words(programs: Sequence[Program]) -> list[str]:

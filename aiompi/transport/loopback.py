@@ -24,10 +24,15 @@ class Hub:
     A frame is delivered inside its `send`, unless that send is itself made inside a delivery. Then the frame is queued,
     so that chains of messages do not become deep chains of calls. The hub also replaces the agent in the recovery from
     failures.
+
+    Attributes:
+        engines: by rank.
+        recoveries: by rank, what gets the answers of the hub about communicators with failed members.
     """
 
     def __init__(self) -> None:
         self.engines: dict[int, Engine] = {}
+        self.recoveries: dict[int, AgentRecovery] = {}
         self._queue: deque[tuple[Peer, bytes, Payload, BufferOwner | None]] = deque()
         self._delivering = False
         self._agreements = Agreements(_MOST_RANKS)
@@ -47,9 +52,7 @@ class Hub:
 
     def _answer(self, results: Results) -> None:
         for rank, agreed in results:
-            recovery = self.engines[rank].recovery
-            assert isinstance(recovery, AgentRecovery)
-            recovery.agreed(agreed)
+            self.recoveries[rank].agreed(agreed)
 
     def send(self, to: Peer, header: bytes, payload: Payload, owner: BufferOwner | None) -> None:
         self._queue.append((to, header, payload, owner))
@@ -92,7 +95,12 @@ class LoopbackLink(Link):
 
 
 class Loopback(Transport):
-    """Frames to the engines of a hub. A rank that is alone in its process has its own hub."""
+    """Frames to the engines of a hub. A rank that is alone in its process has its own hub.
+
+    Attributes:
+        hub: the hub.
+        recovery: asks the hub about communicators with failed members.
+    """
 
     name: ClassVar[str] = "loopback"
     preference: ClassVar[int] = 100
@@ -101,7 +109,7 @@ class Loopback(Transport):
         super().__init__(engine, site)
         self.hub = hub or Hub()
         self.hub.engines[engine.rank] = engine
-        engine.recovery = self.hub.recovery(engine)
+        self.recovery = self.hub.recoveries[engine.rank] = self.hub.recovery(engine)
 
     def address(self) -> Any:
         return self.engine.rank
@@ -116,3 +124,4 @@ class Loopback(Transport):
 
     def close(self) -> None:
         self.hub.engines.pop(self.engine.rank, None)
+        self.hub.recoveries.pop(self.engine.rank, None)

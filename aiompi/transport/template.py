@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from aiompi.engine import Endpoint, Engine, Link, Peer
+from aiompi.engine.slots import SlotProvider
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Transport(ABC):
         name: name in business cards and in the setting `transports`.
         preference: of the transports that reach a peer, the one with the highest preference is used.
         drained: called whenever a link has become idle.
+        slot_provider: memory that ranks reached by this transport read; None if they read none.
     """
 
     name: ClassVar[str]
@@ -54,6 +56,7 @@ class Transport(ABC):
         self.engine = engine
         self.site = site
         self.drained: Callable[[], object] = lambda: None
+        self.slot_provider: SlotProvider | None = None
 
     @abstractmethod
     def address(self) -> Any:

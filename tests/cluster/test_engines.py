@@ -41,7 +41,7 @@ from aiompi.job.bootstrap.meeting import connect
 from aiompi.settings import load
 async def main(world):
     if world.rank == 3:
-        host, port = world._runtime._agent._socket.getpeername()[:2]
+        host, port = world._runtime.agent._socket.getpeername()[:2]
         try:
             await asyncio.to_thread(connect, [host], port, bytes(32), 3, load(), 60.0)
         except aiompi.MPIError as error:

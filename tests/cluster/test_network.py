@@ -198,8 +198,8 @@ async def main():
     async with aiompi.init(sys.argv[1]) as world:
         await world.allgather(world.rank)
         runtime = world._runtime
-        links = [link for transport in runtime._transports if transport.name == "tcp" for link in transport.links]
-        print(*{type(each._socket).__name__ for each in (runtime._agent, *links) if each._socket is not None})
+        links = [link for transport in runtime.wiring.transports if transport.name == "tcp" for link in transport.links]
+        print(*{type(each._socket).__name__ for each in (runtime.agent, *links) if each._socket is not None})
         await world.barrier()
 asyncio.run(main())
 """

@@ -79,7 +79,7 @@ class World:
         self.sent: list[Counter[str]] = [Counter() for _ in range(size)]
         self._engines = [Engine(rank, size, Settings(**settings), NoDriver()) for rank in range(size)]
         for engine in self._engines:
-            engine.connect = lambda peer, own=engine.rank: self._connect(own, peer)
+            engine.environment.connect = lambda peer, own=engine.rank: self._connect(own, peer)
             engine.shm_domains[:] = hosts or [None] * size
         self.comms = [Communicator(engine, Group.of(range(size), engine.rank), 0, "WORLD") for engine in self._engines]
 

@@ -50,7 +50,7 @@ def left(world: aiompi.World) -> list[int]:
     processes = engine.processes
     tables = (processes._names, processes._numbers, processes._references, processes._ways, processes.namespaces)
     links, *imports = (
-        sum(len(getattr(transport, name, ())) for transport in world._runtime._transports)
+        sum(len(getattr(transport, name, ())) for transport in world._runtime.wiring.transports)
         for name in ("links", "peer_slots")
     )
     return [*map(len, tables), len(engine.contexts), len(engine.peers()), links, len(processes.expecting), *imports]

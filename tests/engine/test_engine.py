@@ -22,7 +22,7 @@ from support.worlds import LocalWorld, NoDriver, WireWorld, irecv, isend
 
 def test_engine_without_links_says_so() -> None:
     engine = Engine(0, 2, Settings(), NoDriver())  # type: ignore[arg-type]
-    with pytest.raises(errors.LocalProtocolError, match="no way to rank 1"):
+    with pytest.raises(errors.LocalProtocolError, match="rank 0 cannot reach rank 1"):
         engine.peer(1).send((), 0, 0, 0, 0)
 
 

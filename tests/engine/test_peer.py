@@ -68,17 +68,17 @@ def test_pending_sends_cost_the_receiver_no_payload() -> None:
 def test_send_that_finds_no_connection_costs_nothing(size: int) -> None:
     w = WireWorld(2, eager_limit=1000, eager_window=WINDOW)
     engine = w.engines[0]
-    connect = engine.connect
+    connect = engine.environment.connect
 
     def refuse(peer: Endpoint) -> Link:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    engine.connect = refuse
+    engine.environment.connect = refuse
     for _ in range(20):
         with pytest.raises(OSError, match="open files"):
             isend(w.comms[0], bytes(size), 1)
     assert not engine.sends
-    engine.connect = connect
+    engine.environment.connect = connect
     assert w.balanced(0, 1)
 
 
@@ -755,7 +755,7 @@ def test_probe_that_is_cancelled_by_another_has_found_the_message_too() -> None:
 def test_a_peer_ends_once() -> None:
     w = WireWorld(2)
     ends: list[str] = []
-    w.engines[1].peer_lost = lambda peer, cause: (ends.append(cause), peer.mark_failed(cause))
+    w.engines[1].environment.lost = lambda peer, cause: (ends.append(cause), peer.mark_failed(cause))
     peer = w.engines[1].peer(0)
     peer.connection_lost("first")
     peer.connection_lost("second")

@@ -75,7 +75,7 @@ def test_process_that_is_met_again_keeps_its_number_and_has_two_addresses() -> N
 
 def test_credit_and_shared_memory_follow_from_the_card() -> None:
     engine = an_engine()
-    engine.processes.home = lambda card: card.get("host")
+    engine.environment.home = lambda card: card.get("host")
     engine.shm_domains[:] = ["here"] * 3
     near = engine.processes.meet(Name(JOB, 20), BusinessCard(window=500, host="here"), a_meeting(), 0)
     far = engine.processes.meet(Name(JOB, 21), BusinessCard(window=500, host="there"), a_meeting(), 0)

@@ -26,7 +26,7 @@ class Job:
         self.alive = dict(enumerate(self.worlds))
         for world in self.worlds:
             world._core.engine.survives = True
-        (transport,) = self.worlds[0]._runtime._transports
+        (transport,) = self.worlds[0]._runtime.wiring.transports
         assert isinstance(transport, Loopback)
         self.hub: Hub = transport.hub
 

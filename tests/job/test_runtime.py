@@ -18,7 +18,9 @@ from aiompi.engine import Engine
 from aiompi.impi.label import ClientPart, HostPart, ProcPart
 from aiompi.impi.local import SoloJob
 from aiompi.job.agent import Contact
-from aiompi.job.runtime import Runtime, local_runtimes
+from aiompi.job.local import local_runtimes
+from aiompi.job.runtime import Runtime
+from aiompi.job.start import share_cores
 from aiompi.wire import control, hello
 from support.jobs import FACES, KEY, Site, in_face
 from support.worlds import open_descriptors
@@ -231,7 +233,7 @@ def test_messages_to_the_agent_leave_at_once(run: Run, site: Site) -> None:
 
     async def main() -> None:
         world = await _join_world(address)
-        assert world._runtime._agent._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert world._runtime.agent._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         await world.finalize()
 
     run(main())
@@ -247,7 +249,7 @@ def test_connection_that_breaks_while_both_ranks_live(run: Run, site: Site) -> N
         first, second, third = sorted(await asyncio.gather(*joining), key=lambda world: world.rank)
         await asyncio.gather(first.send("connects", dest=1), second.recv())
         waiting, waiting_for_anybody = first.irecv(source=1), first.irecv()
-        (link,) = (link for transport in second._runtime._transports for link in getattr(transport, "links", ()))
+        (link,) = (link for transport in second._runtime.wiring.transports for link in getattr(transport, "links", ()))
         link._socket.shutdown(socket.SHUT_RDWR)
         for receive in (waiting, waiting_for_anybody):
             with pytest.raises(ProcessFailedError, match="rank 1 is gone: has lost its link to rank 0: its connection"):
@@ -277,7 +279,7 @@ def test_connection_that_breaks_ends_a_job_that_does_not_survive(run: Run, site:
         worlds = await asyncio.gather(*(_join_world(address, transports=("tcp",)) for _ in range(2)))
         first, second = sorted(worlds, key=lambda world: world.rank)
         await asyncio.gather(first.send("connects", dest=1), second.recv())
-        (link,) = (link for transport in second._runtime._transports for link in getattr(transport, "links", ()))
+        (link,) = (link for transport in second._runtime.wiring.transports for link in getattr(transport, "links", ()))
         link._socket.shutdown(socket.SHUT_RDWR)
         for world in worlds:
             with pytest.raises(JobAbortedError, match="has lost its link to rank 0: its connection"):
@@ -303,9 +305,9 @@ def test_a_rank_whose_job_has_ended_is_let_go_of(run: Run, site: Site, monkeypat
         worlds = await asyncio.gather(*(_join_world(address, transports=("tcp",)) for _ in range(2)))
         first, second = sorted(worlds, key=lambda world: world.rank)
         await asyncio.gather(first.send("connects", dest=1), second.recv())
-        (link,) = (link for transport in second._runtime._transports for link in getattr(transport, "links", ()))
+        (link,) = (link for transport in second._runtime.wiring.transports for link in getattr(transport, "links", ()))
         link._socket.shutdown(socket.SHUT_RDWR)
-        while not first._runtime._departures.verdicts:
+        while not first._runtime.wiring.departures.verdicts:
             await asyncio.sleep(0.01)
         with contextlib.suppress(JobAbortedError):
             second.Abort(4)
@@ -416,11 +418,11 @@ def test_ranks_spin_unless_their_time_is_missing_elsewhere(
     seconds: float,
     uncrowded: bool,
 ) -> None:
-    monkeypatch.setattr("aiompi.job.runtime.cores", lambda: cores)
-    monkeypatch.setattr("aiompi.job.runtime.throttled", lambda: throttled)
+    monkeypatch.setattr("aiompi.job.start.cores", lambda: cores)
+    monkeypatch.setattr("aiompi.job.start.throttled", lambda: throttled)
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     driver = AsyncioDriver()
     runtime = Runtime(driver, settings=Settings(spin=spin))
     cards: list[Any] = [{"window": 1, "host": host, "transports": {}} for host in hosts]
-    runtime._share_cores(cards)
+    share_cores(runtime, cards)
     assert (driver._spin.seconds, driver._spin.yields_core) == (seconds, not uncrowded)

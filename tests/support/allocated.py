@@ -46,7 +46,7 @@ async def intrude(world: aiompi.World) -> str:
     """A process with another key dials the agent while the job runs; return what it is told."""
     told = ""
     if world.rank == 0:
-        host, port = world._runtime._agent._socket.getpeername()[:2]  # type: ignore[union-attr]
+        host, port = world._runtime.agent._socket.getpeername()[:2]  # type: ignore[union-attr]
         try:
             await asyncio.to_thread(connect, [host], port, bytes(32), 3, load(), 60.0)
         except aiompi.MPIError as error:

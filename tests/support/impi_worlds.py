@@ -25,6 +25,7 @@ from aiompi.impi.channel import Pair
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType, pack_proc
 from aiompi.impi.universe import Universe
 from aiompi.job.runtime import Runtime
+from aiompi.job.start import make_communicators
 from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.template import Site
@@ -198,9 +199,11 @@ class ImpiWorld:
         engine.gateway = Gateway(engine, self.universe)
         host = self.relay.attach(engine)
         loopback = Loopback(engine, Site(), self._hubs[self.universe.client_of(rank)])
-        engine.connect = lambda peer: host if isinstance(peer, ImpiPeer) else loopback.connect(peer, peer.rank)
-        runtime._transports.append(loopback)
-        runtime._make_communicators(rank, self.universe.size)
+        engine.environment.connect = lambda peer: (
+            host if isinstance(peer, ImpiPeer) else loopback.connect(peer, peer.rank)
+        )
+        runtime.wiring.add(loopback)
+        make_communicators(runtime)
         return runtime
 
     def pair(self, own: int, other: int) -> Pair:

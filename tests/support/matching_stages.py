@@ -6,6 +6,7 @@ everything that follows from it has happened.
 
 from __future__ import annotations
 
+import functools
 import socket
 from abc import ABC, abstractmethod
 from collections import deque
@@ -174,12 +175,13 @@ class Held(_Delayed):
         super().__init__(LocalWorld(size, **settings))
         self.links: dict[Path, HeldLink] = {}
         for engine in self.engines:
-            engine.connect = lambda peer, own=engine.rank, inner=engine.connect: self._hold(own, peer, inner)  # type: ignore[misc]
+            connect = functools.partial(self._hold, engine.rank, engine.environment.connect)
+            engine.environment.connect = connect  # type: ignore[method-assign]
 
     def let_through(self, path: Path, amount: int) -> None:
         self.links[path].move(1 + amount % 3)
 
-    def _hold(self, own: int, peer: Peer, inner: Callable[[Peer], Link]) -> HeldLink:
+    def _hold(self, own: int, inner: Callable[[Any], Link], peer: Peer) -> HeldLink:
         link = self.links[own, peer.rank] = HeldLink(inner(peer))
         return link
 

@@ -25,13 +25,15 @@ from aiompi.constants import CONTEXT_WORLD
 from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.engine import Driver, Engine, Link, Mode, Peer, Request
-from aiompi.engine.seams import BufferOwner
+from aiompi.engine.environment import Environment
+from aiompi.engine.seams import BufferOwner, Recovery
+from aiompi.engine.slots import SlotProvider
 from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.stream import StreamLink, StreamTransport
-from aiompi.transport.template import Site
+from aiompi.transport.template import Site, Transport
 from aiompi.wire.frame import HEADER, HEADER_BYTES, FrameReader, Payload
 from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Channel, Connector
 
@@ -158,18 +160,38 @@ class NoDriver:
         raise AssertionError(f"the engine used the driver: {name}")
 
 
+class Surroundings(Environment):
+    """The environment of an engine whose links a test makes: it sets `connect`.
+
+    Attributes:
+        transports: the transports of the engine, if there are any.
+    """
+
+    def __init__(self) -> None:
+        self.transports: list[Transport] = []
+
+    @property
+    def slot_provider(self) -> SlotProvider | None:
+        return next(filter(None, (transport.slot_provider for transport in self.transports)), None)
+
+    @property
+    def recovery(self) -> Recovery | None:
+        return next((each.recovery for each in self.transports if isinstance(each, Loopback)), None)
+
+
 class _World:
     """The engines and communicators of all ranks.
 
     Attributes:
-        engines, comms: by rank.
+        environments, engines, comms: by rank.
     """
 
     def __init__(self, size: int, driver: Callable[[], Driver | NoDriver], **settings: Any) -> None:
         self.size = size
         # The limit is the same on every link, and what raw peers say over TCP is what ranks would encrypt.
         self.settings = Settings(**{"tcp_eager_limit": 0, "tls": "off"} | settings)
-        self.engines = [Engine(rank, size, self.settings, driver()) for rank in range(size)]
+        self.environments = [Surroundings() for _ in range(size)]
+        self.engines = [Engine(rank, size, self.settings, driver(), self.environments[rank]) for rank in range(size)]
         self.comms = [
             Communicator(engine, Group.of(range(size), engine.rank), CONTEXT_WORLD, "WORLD") for engine in self.engines
         ]
@@ -198,7 +220,8 @@ class LocalWorld(_World):
         self.hub = Hub()
         for engine in self.engines:
             loopback = Loopback(engine, Site(), self.hub)
-            engine.connect = lambda peer, own=loopback: own.connect(peer, peer.rank)  # type: ignore[misc]
+            self.environments[engine.rank].transports.append(loopback)
+            engine.environment.connect = lambda peer, own=loopback: own.connect(peer, peer.rank)  # type: ignore[misc]
 
     def run(self) -> None:
         """Do nothing: everything that was sent has arrived."""
@@ -287,7 +310,7 @@ class WireWorld(_World):
         self._cut = cut
         self._random = random.Random(seed)
         for engine in self.engines:
-            engine.connect = lambda peer, own=engine.rank: self._connect(own, peer)  # type: ignore[misc]
+            engine.environment.connect = lambda peer, own=engine.rank: self._connect(own, peer)  # type: ignore[misc]
 
     def _connect(self, own: int, peer: Peer) -> Wire:
         wire = Wire(self.engines[peer.rank].peer(own))
@@ -334,9 +357,11 @@ class _Sockets(_World):
             engine.processes.enrol(NO_NAMESPACE, KEY, 0)
         self.hubs = [Loopback(engine, site) for engine in self.engines]
         self.transports = [STREAMS[kind](engine, site) for engine in self.engines]
+        for environment, *transports in zip(self.environments, self.hubs, self.transports, strict=True):
+            environment.transports += transports
         self.addresses = [transport.address() for transport in self.transports]
         for rank, engine in enumerate(self.engines):
-            engine.connect = lambda peer, own=rank: self._connect(own, peer)  # type: ignore[misc]
+            engine.environment.connect = lambda peer, own=rank: self._connect(own, peer)  # type: ignore[misc]
 
     def _connect(self, own: int, peer: Peer) -> Any:
         if peer.rank == own:

@@ -330,7 +330,7 @@ def test_rank_without_a_descriptor_to_connect_again_gives_up(
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr("socket.socket", none_left)
-    w.engines[0].peer_lost = lambda peer, cause: None  # no other process knows
+    w.engines[0].environment.lost = lambda peer, cause: None  # no other process knows
     with pytest.raises(errors.ProcessFailedError, match="no resources left"):
         w.drivers[0].wait(send)
 
@@ -356,7 +356,7 @@ def forbid(w: PolledWorld, rank: int, code: int = errno.EACCES) -> list[BaseExce
     allowed = w.transports[rank].connect
     reported: list[BaseException] = []
     w.engines[rank].fatal = reported.append
-    w.engines[rank].peer_lost = lambda peer, cause: None  # no other process knows
+    w.engines[rank].environment.lost = lambda peer, cause: None  # no other process knows
     w.transports[rank].connect = connect  # type: ignore[method-assign]
     return reported
 

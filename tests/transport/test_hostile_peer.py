@@ -166,7 +166,7 @@ def test_whatever_goes_wrong_with_a_frame_breaks_its_connection_once(
 ) -> None:
     monkeypatch.setitem(peer_module._HANDLERS, frame.CANCELNO, handler)
     w, lost = polled(3), []
-    monkeypatch.setattr(w.engines[1], "peer_lost", lambda peer, cause: lost.append((peer.rank, cause)))
+    monkeypatch.setattr(w.engines[1].environment, "lost", lambda peer, cause: lost.append((peer.rank, cause)))
     hurl(w, *[Header(frame.CANCELNO)] * 3)
     w.until(lambda: lost)
     goes_on(w)

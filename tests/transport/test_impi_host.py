@@ -63,7 +63,7 @@ class Rank:
         self.engine.gateway = Gateway(self.engine, universe)
         self.causes: list[str] = []
         self.host = ImpiHost(self.engine, f"unix:{path}", KEY, self.causes.append)
-        self.engine.connect = lambda peer: self.host.link
+        self.engine.environment.connect = lambda peer: self.host.link
         self.comm: Communicator = make_communicator(self.engine, Group.of(range(3), 0), 0, "WORLD")
         self.socket: socket.socket | None = None
         self.shared: SharedPackets | None = None

@@ -127,7 +127,7 @@ def test_ranks_meet_through_abstract_names(unix: NewUnix) -> None:
     addresses = [transport.address() for transport in transports]
     comms = []
     for rank, transport in enumerate(transports):
-        transport.engine.connect = lambda peer, own=transport: own.connect(peer, addresses[peer.rank])  # type: ignore[misc]
+        transport.engine.environment.connect = lambda peer, own=transport: own.connect(peer, addresses[peer.rank])  # type: ignore[misc]
         comms.append(Communicator(transport.engine, Group.of(range(2), rank), 0, "WORLD"))
     receive: Any = irecv(comms[1])
     isend(comms[0], b"hello", 1)
@@ -228,7 +228,7 @@ def test_a_peer_is_tried_at_each_of_its_addresses(tcp: Callable[..., TCP]) -> No
 
 def test_every_address_that_failed_is_named(tcp: Callable[..., TCP]) -> None:
     transport, lost = tcp(), []
-    transport.engine.peer_lost = lambda peer, cause: lost.append(cause)
+    transport.engine.environment.lost = lambda peer, cause: lost.append(cause)
     transport.connect(transport.engine.peer(1), ["127.0.0.8", "127.0.0.9", 1])
     while not lost:
         transport.engine.driver.poll()  # type: ignore[attr-defined]

@@ -469,7 +469,7 @@ def test_peer_that_closes_in_the_middle(polled: NewPolled, last_words: bytes, po
 def test_peer_that_says_goodbye_and_closes(polled: NewPolled) -> None:
     w = polled()
     lost: list[str] = []
-    w.engines[0].peer_lost = lambda peer, cause: lost.append(cause)
+    w.engines[0].environment.lost = lambda peer, cause: lost.append(cause)
     receives = [irecv(w.comms[0], 1, tag) for tag in (3, 4)]
     with RawPeer(w, 0).greet() as raw:
         raw.send(EAGER_100 + bytes(100) + HEADER.pack(*Header(frame.FINI)))
@@ -505,7 +505,7 @@ def test_end_of_one_of_two_links_says_nothing_about_the_other(polled: NewPolled)
     sends = [isend(w.comms[own], b"x", 1 - own) for own in range(2)]
     w.finish(*sends, *(irecv(comm) for comm in w.comms))
     judged: list[bool] = []
-    w.engines[1].peer_lost = lambda peer, cause: judged.append(w.transports[1].linked(peer))
+    w.engines[1].environment.lost = lambda peer, cause: judged.append(w.transports[1].linked(peer))
     peer = w.engines[1].peer(0)
     receives = [irecv(w.comms[1], 0) for _ in range(21)]
     w.finish(*(isend(w.comms[0], pattern(50, i), 1) for i in range(20)))

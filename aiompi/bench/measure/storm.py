@@ -302,7 +302,7 @@ def descriptors() -> dict[str, str]:
 
 def links(runtime: Runtime) -> list[Any]:
     """Return the links to other ranks."""
-    return [link for transport in runtime._transports for link in list(getattr(transport, "links", ()))]
+    return [link for transport in runtime.wiring.transports for link in list(getattr(transport, "links", ()))]
 
 
 def cut(runtime: Runtime, other: int, reset: bool) -> None:

@@ -102,7 +102,7 @@ def Publish_name(service_name: str, port_name: str, info: Info = INFO_NULL) -> N
     Raises:
         InvalidServiceError: a living process has published the name.
     """
-    process.runtime.outreach.publish(service_name, port_name)
+    process.runtime.names.publish(service_name, port_name)
 
 
 def Unpublish_name(service_name: str, port_name: str, info: Info = INFO_NULL) -> None:
@@ -111,7 +111,7 @@ def Unpublish_name(service_name: str, port_name: str, info: Info = INFO_NULL) ->
     Raises:
         InvalidServiceError: this process has not published the name.
     """
-    process.runtime.outreach.withdraw(service_name)
+    process.runtime.names.withdraw(service_name)
 
 
 def Lookup_name(service_name: str, info: Info = INFO_NULL) -> str:
@@ -120,4 +120,4 @@ def Lookup_name(service_name: str, info: Info = INFO_NULL) -> str:
     Raises:
         NotPublishedError: no living process has published it.
     """
-    return process.runtime.outreach.lookup(service_name)
+    return process.runtime.names.lookup(service_name)

@@ -21,8 +21,9 @@ from aiompi.face.common import allocate, clear_attributes
 from aiompi.face.native.communicator import Intracomm
 from aiompi.face.native.processes import Ports
 from aiompi.job.agent import Contact
+from aiompi.job.local import local_runtimes
 from aiompi.job.program import refuse_while_loading
-from aiompi.job.runtime import Runtime, local_runtimes
+from aiompi.job.runtime import Runtime
 from aiompi.settings import Settings, rc
 from aiompi.settings import load as load_settings
 from aiompi.wire.hello import RANK_ANY

@@ -154,7 +154,7 @@ class Ports:
         Raises:
             InvalidServiceError: a living process has published the name.
         """
-        self._runtime.outreach.publish(service_name, port_name)
+        self._runtime.names.publish(service_name, port_name)
 
     def Unpublish_name(self, service_name: str, port_name: str, info: Info = INFO_NULL) -> None:
         """Undo `Publish_name` (MPI_Unpublish_name, MPI-2).
@@ -162,7 +162,7 @@ class Ports:
         Raises:
             InvalidServiceError: this process has not published the name.
         """
-        self._runtime.outreach.withdraw(service_name)
+        self._runtime.names.withdraw(service_name)
 
     def Lookup_name(self, service_name: str, info: Info = INFO_NULL) -> str:
         """Return the port that was published with a name (MPI_Lookup_name, MPI-2).
@@ -170,4 +170,4 @@ class Ports:
         Raises:
             NotPublishedError: no living process has published it.
         """
-        return self._runtime.outreach.lookup(service_name)
+        return self._runtime.names.lookup(service_name)

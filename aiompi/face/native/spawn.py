@@ -27,7 +27,7 @@ Function: TypeAlias = Callable[..., Any]
 
 
 class _Starter:
-    """Starts the launcher of the ranks, when the port to which they connect is open (`Processes.start`).
+    """Starts the launcher of the ranks, when the port to which they connect is open (`create.spawn`).
 
     Attributes:
         launch: the launcher, None before it is started.
@@ -44,8 +44,8 @@ class _Starter:
     def __call__(self, programs: Sequence[Program], port: str, options: Sequence[str]) -> Request[None]:
         self.forward = forward = Forward(self._runtime, self._output)
         try:
-            more = [*options, *forward.options]
-            self.launch = launch = Launch(self._runtime.engine, programs, port, more, forward.write_end)
+            engine = self._runtime.engine
+            self.launch = launch = Launch(engine, programs, port, [*options, *forward.options], forward.write_end)
         except BaseException:
             forward.close()
             raise
@@ -120,9 +120,9 @@ async def start(
     runtime = world._runtime
     packed = _pickled(program, args) if callable(program) else b""
     words: Sequence[str] = ("-m", "aiompi.job.spawned") if packed else (os.fspath(program), *map(str, args))  # type: ignore[arg-type]
-    runtime.engine.processes.start = starter = _Starter(runtime, output)
+    starter = _Starter(runtime, output)
     try:
-        core = await create.spawn(runtime.self_comm, [Program(tuple(words), count)], 0)
+        core = await create.spawn(runtime.self_comm, [Program(tuple(words), count)], 0, start=starter)
         runtime.parting = _Parting(runtime, starter)
         children: Intercomm = Intercomm(runtime, core)
         if packed:

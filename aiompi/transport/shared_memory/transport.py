@@ -50,7 +50,7 @@ class SharedMemory(Unix):
         self.peer_slots: dict[int, memoryview] = {}
         if core.form == "native":
             self.exchanges = SlotExchanges(engine.driver, engine.slot_exchanges)
-            engine.slot_provider = self
+            self.slot_provider = self
 
     def address(self) -> Any:
         if not self._available:
@@ -150,7 +150,7 @@ class SharedMemory(Unix):
         super().close()
         if self._admits:
             withdraw()
-        self.engine.slot_provider = None
+        self.slot_provider = None
         if self._slots is not None:
             self._slots.close()
             self._slots = None

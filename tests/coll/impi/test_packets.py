@@ -147,7 +147,7 @@ def test_finalize_is_a_barrier(clients):
     """On COMM_WORLD, and then the message to the host."""
     world = ImpiWorld(clients)
     for rank, runtime in enumerate(world.runtimes):
-        runtime._host = Host(world, rank)
+        runtime.wiring.host = Host(world, rank)
     ends = [runtime.finalize() for runtime in world.runtimes[1:]]
     world.run()
     assert not world.relay.finished

@@ -47,7 +47,7 @@ async def part(comm: Any) -> None:
 async def closed(runtime: Any) -> None:
     """Wait until the rank that was made for a call listens no more."""
     await runtime.parting()
-    assert runtime._transports[1]._listener is None
+    assert runtime.wiring.transports[1]._listener is None
 
 
 @pytest.fixture

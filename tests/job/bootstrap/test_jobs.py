@@ -23,7 +23,7 @@ import aiompi
 async def main(world):
     print(world.rank, world.size, await world.allreduce(world.rank))
     await world.barrier()
-    used = {transport.name for transport in world._runtime._transports if getattr(transport, "links", ())}
+    used = {transport.name for transport in world._runtime.wiring.transports if getattr(transport, "links", ())}
     assert used <= {"NEAREST"}, used
 aiompi.run(main)
 """.replace("NEAREST", NEAREST)

@@ -97,7 +97,7 @@ class Rank:
         self.ends: collections.Counter[str] = collections.Counter()
         self.noise = np.frombuffer(random.Random(1).randbytes(2**21), "u1")
         for engine in (each for each in gc.get_objects() if type(each) is Engine):
-            engine.peer_lost = self.broken
+            engine.environment.lost = self.broken
 
     def broken(self, peer: Any, cause: str) -> None:
         """Note why a link has broken. The launcher is not asked which rank goes: the hostile one ends soon."""

@@ -102,7 +102,7 @@ def test_a_rank_without_memory_for_a_segment_tells_so_at_once(
 ) -> None:
     w = polled()
     for engine in w.engines:
-        engine.peer_lost = lambda peer, cause: None  # as long as the agent has not reported why
+        engine.environment.lost = lambda peer, cause: None  # as long as the agent has not reported why
 
     def refuse(*_: object) -> Segment:
         raise OSError(12, "Cannot allocate memory")
@@ -125,7 +125,7 @@ def test_a_rank_without_memory_for_one_of_two_links_tells_so_at_once(
     create, lacking = Segment.create, w.transports[0].ring_size
     w.transports[1].ring_size = 2 * lacking
     for engine in w.engines:
-        engine.peer_lost = lambda peer, cause: None
+        engine.environment.lost = lambda peer, cause: None
 
     def refuse(size: int, sock: socket.socket) -> Segment:
         if size == lacking:
@@ -150,7 +150,7 @@ def test_sends_that_are_complete_and_cannot_leave_for_want_of_memory_end_the_job
     w = polled()
     reported: list[BaseException] = []
     w.engines[0].unfit = reported.append
-    w.engines[0].peer_lost = lambda peer, cause: None
+    w.engines[0].environment.lost = lambda peer, cause: None
 
     def refuse(*_: object) -> Segment:
         raise OSError(24, "Too many open files")
@@ -396,7 +396,7 @@ def test_a_message_that_closes_the_link_that_is_polled(polled: NewPolled) -> Non
     w.finish(isend(w.comms[0], b"x", 1), irecv(w.comms[1]))
     w.poll()
     engine, link = w.engines[1], w.links(1, 0)[0]
-    engine.fatal = lambda error: w.transports[1].close()
+    engine.environment.fatal = lambda error: w.transports[1].close()
     engine.disown(irecv_into(w.comms[1], bytearray(2**18)))
     isend(w.comms[0], bytes(2**19), 1)
     for _ in range(100):

@@ -501,7 +501,7 @@ def test_ranks_without_descriptors_do_with_the_links_that_messages_need(apart):
     everyone(w, buffers.barrier.using("dissemination"))
     linked = [len(own.links) for own in w.transports]
     for engine in w.engines:
-        engine.connect = lacking_descriptors
+        engine.environment.connect = lacking_descriptors
     for _ in range(2 * shm_sync._ATTEMPTS + len(w.comms)):
         everyone(w, buffers.barrier)
     assert [(comm.shm_sync.slots, comm.shm_sync.attempts) for comm in w.comms] == [(None, 0)] * 6

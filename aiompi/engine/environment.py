@@ -1,0 +1,95 @@
+"""`Environment`: everything that an engine asks of the world around it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from aiompi.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from aiompi.core import Request
+    from aiompi.engine.endpoint import Endpoint
+    from aiompi.engine.processes import Program
+    from aiompi.engine.seams import Link, Recovery
+    from aiompi.engine.slots import SlotProvider
+    from aiompi.wire.control import BusinessCard, Obituary
+
+
+class Environment:
+    """The world around an engine, which is given to the engine at its construction.
+
+    This class is the environment of a rank that is in no job and reaches nobody. That of other ranks,
+    `aiompi.job.wiring.Wiring`, derives from it.
+    """
+
+    # Connections.
+
+    def connect(self, peer: Endpoint) -> Link:
+        """Make the link to a peer. The engine calls this when it has the first frame for the peer.
+
+        Raises:
+            OtherError: no transport reaches the peer.
+        """
+        engine = peer.engine
+        raise LocalProtocolError(f"rank {engine.rank} cannot reach rank {peer.rank}: it is not initialised")
+
+    def home(self, card: BusinessCard) -> Hashable:
+        """Return a value that is equal for the cards of processes that share memory, None for a card without memory."""
+        return None
+
+    @property
+    def slot_provider(self) -> SlotProvider | None:
+        """The memory in which this rank shows its part of collectives to others; None without shared memory."""
+        return None
+
+    # Failures.
+
+    def lost(self, peer: Endpoint, cause: str) -> None:
+        """Judge a broken connection: call `peer.mark_failed` or `peer.mark_closed`, now or later."""
+        peer.mark_failed(cause)
+
+    def forgotten(self, peer: Endpoint) -> None:
+        """Close the links to a process to which no communicator refers any more."""
+
+    def unfit(self, error: Exception) -> None:
+        """Tell the other ranks why this rank cannot communicate with them any more. It fails itself afterwards."""
+
+    def fatal(self, error: BaseException) -> None:
+        """End the job because of an error that no call can report."""
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """Answers questions about communicators with failed members; None if nothing in the job can."""
+        return None
+
+    # Other jobs (MPI-2, chapter 5).
+
+    async def admit(self) -> None:
+        """Start to listen for processes of other jobs.
+
+        Raises:
+            NotImplementedError: ranks of this kind cannot be connected to other jobs.
+        """
+        raise NotImplementedError(
+            "aiompi connects no ranks of a local_world, and none of jobs with several IMPI clients"
+        )
+
+    def start(self, programs: Sequence[Program], port: str, options: Sequence[str]) -> Request[None]:
+        """Start processes that connect to a port of this process.
+
+        Args:
+            programs: what they run.
+            port: name of the port.
+            options: further options of the launcher.
+
+        Returns:
+            A request that completes when they have ended, and fails if they cannot be started.
+        """
+        raise NotImplementedError("this rank cannot start processes")
+
+    def obituaries_changed(self) -> None:
+        """Judge lost processes of spawned jobs again, because a new obituary may explain their end."""
+
+    def relay(self, obituary: Obituary) -> None:
+        """Tell the other ranks of the job why a process of a spawned job has failed."""
