@@ -181,15 +181,7 @@ class _Launch:
             credentials=self._credentials,
         )
         hosts = Hosts(size, endpoint.hosts, endpoint.bind, settings, context)
-        return RemoteServer(
-            endpoint,
-            hosts,
-            self._credentials,
-            settings,
-            timeout=settings.connect_timeout,
-            patience=settings.impi_start_timeout,
-            say=supervisor.say,
-        )
+        return RemoteServer(endpoint, hosts, self._credentials, settings, supervisor.say)
 
 
 def serve(spec: ServeSpec, name: str) -> int:

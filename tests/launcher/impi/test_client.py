@@ -73,7 +73,9 @@ class Clients:
             hosts = Hosts(1, 1, (), Settings(), place)
             endpoint = Endpoint(client_rank=rank, host="127.0.0.1", port=port)
             self.remotes.append(
-                RemoteServer(endpoint, hosts, NONE, Settings(), timeout=timeout, patience=patience, say=self.say)
+                RemoteServer(
+                    endpoint, hosts, NONE, Settings(connect_timeout=timeout, impi_start_timeout=patience), self.say
+                )
             )
 
     def say(self, text: str) -> None:
@@ -164,14 +166,14 @@ async def test_a_client_that_stalls_falls_back_with_those_that_have_given_up(
 ) -> None:
     """One of those that wait loses its patience; the others, which wait still, learn of it from the label KEY."""
     all_: Clients = await clients(Server, count=count)  # type: ignore[misc]
-    gate, share = asyncio.Event(), all_.remotes[stalled]._share
+    gate, share = asyncio.Event(), all_.remotes[stalled]._link.share
 
-    async def late(own: int, data: bytes) -> dict[int, bytes]:
+    async def late(own: int, data: bytes, *, last: bool = False) -> dict[int, bytes]:
         if own == native.EXCHANGE:
             await gate.wait()
-        return await share(own, data)
+        return await share(own, data, last=last)
 
-    all_.remotes[stalled]._share = late  # type: ignore[method-assign]
+    all_.remotes[stalled]._link.share = late  # type: ignore[method-assign]
     all_.remotes[hasty]._timeout = 0.1
     meeting = asyncio.create_task(all_.meet())
     async with asyncio.timeout(LIMIT):

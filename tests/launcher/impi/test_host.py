@@ -25,7 +25,7 @@ from aiompi.impi.universe import Universe, host_identifier, place_clients, place
 from aiompi.net import interfaces, tls
 from aiompi.settings import Settings
 from aiompi.wire import hello, memory
-from aiompi_launcher.impi import host
+from aiompi_launcher.impi import newcomers
 from aiompi_launcher.impi.buffers import BUFFER_BYTES
 from aiompi_launcher.impi.host import CONGESTION, HostAgent
 from aiompi_launcher.job.rendezvous import RendezvousError
@@ -209,7 +209,7 @@ class Place:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Newcomers have all the time of this process, which does all at once."""
-    monkeypatch.setattr(host, "_GREETING", LIMIT)
+    monkeypatch.setattr(newcomers, "_GREETING", LIMIT)
 
 
 @pytest_asyncio.fixture
@@ -313,7 +313,7 @@ async def test_a_host_that_speaks_in_clear_is_refused_on_one_host_too(place: Cal
 
 @pytest.mark.spec("I2.3.8-6")
 async def test_strangers_that_say_nothing(place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_GREETING", 0.05)
+    monkeypatch.setattr(newcomers, "_GREETING", 0.05)
     here = place(0)
     connecting = here.connecting()
     silent = await here.dial(1, greeting=b"")
@@ -321,7 +321,7 @@ async def test_strangers_that_say_nothing(place: Callable[..., Place], monkeypat
     hasty.writer.write_eof()
     await hasty.end()
     await silent.end()
-    monkeypatch.setattr(host, "_GREETING", LIMIT)
+    monkeypatch.setattr(newcomers, "_GREETING", LIMIT)
     for said in ("without its host rank", "it did not identify itself in time"):
         assert any(said in text for text in here.said)
     for rank in (1, 2, 3):
@@ -333,7 +333,7 @@ async def test_strangers_that_say_nothing(place: Callable[..., Place], monkeypat
 async def test_a_crowd_of_strangers_pushes_out_its_oldest(
     place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch, greeting: bytes
 ) -> None:
-    monkeypatch.setattr(host, "MAX_NEWCOMERS", 3)
+    monkeypatch.setattr(newcomers, "MAX_NEWCOMERS", 3)
     here = place(0)
     connecting = here.connecting()
     strangers = [await here.dial(1, greeting=greeting) for _ in range(5)]
@@ -347,7 +347,7 @@ async def test_a_crowd_of_strangers_pushes_out_its_oldest(
 async def test_a_crowd_of_strangers_pushes_out_none_that_has_begun(
     place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "MAX_NEWCOMERS", 3)
+    monkeypatch.setattr(newcomers, "MAX_NEWCOMERS", 3)
     monkeypatch.setattr(listen, "_BEGUN", LIMIT)
     here = place(0)
     connecting = here.connecting()
@@ -381,7 +381,7 @@ async def test_a_flood_of_strangers_keeps_out_no_host_and_no_rank(
                 with contextlib.suppress(OSError):
                     sock.connect_ex(target)
                 count += 1
-                most = max(most, len(here.agent._new_hosts))
+                most = max(most, len(here.agent._new_hosts or ()))
                 await asyncio.sleep(0)
                 if count % 500 == 0:
                     stack.pop_all().close()
@@ -403,7 +403,7 @@ async def test_a_flood_of_strangers_keeps_out_no_host_and_no_rank(
     await flooding
     await slow[0].send(packet(1, 0, b"hello"))
     await (await link).expect(packet(1, 0, b"hello"))
-    assert most <= host.MAX_NEWCOMERS
+    assert most <= newcomers.MAX_NEWCOMERS
     assert len(here.said) <= 5, "the others are counted"
     assert here.failures == []
 
@@ -412,7 +412,7 @@ async def test_strangers_make_room_when_descriptors_run_out(place: Callable[...,
     here = place(0)
     connecting = here.connecting()
     strangers = [await here.dial(1, greeting=b"") for _ in range(2)]
-    while len(here.agent._new_hosts) < 2:
+    while len(here.agent._new_hosts or ()) < 2:
         await asyncio.sleep(0)
     late = socket.create_connection((address(0), here.universe.hosts[0].port), source_address=(address(1), 0))
     with late, no_more_descriptors():
