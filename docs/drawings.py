@@ -167,13 +167,13 @@ def layers() -> Drawing:
             "launcher",
             [(name, 105) for name in ("futures", "integrations", "bench", "compat", "util")],
         ),
-        ("faces", "rank", (("MPI", 90), ("face: native, blocking", 210), ("runtime", 120))),
+        ("faces", "rank", (("MPI", 90), ("face: native, blocking", 210), ("job: start, members, end", 210))),
         ("drivers", "memory", (("driver: asyncio, epoll, threads", 250),)),
         ("siblings", "accent", (("comm", 80), ("coll", 80), ("create", 80), ("hang_report", 110), ("transport", 130))),
         ("engine", "rank", (("engine: protocols, schedules", 220), ("core: requests, matching", 200))),
-        ("protocols", "memory", (("wire: frames, hello", 190), ("impi: packets, start-up", 190), ("bootstrap", 110))),
+        ("protocols", "memory", (("wire: frames, hello", 170), ("impi: packets, start-up", 190), ("net: sockets, TLS", 160))),
         ("data", "launcher", (("datatype", 110), ("op", 70), ("objects", 110), ("typing", 90))),
-        ("words", "plain", (("constants, errors, status, settings, hooks, info...", 370),)),
+        ("words", "plain", (("base", 90), ("constants, errors, status, settings, hooks, info...", 370))),
     )
     for i, (name, fill, units) in enumerate(rows):
         y = 14 + i * 57

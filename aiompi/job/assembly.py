@@ -12,7 +12,7 @@ from aiompi.wire import control
 #: seconds after which a waiting call asks the job for the members that it waits for; the interval doubles each time
 PATIENCE: Final = 5.0
 
-_log: Final = logging.getLogger("aiompi.assembly")
+_log: Final = logging.getLogger("aiompi.job.assembly")
 
 
 class Assembly(asyncio.Future[control.Assembled]):

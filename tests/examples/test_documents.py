@@ -269,9 +269,16 @@ def test_table_of_examples() -> None:
     assert sorted(listed) == sorted(f"examples/{path.name}" for path in (ROOT / "examples").glob("*.py"))
 
 
-def test_glossary_is_sorted() -> None:
+def test_glossary_is_sorted_and_short() -> None:
     terms = [row[0].lower() for row in rows(ROOT / "docs/pages/explanation/glossary.md")]
-    assert terms == sorted(set(terms))
+    assert terms == sorted(terms)
+    assert len(set(terms)) == len(terms) <= 25
+
+
+def test_terms_of_the_glossary_are_in_use() -> None:
+    texts = " ".join(text_of(path) for path in DOCUMENTS if path.name != "glossary.md").lower()
+    words = [row[0].removesuffix(" (IMPI)").lower() for row in rows(ROOT / "docs/pages/explanation/glossary.md")]
+    assert [word for word in words if not re.search(rf"\b{word}s?\b", texts)] == []
 
 
 def test_page_of_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:

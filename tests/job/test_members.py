@@ -339,7 +339,7 @@ def test_a_call_that_waits_says_for_whom(
 ) -> None:
     """As when two members that begin in one loop ask for worlds at once: the first has one before the second asks."""
     monkeypatch.setattr("aiompi.job.assembly.PATIENCE", 0.01 if not debug else 1000.0)
-    caplog.set_level(logging.INFO, "aiompi.assembly")
+    caplog.set_level(logging.INFO, "aiompi.job.assembly")
 
     async def said(level: int, call: asyncio.Task[Any], what: str) -> None:
         shown = f"wait_for=<assemble of member [12] of 127[^ ]*: {re.escape(what)}"
