@@ -171,7 +171,11 @@ def layers() -> Drawing:
         ("drivers", "memory", (("driver: asyncio, epoll, threads", 250),)),
         ("siblings", "accent", (("comm", 80), ("coll", 80), ("create", 80), ("hang_report", 110), ("transport", 130))),
         ("engine", "rank", (("engine: protocols, schedules", 220), ("core: requests, matching", 200))),
-        ("protocols", "memory", (("wire: frames, hello", 170), ("impi: packets, start-up", 190), ("net: sockets, TLS", 160))),
+        (
+            "protocols",
+            "memory",
+            (("wire: frames, hello", 170), ("impi: packets, start-up", 190), ("net: sockets, TLS", 160)),
+        ),
         ("data", "launcher", (("datatype", 110), ("op", 70), ("objects", 110), ("typing", 90))),
         ("words", "plain", (("base", 90), ("constants, errors, status, settings, hooks, info...", 370))),
     )
