@@ -44,18 +44,18 @@ PROMISES: Final = {
     # The key of a job
     "Each job has a key of 256 bits": "launcher/test_run.py::test_every_job_has_a_key_of_its_own",
     "Both ends of every connection prove that they know its key": "wire/test_hello.py::test_both_sides_prove_the_key",
-    "before anything else that arrives is looked at": (
+    "before they read any other data": (
         "test_security.py::test_nothing_unproven_reaches_openssl_or_a_decoder, "
         "faults/test_strangers.py::test_tcp_ports, "
         "faults/test_strangers.py::test_unix_sockets, faults/test_strangers.py::test_ports_of_a_job_that_others_join"
     ),
     "The key itself is never sent": "wire/test_hello.py::test_key_is_never_sent_and_nothing_repeats",
-    "nor shown on a command line": "launcher/test_run.py::test_the_key_is_on_no_command_line_and_in_no_log",
+    "never shown on a command line": "launcher/test_run.py::test_the_key_is_on_no_command_line_and_in_no_log",
     "and open no port": (
         "launcher/test_hosts.py::test_neither_agents_nor_ranks_of_one_machine_open_a_port, "
         "cluster/test_hosts.py::test_no_agent_opens_a_port"
     ),
-    "Whatever knows the key can run code": "objects/test_codec.py::test_pickles_are_refused_when_pickling_is_off",
+    "A process that knows the key can run code": "objects/test_codec.py::test_pickles_are_refused_when_pickling_is_off",
     "Without pickling a message is data": (
         "objects/test_codec.py::test_built_in_types_come_back_exactly_without_pickle, "
         "objects/test_dataclass.py::test_only_imported_dataclasses_are_received_without_pickle, "
@@ -65,7 +65,7 @@ PROMISES: Final = {
         "objects/test_dataclass.py::test_neither_init_nor_post_init_run, "
         "objects/test_dataclass.py::test_the_sender_chooses_each_field_also_without_pickle"
     ),
-    "Bounded are what would take quadratic time": (
+    "There are bounds for data that would take quadratic time": (
         "objects/test_malformed.py::test_many_keys_of_one_hash_are_refused, "
         "objects/test_malformed.py::test_shapes_that_no_array_has, "
         "objects/test_malformed.py::test_a_range_of_long_numbers_is_refused"
@@ -76,10 +76,10 @@ PROMISES: Final = {
     ),
     # Connections
     "All TCP connections are encrypted with TLS 1.3": (
-        "test_tls.py::test_which_connections_are_encrypted, "
+        "net/test_tls.py::test_which_connections_are_encrypted, "
         "cluster/test_network.py::test_what_leaves_a_host_is_encrypted"
     ),
-    "which user the process at the other end belongs to": (
+    "asks the kernel for the user of the process at the other end": (
         "faults/test_relays.py::test_a_process_of_another_user_gets_no_word_over_a_unix_socket"
     ),
     "users on one host use TCP": "faults/test_relays.py::test_ranks_of_different_users_do_not_use_unix_sockets",
@@ -89,21 +89,25 @@ PROMISES: Final = {
         "faults/test_relays.py::test_both_ends_encrypt_or_none"
     ),
     "Then both report it": "faults/test_relays.py::test_a_rank_and_an_agent_that_differ",
-    "nothing that has not proven the key reaches OpenSSL": (
+    "only peers that have proven the key reach OpenSSL": (
         "test_security.py::test_nothing_unproven_reaches_openssl_or_a_decoder"
     ),
     "both ends prove the key once more": (
         "wire/test_hello.py::test_both_sides_prove_the_key_over_their_channel, "
         "wire/test_hello.py::test_a_proof_is_for_one_channel_and_one_side, "
-        "test_tls.py::test_both_ends_tell_a_channel_from_others"
+        "net/test_tls.py::test_both_ends_tell_a_channel_from_others"
     ),
-    "makes a certificate of its own": "test_tls.py::test_the_public_key_and_the_signature_are_those_of_the_standard",
-    "use certificates of your site": "test_tls.py::test_a_certificate_of_the_site, test_tls.py::test_a_job_over_tls",
+    "The accepting end makes its own certificate": (
+        "net/test_tls.py::test_the_public_key_and_the_signature_are_those_of_the_standard"
+    ),
+    "use certificates of your site": (
+        "net/test_tls.py::test_a_certificate_of_the_site, net/test_tls.py::test_a_job_over_tls"
+    ),
     "What it costs, between two ranks": "",  # a measurement
     # What a relay can do
-    "A *relay* is something without the key": "",  # a definition
+    "A *relay* is a process without the key": "",  # a definition
     "*Both ends have TLS.*": (
-        "test_tls.py::test_nothing_that_passes_on_the_hello_is_in_between_ranks, "
+        "net/test_tls.py::test_nothing_that_passes_on_the_hello_is_in_between_ranks, "
         "faults/test_relays.py::test_a_relay_between_ranks_on_one_host, "
         "faults/test_relays.py::test_a_relay_beside_the_agent_of_an_open_job, "
         "faults/test_relays.py::test_a_relay_beside_the_agent_of_a_job, "
@@ -114,7 +118,7 @@ PROMISES: Final = {
     "*Both ends are Unix sockets.*": (
         "faults/test_relays.py::test_a_process_of_another_user_gets_no_word_over_a_unix_socket"
     ),
-    "Nothing of that depends on addresses": "faults/test_relays.py::test_a_forward_is_no_relay",
+    "None of this depends on addresses": "faults/test_relays.py::test_a_forward_is_no_relay",
     "A relay of any user, on either host": "faults/test_relays.py::test_what_a_relay_gets_without_encryption",
     # Peers that have the key
     "A rank trusts no frame.": (
@@ -123,20 +127,22 @@ PROMISES: Final = {
         "faults/test_impostors.py::test_a_rank_that_scribbles_in_shared_memory_harms_no_others, "
         "transport/shared_memory/test_slots.py::test_a_slot_that_has_another_length_than_it_claims"
     ),
-    "frames and objects that are not valid": (
+    "invalid frames and objects": (
         "objects/test_malformed.py::test_mutated_messages_load_or_are_malformed, "
         "engine/test_peer.py::test_answer_to_nothing_is_refused, "
         "engine/test_peer.py::test_answer_that_does_not_suit_its_message_is_refused, "
         "engine/test_peer.py::test_a_message_that_is_not_asked_for_is_not_matched, "
         "engine/test_peer.py::test_unknown_kind_is_refused_after_the_frames_before_it"
     ),
-    "Whatever else goes wrong while the rank": (
+    "Any other error in the handling of a peer's data": (
         "transport/test_hostile_peer.py::test_whatever_goes_wrong_with_a_frame_breaks_its_connection_once"
     ),
     "messages with a source other than the rank": (
         "transport/test_hostile_peer.py::test_source_of_another_rank_is_refused"
     ),
-    "to take memory before it comes": "engine/test_peer.py::test_an_announced_message_takes_memory_only_as_it_comes",
+    "to use memory for data that has not come": (
+        "engine/test_peer.py::test_an_announced_message_takes_memory_only_as_it_comes"
+    ),
     "more eager bytes than the credit": "engine/test_peer.py::test_more_eager_bytes_than_granted_are_refused",
     "announced messages that wait for their receives": (
         "transport/test_hostile_peer.py::test_announcements_are_bounded, "
@@ -144,7 +150,7 @@ PROMISES: Final = {
         "engine/test_peer.py::test_an_answer_to_a_question_that_was_not_put_is_refused"
     ),
     "an announced message takes": "test_security.py::test_memory_that_frames_of_a_peer_take",
-    "keeps the messages that follow to itself, with a warning": (
+    "withholds further messages, with a warning": (
         "engine/test_peer.py::test_what_follows_many_announcements_is_withheld_and_comes_in_order, "
         "engine/test_peer.py::test_a_probe_finds_a_message_that_is_withheld, "
         "engine/test_peer.py::test_a_sender_that_withholds_says_so_once"
@@ -156,14 +162,14 @@ PROMISES: Final = {
         "transport/shared_memory/test_copies.py::test_invitations_that_come_again, "
         "core/test_copy.py::test_a_receiver_that_takes_back_what_was_claimed_gets_a_message_once"
     ),
-    "to block or spin where a peer can keep it": (
+    "to block or spin for as long as a peer wants": (
         "driver/test_doorbell.py::test_nothing_is_done_to_a_doorbell_that_can_block, "
         "driver/test_doorbell.py::test_threads_do_nothing_to_a_doorbell_that_can_block, "
         "core/test_copy.py::test_memory_is_given_back_when_the_sender_has_died, "
         "transport/shared_memory/test_copies.py::test_no_sender_writes_into_memory_of_a_rank_with_an_event_loop, "
         "faults/test_stopped.py::test_a_time_limit_ends_a_receive_whose_sender_is_stopped"
     ),
-    "frames without data for a peer that does not read them": (
+    "for a peer that does not read them": (
         "transport/test_hostile_peer.py::test_answers_that_a_peer_does_not_read_are_bounded"
     ),
     "They take at most 0.3 KB": "test_security.py::test_memory_of_answers_that_a_peer_does_not_read",
@@ -174,7 +180,7 @@ PROMISES: Final = {
         "transport/test_hostile_peer.py::test_contexts_that_messages_open_are_bounded"
     ),
     "They take at most 2.5 KB": "test_security.py::test_memory_that_frames_of_a_peer_take",
-    "believe their ranks and members no more than that": (
+    "trust their ranks and members just as little": (
         "wire/test_control.py::test_fuzz_with_well_formed_msgpack, "
         "launcher/test_control.py::test_a_rank_that_breaks_the_protocol"
     ),
@@ -188,12 +194,12 @@ PROMISES: Final = {
     ),
     "wait for a rank or member to read them": (
         "launcher/test_control.py::test_what_a_rank_does_not_read_is_bounded, "
-        "test_membership.py::test_a_member_that_does_not_read_costs_little_and_learns_which_are_there"
+        "job/test_members.py::test_a_member_that_does_not_read_costs_little_and_learns_which_are_there"
     ),
     "All members together say at most": (
         "launcher/test_members.py::test_what_all_members_say_of_themselves_fits_into_a_message"
     ),
-    "An agent on another host reads of its ranks no more": (
+    "An agent on another host reads data of its ranks only as fast": (
         "launcher/test_hosts.py::test_no_more_is_read_for_the_launcher_than_it_reads, "
         "launcher/test_survival.py::test_a_message_that_grows_on_its_way_costs_only_its_rank"
     ),
@@ -201,24 +207,24 @@ PROMISES: Final = {
         "wire/test_agreement.py::test_one_rank_cannot_begin_any_number, "
         "launcher/test_survival.py::test_a_rank_revokes_many_communicators_but_not_without_end"
     ),
-    "a rank that names others disturbs none": (
+    "a rank that names other members disturbs none": (
         "faults/test_impostors.py::test_a_rank_that_names_other_members_of_an_agreement_harms_nobody"
     ),
-    "Of what a rank says of failures in jobs": (
+    "Of a rank's reports of failures in jobs": (
         "launcher/test_survival.py::test_a_rank_reports_many_failures_in_spawned_jobs_but_not_without_end"
     ),
-    "What ranks wait for is compared": (
+    "Wait reports are compared": (
         "launcher/test_inquiry.py::test_a_rank_that_reports_without_end_is_heard_from_time_to_time, "
         "wire/test_wait_report.py::test_the_text_about_hostile_reports_is_bounded"
     ),
     "A member that wants a larger world": (
         "launcher/test_members.py::test_a_member_that_wants_too_many_is_left_out_when_the_time_is_over"
     ),
-    "One that asks for worlds again and again": (
+    "A member that asks for worlds again and again": (
         "launcher/test_members.py::test_a_member_that_asks_again_and_again_leaves_nothing_behind, "
         "launcher/test_members.py::test_a_member_that_asks_again_gives_up_the_world_that_has_not_started"
     ),
-    "Of a rank or member 16 KiB are read at a time": (
+    "From each rank or member 16 KiB are read in turn": (
         "launcher/test_control.py::test_a_rank_that_says_much_leaves_turns_to_the_others, "
         "launcher/test_members.py::test_the_name_of_a_host_in_messages_is_short"
     ),
@@ -233,10 +239,10 @@ PROMISES: Final = {
         "faults/test_impostors.py::test_no_rank_speaks_for_another_one, "
         "create/test_ports.py::test_wrong_first_message_at_a_port_is_ignored"
     ),
-    "nothing of another group can have a number of the own job": (
+    "no process of another group can get a number of this job": (
         "create/test_ports.py::test_a_leader_that_lies_gets_an_error_of_mpi"
     ),
-    "The name of a port has a key of its own": (
+    "The name of a port has its own key": (
         "wire/test_hello.py::test_key_of_one_namespace_proves_nothing_in_another, "
         "create/test_ports.py::test_name_that_is_none_of_a_port"
     ),
@@ -244,16 +250,16 @@ PROMISES: Final = {
         "launcher/test_control.py::test_only_a_rank_that_has_read_the_answer_may_have_another_key, "
         "wire/test_hello.py::test_a_rank_is_believed_only_for_its_own_number"
     ),
-    "nothing can take its place until it has left": (
+    "no process can take its place until it has left": (
         "launcher/test_job.py::test_taken, launcher/test_job.py::test_again_after_it_has_left"
     ),
-    "A rank that says that its link to another one is broken": (
+    "A rank's report that its link to another rank is broken": (
         "faults/test_impostors.py::test_a_rank_is_not_believed_that_others_are_lost, "
         "launcher/test_survival.py::test_a_hostile_rank_has_at_most_one_other_expelled"
     ),
     "The operating system does not protect": "",  # what is not promised
     # Ranks that copy from each other, under Yama
-    "before any other rank knows it, and nobody any more": (
+    "before any other rank knows it, until it has finalized": (
         "transport/shared_memory/test_admission.py::"
         "test_a_rank_names_its_agent_before_others_know_it_and_nobody_after_its_end, "
         "transport/shared_memory/test_admission.py::test_all_processes_are_never_named, "
@@ -261,7 +267,7 @@ PROMISES: Final = {
         "launcher/test_admission.py::test_ranks_name_the_launcher_that_has_forked_them, "
         "launcher/test_admission.py::test_ranks_of_other_hosts_name_the_agent_there"
     ),
-    "therefore names nobody, nor does one that never copies so": (
+    "therefore names no process, and neither does a rank without such copies": (
         "transport/shared_memory/test_admission.py::test_a_rank_names_nobody_that_does_not_copy_or_takes_only_data"
     ),
     "only if it is an ancestor": (
@@ -275,7 +281,7 @@ PROMISES: Final = {
         "launcher/test_rundir.py::test_a_directory_that_is_not_there_is_avoided"
     ),
     "must belong to the user alone": "create/test_names.py::test_a_link_in_place_of_the_usual_directory_of_names",
-    "nothing but what aiompi has left is ever removed": (
+    "only files of aiompi are ever removed there": (
         "create/test_names.py::test_other_files_in_the_directory_of_names_are_left_alone, "
         "launcher/test_rundir.py::test_what_is_no_directory_of_a_job_is_left_alone"
     ),
@@ -298,7 +304,7 @@ PROMISES: Final = {
         "launcher/test_serve.py::test_the_time_for_the_proof_of_the_key_is_limited, "
         "transport/test_dial.py::test_stranger_that_says_nothing_is_dropped_after_a_while"
     ),
-    "It holds up nothing else meanwhile": (
+    "In this time it delays no other event": (
         "faults/test_strangers.py::test_a_stranger_does_not_hold_up_the_news_that_a_rank_has_left"
     ),
     "If descriptors run out, a rank closes a connection": (
@@ -308,7 +314,7 @@ PROMISES: Final = {
         "launcher/test_control.py::test_a_crowd_of_one_source_holds_up_no_other, "
         "launcher/test_listen.py::test_sources_of_connections"
     ),
-    "What finds no place waits": (
+    "Further connections wait, at most": (
         "launcher/test_control.py::test_of_too_many_that_wait_the_last_of_the_largest_crowd_are_closed"
     ),
     # IMPI
@@ -328,7 +334,7 @@ PROMISES: Final = {
         "impi/test_native.py::test_what_crosses_the_network_does_not_hold_the_key, "
         "impi/test_native.py::test_the_group_is_that_of_the_rfc"
     ),
-    "Channels that are not encrypted know no authentication": (
+    "Unencrypted channels have no authentication": (
         "impi/test_host.py::test_the_address_is_compared_with_the_published_one, "
         "launcher/impi/test_host.py::test_strangers_are_dropped"
     ),
@@ -337,7 +343,7 @@ PROMISES: Final = {
         "launcher/conformance/web/test_page.py::test_a_token_is_needed, "
         "launcher/conformance/web/test_page.py::test_no_page_elsewhere_can_reach_in"
     ),
-    "What has not the token is answered once": (
+    "A client without the token gets one answer": (
         "launcher/conformance/web/test_page.py::test_a_token_is_needed, "
         "launcher/conformance/web/test_page.py::test_silent_connections_hold_up_nobody, "
         "launcher/conformance/web/test_page.py::test_a_request_has_little_time"
@@ -373,7 +379,7 @@ def test_a_promise_is_on_the_page_and_has_tests(words: str) -> None:
 #: a measurement, a definition, and what the operating system does
 NO_PROMISES: Final = {
     "What it costs, between two ranks",
-    "A *relay* is something without the key",
+    "A *relay* is a process without the key",
     "The operating system does not protect",
 }
 
