@@ -28,6 +28,7 @@ from aiompi.errors import *
 from aiompi.face import native as _native
 from aiompi.face.blocking import *
 from aiompi.face.blocking.environment import *
+from aiompi.face.blocking.file import *
 from aiompi.face.blocking.internals import *
 from aiompi.face.blocking.missing import *
 from aiompi.face.blocking.process import check_running_loop as _check_running_loop
@@ -38,6 +39,7 @@ from aiompi.face.blocking.session import *
 from aiompi.face.common import allocate as _allocate
 from aiompi.face.common import attach as _attach
 from aiompi.face.docstrings import complete as _complete
+from aiompi.file.modes import *
 from aiompi.hooks import surface as _surface
 from aiompi.info import *
 from aiompi.op import Op
@@ -95,7 +97,7 @@ __all__ = [
     "Add_error_class", "Add_error_code", "Add_error_string", "Address", "Aint_add", "Aint_diff", "Alloc_mem",
     "Attach_buffer", "AuthenticationError", "BlockingCallError", "BottomType", "BufferAutomaticType", "Cartcomm",
     "Close_port", "Comm", "Compute_dims", "Datatype", "Detach_buffer", "Distgraphcomm", "Errhandler", "Exception",
-    "File", "Finalize", "Flush_buffer", "Free_address", "Free_mem", "Get_abi_fortran_info", "Get_abi_info",
+    "File", "FileError", "Finalize", "Flush_buffer", "Free_address", "Free_mem", "Get_abi_fortran_info", "Get_abi_info",
     "Get_abi_version", "Get_address", "Get_error_class", "Get_error_string", "Get_hw_resource_info",
     "Get_library_version", "Get_processor_name", "Get_version", "Graphcomm", "Grequest", "Group", "Iflush_buffer",
     "InPlaceType", "InStatusError", "Info", "InfoNoKeyError", "Init", "Init_thread", "Intercomm", "InternalError",
@@ -249,7 +251,7 @@ def Get_version() -> tuple[int, int]:
     """Return the (version, subversion) of the MPI standard that names and their meaning follow (section 7.1.1).
 
     Of MPI-4, sessions, persistent collectives and some other calls are there as well. Calls of what is not there raise
-    NotImplementedError: one-sided communication, parallel files, partitioned communication, a binary interface.
+    NotImplementedError: one-sided communication, partitioned communication, a binary interface.
     """
     return VERSION, SUBVERSION
 
@@ -270,6 +272,6 @@ if not _typing.TYPE_CHECKING:  # type checkers would accept any name
 
 
 _surface(_sys.modules[__name__])
-for _cls in (Cartcomm, Graphcomm, Distgraphcomm, Intercomm, Message, Request, Prequest, Grequest):
+for _cls in (Cartcomm, Graphcomm, Distgraphcomm, Intercomm, File, Message, Request, Prequest, Grequest):
     _complete(_cls, getattr(_native, _cls.__name__, None))
 del _native, _sys, _typing  # tools that go through the attributes of modules find this one's own

@@ -29,11 +29,12 @@ __version__ = release.VERSION
 __all__ = [
     "ANY_SOURCE", "ANY_TAG", "COMM_NULL", "IN_PLACE", "MAX", "MIN", "MPI", "PROC_NULL", "PROD", "ROOT", "SUM",
     "UNDEFINED", "AssembledWorld", "AuthenticationError", "BlockingCallError", "Cartcomm", "Comm", "Datatype",
-    "Distgraphcomm", "Graphcomm", "Group", "Info", "Intercomm", "Intracomm", "InvalidArgumentError",
-    "InvalidBufferError", "InvalidCommError", "Job", "JobAbortedError", "LocalProtocolError", "MPIError", "Member",
-    "MemberChange", "Membership", "Message", "Op", "OutputLine", "OutputLines", "PersistentRequest",
-    "ProcessFailedError", "RemoteProtocolError", "Request", "RevokedError", "ServedJob", "Session", "Settings",
-    "SpawnError", "Status", "TruncationError", "World", "init", "join", "local_world", "rc", "run", "serve", "spawn",
+    "Distgraphcomm", "File", "FileError", "Graphcomm", "Group", "Info", "Intercomm", "Intracomm",
+    "InvalidArgumentError", "InvalidBufferError", "InvalidCommError", "Job", "JobAbortedError", "LocalProtocolError",
+    "MPIError", "Member", "MemberChange", "Membership", "Message", "Op", "OutputLine", "OutputLines",
+    "PersistentRequest", "ProcessFailedError", "RemoteProtocolError", "Request", "RevokedError", "ServedJob", "Session",
+    "Settings", "SpawnError", "Status", "TruncationError", "World", "init", "join", "local_world", "rc", "run", "serve",
+    "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from aiompi.errors import (
         AuthenticationError,
         BlockingCallError,
+        FileError,
         InvalidArgumentError,
         InvalidBufferError,
         InvalidCommError,
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
         Cartcomm,
         Comm,
         Distgraphcomm,
+        File,
         Graphcomm,
         Intercomm,
         Intracomm,
@@ -85,12 +88,12 @@ _MODULES = {
     "aiompi.datatype": ("IN_PLACE", "Datatype"),
     "aiompi.engine": ("PersistentRequest", "Request"),
     "aiompi.errors": (
-        "AuthenticationError", "BlockingCallError", "InvalidArgumentError", "InvalidBufferError", "InvalidCommError",
-        "JobAbortedError", "LocalProtocolError", "MPIError", "ProcessFailedError", "RemoteProtocolError",
-        "RevokedError", "SpawnError", "TruncationError",
+        "AuthenticationError", "BlockingCallError", "FileError", "InvalidArgumentError", "InvalidBufferError",
+        "InvalidCommError", "JobAbortedError", "LocalProtocolError", "MPIError", "ProcessFailedError",
+        "RemoteProtocolError", "RevokedError", "SpawnError", "TruncationError",
     ),
     "aiompi.face.native": (
-        "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message",
+        "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "File", "Graphcomm", "Intercomm", "Intracomm", "Message",
     ),
     "aiompi.face.native.job": ("World", "local_world", "run"),
     "aiompi.face.native.output": ("OutputLine", "OutputLines"),

@@ -20,6 +20,7 @@ Exception
     │   └── BlockingCallError     a blocking call inside a running event loop
     ├── RemoteProtocolError       ERR_OTHER: a peer broke the protocol
     │   └── AuthenticationError   a peer could not prove the key
+    ├── FileError                 ERR_IO and the other classes of files
     ├── RevokedError              ERR_REVOKED: a rank has revoked the communicator
     └── ProcessFailedError        ERR_PROC_FAILED: a peer is gone
         ├── ProcessFailedPendingError ERR_PROC_FAILED_PENDING: it may have been the sender; the receive is still posted
@@ -54,9 +55,9 @@ __all__ = [
     "InternalError", "InStatusError", "PendingError", "InvalidKeyvalError", "InvalidErrhandlerError",
     "InvalidInfoError", "InvalidInfoKeyError", "InvalidInfoValueError", "InfoNoKeyError", "InvalidSessionError",
     "SpawnError", "InvalidPortError", "InvalidServiceError", "NotPublishedError", "LocalProtocolError",
-    "BlockingCallError", "RemoteProtocolError", "AuthenticationError", "RevokedError", "ProcessFailedError",
-    "ProcessFailedPendingError", "JobAbortedError", "ERROR_CLASSES", "LATER_ERROR_CLASSES", "error_string",
-    "Get_error_class", "Get_error_string", "Add_error_class", "Add_error_code", "Add_error_string",
+    "BlockingCallError", "FileError", "RemoteProtocolError", "AuthenticationError", "RevokedError",
+    "ProcessFailedError", "ProcessFailedPendingError", "JobAbortedError", "ERROR_CLASSES", "LATER_ERROR_CLASSES",
+    "error_string", "Get_error_class", "Get_error_string", "Add_error_class", "Add_error_code", "Add_error_string",
     "Remove_error_class", "Remove_error_code", "Remove_error_string",
 ]  # fmt: skip
 
@@ -349,6 +350,22 @@ class JobAbortedError(ProcessFailedError):
     """The job ended: a rank called Abort, failed, or the launcher is gone."""
 
     error_class = ERR_PROC_ABORTED
+
+
+class FileError(MPIError, error_class=unsupported_errors.ERR_IO):
+    """A call on a file has failed. The error class says how, and `__cause__` is the error of the operating system.
+
+    Args:
+        what: message.
+        error_class: one of the error classes of files, such as ERR_NO_SUCH_FILE.
+    """
+
+    def __init__(self, what: str, error_class: int = unsupported_errors.ERR_IO) -> None:
+        super().__init__(what)
+        self.error_class = self.error_code = error_class
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.error_class)
 
 
 _PLAIN: tuple[type[MPIError], ...] = (

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    import os
+
     import numpy as np
     import numpy.typing as npt
 
@@ -66,5 +68,7 @@ BufSpecB: TypeAlias = BufSpec
 BufSpecV: TypeAlias = "Buffer | _Block | tuple[_Memory, _Numbers, _Numbers, TypeSpec] | list[Any]"
 #: blocks with a datatype for each rank; see `aiompi.datatype.buffer.vector`
 BufSpecW: TypeAlias = "_Types | tuple[_Memory, _Numbers, _Numbers, Sequence[TypeSpec]] | list[Any]"
+#: path of a file
+FileName: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
 #: target of one-sided communication, which raises NotImplementedError
 TargetSpec: TypeAlias = "Displ | tuple[Any, ...] | list[Any]"

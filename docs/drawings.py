@@ -169,7 +169,11 @@ def layers() -> Drawing:
         ),
         ("faces", "rank", (("MPI", 90), ("face: native, blocking", 210), ("job: start, members, end", 210))),
         ("drivers", "memory", (("driver: asyncio, epoll, threads", 250),)),
-        ("siblings", "accent", (("comm", 80), ("coll", 80), ("create", 80), ("hang_report", 110), ("transport", 130))),
+        (
+            "siblings",
+            "accent",
+            (("comm", 80), ("coll", 80), ("create", 80), ("file", 80), ("hang_report", 110), ("transport", 130)),
+        ),
         ("engine", "rank", (("engine: protocols, schedules", 220), ("core: requests, matching", 200))),
         (
             "protocols",

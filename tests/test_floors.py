@@ -49,6 +49,7 @@ FLOORS: dict[str, float] = {
     "comm": 4,
     "coll": 4.5,
     "create": 4.7,
+    "file": 4.9,
     "hang_report": 4.8,
     "driver": 5,
     "job": 6,
@@ -72,6 +73,7 @@ FLOORS: dict[str, float] = {
 APART = {
     "coll": {"transport"},
     "create": {"transport"},
+    "file": {"transport", "hang_report"},
     "hang_report": {"transport", "coll", "create"},
     "driver": {"transport", "comm", "coll", "create", "hang_report", "datatype", "objects", "op"},
 }
@@ -83,7 +85,8 @@ WORLDLY: dict[str, set[str]] = {
     "selectors": set(),
     "select": {"driver", "job.bootstrap"},
     # threads and finalizers share shared memory; a pickler is suspended in a thread
-    "threading": {"driver", "transport", "job", "job.bootstrap", "objects"},
+    # and disks are waited for in threads
+    "threading": {"driver", "transport", "job", "job.bootstrap", "objects", "file"},
     "concurrent": set(),
     "multiprocessing": set(),
     "subprocess": {"job"},

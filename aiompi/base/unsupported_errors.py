@@ -1,4 +1,4 @@
-"""Error classes of parts of MPI that aiompi does not support. Programs may name them; no call raises them."""
+"""Error classes without an exception of their own: those of files, and those of parts of MPI that are not there."""
 
 from __future__ import annotations
 

@@ -321,6 +321,11 @@ def run(main: Coroutine[Any, Any, T], on_error: Callable[[BaseException], object
             raise
 
 
+async def in_thread(function: Callable[[], T]) -> T:
+    """Call a function that may wait for a disk, in a thread of the running loop."""
+    return await asyncio.get_running_loop().run_in_executor(None, function)
+
+
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop

@@ -75,6 +75,7 @@ class Engine(Progress):
         completed_send: the shared request of all messages that have left when their send returns, and of sends to
             PROC_NULL.
         attachment: the buffer of the process for buffered sends.
+        disk: threads of this rank that wait for disks (`aiompi.file.disk`), None until there are some.
         farewell: how error messages describe a peer that has ended in good order.
         lenient: True if small standard sends to a finalized rank succeed and their messages are lost. Other
             implementations do this too, because there a finalized rank stays until all have finalized.
@@ -106,6 +107,7 @@ class Engine(Progress):
         self.unawaited: set[Send] = set()
         self.held_sends: set[HeldSend] = set()
         self.attachment = Attachment(self)
+        self.disk: Any = None
         self.completed_send: Request[None] = Request(self)
         self.completed_send.complete()
         self.next_id = itertools.count(1).__next__

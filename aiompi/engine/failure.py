@@ -83,6 +83,8 @@ class FailureHandler:
         engine, recovery = self._engine, self._engine.environment.recovery
         if engine.processes.expecting or (recovery is not None and recovery.pending):
             return False
+        if engine.disk is not None and engine.disk.busy:
+            return False
         begun: list[Landing | Send] = [*engine.arriving.values(), *engine.sends.values()]
         if any(operation.peer.rank != engine.rank for operation in begun):
             return False

@@ -7,7 +7,6 @@ from typing import Any, Final, NoReturn
 
 PARTITIONED: Final = "partitioned communication (MPI-4)"
 WINDOWS: Final = "one-sided communication"
-FILES: Final = "parallel files: use the file objects of Python, or a library such as h5py, in each rank"
 
 
 def absent(name: str, part: str) -> Callable[..., Any]:

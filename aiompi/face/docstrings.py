@@ -33,6 +33,7 @@ _ARGUMENTS: Final = {
     "info": "hints, of which none is known.",
     "keyval": "key that `Create_keyval` returned.",
     "obj": "a Python object.",
+    "offset": "in elementary types of the view.",
     "op": "operation; for objects, also a function of two of them.",
     "rank": "a rank of this communicator.",
     "recvtag": "0..TAG_UB or ANY_TAG.",
@@ -41,7 +42,7 @@ _ARGUMENTS: Final = {
     "sendobj": "a Python object.",
     "sendtag": "0..TAG_UB.",
     "source": "rank, ANY_SOURCE or PROC_NULL.",
-    "status": "filled with the envelope of the message.",
+    "status": "filled with the envelope of the message, or with what was read or written.",
     "statuses": "filled with the status of each request, and extended when too short.",
     "tag": "0..TAG_UB; ANY_TAG where a message is received or probed.",
 }

@@ -130,9 +130,20 @@ def test_ends_of_a_job() -> None:
 def test_same_names_for_constants_types_and_errors() -> None:
     """Whatever is no function is the same object in both faces."""
     names = set(dir(MPI)) & set(dir(aiompi))
-    assert {"ANY_SOURCE", "INT", "SUM", "Status", "TruncationError", "PROC_NULL", "IN_PLACE", "Op"} <= names
+    assert {"ANY_SOURCE", "SUM", "Status", "TruncationError", "PROC_NULL", "IN_PLACE", "Op"} <= names
     different = {name for name in names if name[0] != "_" and getattr(MPI, name) is not getattr(aiompi, name)}
     assert different == {
-        "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message", "Request",
-        "Session",
+        "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "File", "Graphcomm", "Intercomm", "Intracomm",
+        "Message", "Request", "Session",
     }  # fmt: skip
+
+
+def test_files_have_the_same_operations() -> None:
+    """The asyncio face returns the status; what it cannot tell without waiting is no property there."""
+    native, blocking = public_of_files(aiompi.File), public_of_files(MPI.File)
+    assert blocking - native == {"size", "atomicity"}
+    assert native <= blocking
+
+
+def public_of_files(face: type) -> set[str]:
+    return {name for name in dir(face) if name[0] != "_"}

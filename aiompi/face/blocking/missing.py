@@ -9,16 +9,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final, Self
 
 from aiompi.base.opaque import Opaque, same_kind
-from aiompi.face.absent import FILES, WINDOWS, absent
+from aiompi.face.absent import WINDOWS, absent
 
 __all__ = [
-    "DISPLACEMENT_CURRENT", "DISP_CUR", "FILE_NULL", "LOCK_EXCLUSIVE", "LOCK_SHARED", "MODE_APPEND", "MODE_CREATE",
-    "MODE_DELETE_ON_CLOSE", "MODE_EXCL", "MODE_NOCHECK", "MODE_NOPRECEDE", "MODE_NOPUT", "MODE_NOSTORE",
-    "MODE_NOSUCCEED", "MODE_RDONLY", "MODE_RDWR", "MODE_SEQUENTIAL", "MODE_UNIQUE_OPEN", "MODE_WRONLY", "SEEK_CUR",
-    "SEEK_END", "SEEK_SET", "WIN_BASE", "WIN_CREATE_FLAVOR", "WIN_DISP_UNIT", "WIN_FLAVOR",
-    "WIN_FLAVOR_ALLOCATE", "WIN_FLAVOR_CREATE", "WIN_FLAVOR_DYNAMIC", "WIN_FLAVOR_SHARED", "WIN_MODEL", "WIN_NULL",
-    "WIN_SEPARATE", "WIN_SIZE", "WIN_UNIFIED", "File",
-    "Register_datarep", "Win",
+    "LOCK_EXCLUSIVE", "LOCK_SHARED", "MODE_NOCHECK", "MODE_NOPRECEDE", "MODE_NOPUT", "MODE_NOSTORE", "MODE_NOSUCCEED",
+    "WIN_BASE", "WIN_CREATE_FLAVOR", "WIN_DISP_UNIT", "WIN_FLAVOR", "WIN_FLAVOR_ALLOCATE", "WIN_FLAVOR_CREATE",
+    "WIN_FLAVOR_DYNAMIC", "WIN_FLAVOR_SHARED", "WIN_MODEL", "WIN_NULL", "WIN_SEPARATE", "WIN_SIZE", "WIN_UNIFIED",
+    "Win",
 ]  # fmt: skip
 
 
@@ -103,34 +100,9 @@ class Win(_Kind):
         return super().__new__(cls, win)
 
 
-class File(_Kind):
-    """A file that several processes read and write; there is none."""
-
-    __slots__ = ()
-
-    _part = FILES
-    _calls = _names(
-        """Open Close Delete Set_size Preallocate Get_size Get_amode Get_group Set_info Get_info Set_view
-        Get_view Read_at Read_at_all Write_at Write_at_all Iread_at Iread_at_all Iwrite_at Iwrite_at_all
-        Read Read_all Write Write_all Iread Iread_all Iwrite Iwrite_all Seek Get_position Get_byte_offset
-        Read_shared Write_shared Iread_shared Iwrite_shared Read_ordered Write_ordered Seek_shared
-        Get_position_shared Read_at_all_begin Read_at_all_end Write_at_all_begin Write_at_all_end
-        Read_all_begin Read_all_end Write_all_begin Write_all_end Read_ordered_begin Read_ordered_end
-        Write_ordered_begin Write_ordered_end Get_type_extent Set_atomicity Get_atomicity Sync
-        Create_errhandler Get_errhandler Set_errhandler Call_errhandler"""
-    )
-    _attributes = _names("size amode group group_size group_rank info atomicity")
-
-    def __new__(cls, file: File | None = None) -> Self:
-        return super().__new__(cls, file)
-
-
 WIN_NULL: Final = Win()
-FILE_NULL: Final = File()
 
-_Kind._constants = {"WIN_NULL": WIN_NULL, "FILE_NULL": FILE_NULL}
-
-Register_datarep = absent("Register_datarep", FILES)
+_Kind._constants = {"WIN_NULL": WIN_NULL}
 
 # Values are ours: nothing takes them but calls that are missing.
 WIN_BASE: Final = 7
@@ -152,17 +124,3 @@ MODE_NOSTORE: Final = 2
 MODE_NOPUT: Final = 4
 MODE_NOPRECEDE: Final = 8
 MODE_NOSUCCEED: Final = 16
-MODE_RDONLY: Final = 1
-MODE_WRONLY: Final = 2
-MODE_RDWR: Final = 4
-MODE_CREATE: Final = 8
-MODE_EXCL: Final = 16
-MODE_DELETE_ON_CLOSE: Final = 32
-MODE_UNIQUE_OPEN: Final = 64
-MODE_SEQUENTIAL: Final = 128
-MODE_APPEND: Final = 256
-SEEK_SET: Final = 0
-SEEK_CUR: Final = 1
-SEEK_END: Final = 2
-DISPLACEMENT_CURRENT: Final = -54278278
-DISP_CUR: Final = DISPLACEMENT_CURRENT

@@ -15,8 +15,10 @@ from aiompi.face.native.communicator import (
     Intercomm,
     Intracomm,
 )
+from aiompi.face.native.file import FILE_NULL, File
 from aiompi.face.native.message import Message
 
 __all__ = [
-    "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "Intercomm", "Intracomm", "Message",
+    "COMM_NULL", "FILE_NULL", "Cartcomm", "Comm", "Distgraphcomm", "File", "Graphcomm", "Intercomm", "Intracomm",
+    "Message",
 ]  # fmt: skip

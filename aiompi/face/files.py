@@ -1,0 +1,138 @@
+"""Files: what both faces share, which is all that does not wait (MPI-4.1, chapter 14)."""
+
+from __future__ import annotations
+
+from typing import NoReturn, cast
+
+from aiompi import file as core
+from aiompi.base.arguments import integer
+from aiompi.base.opaque import Reference
+from aiompi.comm import Group
+from aiompi.datatype import Datatype
+from aiompi.errors import InvalidArgumentError, JobAbortedError
+from aiompi.face.common import hints
+from aiompi.face.errhandlers import ErrorHandling
+from aiompi.info import Info
+from aiompi.job.runtime import Runtime
+
+
+def offset_of(offset: object) -> int:
+    """Return the offset of an access, which is checked later."""
+    return integer(offset, "offset")
+
+
+def types_of(etype: Datatype, filetype: Datatype | None) -> tuple[Datatype, Datatype]:
+    """Return the elementary type and the file type of a view; without a file type, it is the elementary type."""
+    return etype, etype if filetype is None else filetype
+
+
+class FileCalls(Reference[core.File], ErrorHandling):
+    """A handle of a file; null when it is made without arguments, and once it is closed."""
+
+    __slots__ = ()
+
+    _kind = core.File
+    _advice = "a file is open in its own process"
+
+    @property
+    def _core(self) -> core.File:
+        """The file, or what stands for no file: it refuses all but its error handler, with which files are opened."""
+        return cast(core.File, core.NULL) if self._denoted is None else self._denoted
+
+    def Get_view(self) -> tuple[int, Datatype, Datatype, str]:
+        """Return the displacement, the elementary type, the file type and the representation (MPI_File_get_view)."""
+        view = self._core.view
+        return view.disp, Datatype(view.etype), Datatype(view.filetype), view.datarep
+
+    def Get_byte_offset(self, offset: int) -> int:
+        """Return where in the file an offset of the view is, in bytes (MPI_File_get_byte_offset).
+
+        Args:
+            offset: in elementary types of the view.
+        """
+        file = self._core
+        file.check_positions("File_get_byte_offset")
+        if integer(offset, "Get_byte_offset: offset") < 0:
+            raise InvalidArgumentError(f"Get_byte_offset: offset is {offset}: expected 0 or more")
+        return file.view.position(offset * file.view.unit)
+
+    def Get_type_extent(self, datatype: Datatype) -> int:
+        """Return the extent of a type in the file, in bytes (MPI_File_get_type_extent).
+
+        Args:
+            datatype: the type.
+        """
+        return self._core.view.extent_of(datatype)
+
+    def Get_position(self) -> int:
+        """Return the position of the pointer of this process, in elementary types (MPI_File_get_position)."""
+        self._core.check_positions("File_get_position")
+        return self._core.position
+
+    @property
+    def amode(self) -> int:
+        """The mode of access with which it was opened."""
+        return self._core.amode
+
+    def Get_amode(self) -> int:
+        """Return the mode of access with which it was opened (MPI_File_get_amode)."""
+        return self._core.amode
+
+    @property
+    def group(self) -> Group:
+        """The processes of the file."""
+        comm = self._core.comm
+        return Group.of(comm.group.members, comm.group.own, comm.session)
+
+    def Get_group(self) -> Group:
+        """Return the processes of the file (MPI_File_get_group)."""
+        return self.group
+
+    @property
+    def group_size(self) -> int:
+        """Number of processes of the file."""
+        return self._core.comm.size
+
+    @property
+    def group_rank(self) -> int:
+        """Rank of this process among those of the file."""
+        return self._core.comm.rank
+
+    @property
+    def info(self) -> Info:
+        """The hints in use (MPI_File_get_info)."""
+        return Info.Create(self._core.hints.items(self._core.aggregators))
+
+    @info.setter
+    def info(self, info: Info) -> None:
+        self.Set_info(info)
+
+    def Set_info(self, info: Info) -> None:
+        """Set hints (MPI_File_set_info).
+
+        Args:
+            info: the same in all processes of the file; see `Open`.
+        """
+        self._core.hints.update(hints(info))
+
+    def Get_info(self) -> Info:
+        """Return the hints in use (MPI_File_get_info)."""
+        return self.info
+
+    def Get_atomicity(self) -> bool:
+        """Return whether accesses of different processes happen one after the other (MPI_File_get_atomicity)."""
+        return self._core.atomic
+
+    def _abort(self, errorcode: int) -> NoReturn:
+        """End the job, as the error handlers do that say so."""
+        comm = self._core.comm
+        reason = f"the error handler of {self!r} of rank {comm.engine.rank} is ERRORS_ARE_FATAL"
+        if comm.session is not None:
+            runtime: Runtime = comm.session.runtime
+            runtime.abort(errorcode, reason)
+            if runtime.launched:
+                runtime.exit(errorcode)
+        raise JobAbortedError(reason)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'null' if self._denoted is None else repr(self._denoted.path)}>"

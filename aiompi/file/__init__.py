@@ -1,0 +1,13 @@
+"""Files that the processes of a communicator read and write together (MPI-4.1, chapter 14).
+
+`File` is the object behind the handles of both faces. Its calls start at once and return requests. Threads of a `Disk`
+do what may wait for the disk, so that no event loop waits. `View` maps what a process sees to bytes of the file,
+`transfer` moves bytes, and `collective` lets some processes move those of all.
+"""
+
+from aiompi.file.file import File
+from aiompi.file.null import NULL, NullFile
+from aiompi.file.open import delete, open_file
+from aiompi.file.view import register_datarep
+
+__all__ = ["NULL", "File", "NullFile", "delete", "open_file", "register_datarep"]

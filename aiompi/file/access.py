@@ -1,0 +1,263 @@
+"""Accesses: how a file is read and written (MPI-4.1, section 14.4)."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
+
+from aiompi.base.unsupported_errors import ERR_ACCESS, ERR_NOT_SAME, ERR_READ_ONLY, ERR_UNSUPPORTED_OPERATION
+from aiompi.comm import Channel, Communicator
+from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
+from aiompi.core.allocation import allocate
+from aiompi.datatype import Buffer, resolve_recv, resolve_send
+from aiompi.engine import Request
+from aiompi.errors import FileError, InvalidArgumentError, LocalProtocolError, MPIError
+from aiompi.file import transfer
+from aiompi.file.aggregation import Pieces
+from aiompi.file.collective import Collective
+from aiompi.file.disk import Disk
+from aiompi.file.failures import agree, of_cause
+from aiompi.file.hints import Hints
+from aiompi.file.locks import locked
+from aiompi.file.modes import MODE_RDONLY, MODE_SEQUENTIAL, MODE_WRONLY
+from aiompi.file.operation import Operation
+from aiompi.file.shared import SharedPointer
+from aiompi.file.transfer import Stop, Stream
+from aiompi.file.view import View
+
+T = TypeVar("T")
+
+#: `transfer.read` or `transfer.write`
+Transfer: TypeAlias = Callable[[int, Pieces, Stream, Stop], int]
+
+_NUMBER: Final = struct.Struct("<q")
+
+
+class Access:
+    """Reads and writes of a file.
+
+    Args:
+        comm: communicator of the file alone.
+        path: of the file.
+        amode: mode of access.
+        fd: descriptor; the file closes it.
+        shared: the shared pointer.
+
+    Attributes:
+        comm, path, amode, shared: as above.
+        hints: hints of the program.
+        view: what this process sees.
+        position: of the pointer of this process, in elementary types.
+        atomic: True if accesses of different processes happen one after the other.
+        errhandler: handler called when a call fails.
+        disk: threads of this rank.
+    """
+
+    def __init__(self, comm: Communicator, path: str, amode: int, fd: int, shared: SharedPointer) -> None:
+        self.comm, self.path, self.amode, self.shared = comm, path, amode, shared
+        self._fd: int | None = fd
+        self.hints = Hints()
+        self.view = View()
+        self.position = shared.start
+        self.atomic = False
+        self.errhandler: Errhandler = ERRORS_RETURN
+        self.disk = Disk.of(comm.engine)
+        self._mutex = threading.Lock()
+        self._split: tuple[str, Operation] | None = None
+
+    @property
+    def fd(self) -> int:
+        """Descriptor of the open file."""
+        assert self._fd is not None
+        return self._fd
+
+    def where(self, name: str) -> str:
+        """Return the call, the file and this rank, for messages."""
+        return f"{name} on {self.path!r}, rank {self.comm.rank}"
+
+    # Accesses.
+
+    def independent(self, spec: object, offset: int | None, *, writing: bool, at_once: bool = False) -> Operation:
+        """Start an access of this process alone.
+
+        Args:
+            spec: buffer specification.
+            offset: position in elementary types; None for the pointer of this process, which moves on at once.
+            writing: True to write, False to read.
+            at_once: True if the caller waits for it before it does anything else.
+
+        Returns:
+            The request; its result is the status. Awaiting it raises what has failed.
+        """
+        name = "File_write" if writing else "File_read"
+        self.check_positions(name)
+        buffer, nbytes = self._resolve(spec, name, writing)
+        start = self._start(offset, nbytes, name)
+        view, stop = self.view, Stop()
+        work = lambda: self.move(view, start, buffer, stop, writing)  # noqa: E731
+        return self._operation(self._done(name, work, at_once), stop)
+
+    def by_shared_pointer(self, spec: object, *, writing: bool, at_once: bool = False) -> Operation:
+        """Start an access of this process at the shared pointer, which moves on (section 14.4.4); see `independent`."""
+        name = "File_write_shared" if writing else "File_read_shared"
+        buffer, nbytes = self._resolve(spec, name, writing)
+        view, stop = self.view, Stop()
+
+        def work() -> int:
+            start = self.shared.advance(nbytes // view.unit) * view.unit
+            return self.move(view, start, buffer, stop, writing)
+
+        return self._operation(self._done(name, work, at_once), stop)
+
+    def collective(self, spec: object, offset: int | None, *, writing: bool, at_once: bool = False) -> Operation:
+        """Start an access that all processes make; see `independent`."""
+        name = "File_write_all" if writing else "File_read_all"
+        self.check_positions(name)
+        buffer, nbytes = self._resolve(spec, name, writing)
+        start = self._start(offset, nbytes, name)
+        call = Collective(self, name, buffer, nbytes, writing=writing, at_once=at_once)
+        return self._operation(self._awaited(self.start(name, lambda channel: call.run(channel, start))), None)
+
+    def ordered(self, spec: object, *, writing: bool, at_once: bool = False) -> Operation:
+        """Start an access of all processes at the shared pointer, in rank order (section 14.4.4)."""
+        name = "File_write_ordered" if writing else "File_read_ordered"
+        buffer, nbytes = self._resolve(spec, name, writing)
+        unit = self.view.unit
+        call = Collective(self, name, buffer, nbytes, writing=writing, at_once=at_once)
+
+        async def run(channel: Channel) -> int:
+            told = await agree(channel, None, _NUMBER.pack(nbytes // unit))
+            units = [_NUMBER.unpack(data)[0] for data in told]
+            before = [0]
+            work = lambda: before.append(self.shared.advance(sum(units)))  # noqa: E731
+            error = await self.attempt(work, name) if channel.rank == 0 else None
+            base = _NUMBER.unpack((await agree(channel, error, _NUMBER.pack(before[-1])))[0])[0]
+            return await call.run(channel, (base + sum(units[: channel.rank])) * unit)
+
+        return self._operation(self._awaited(self.start(name, run)), None)
+
+    # Split collectives (section 14.4.5).
+
+    def begin(self, name: str, start: Callable[[], Operation]) -> None:
+        """Begin a split collective; only one is in progress at a time.
+
+        Args:
+            name: the name that `end` is to give.
+            start: starts the operation.
+        """
+        if self._split is not None:
+            raise LocalProtocolError(
+                f"{self.where(name + '_begin')}: {self._split[0]}_begin has no {self._split[0]}_end yet"
+            )
+        self._split = name, start()
+
+    def end(self, name: str) -> Operation:
+        """Return the operation of a split collective, which is to be waited for."""
+        if self._split is None or self._split[0] != name:
+            raise LocalProtocolError(f"{self.where(name + '_end')}: {name}_begin was not called before")
+        operation = self._split[1]
+        self._split = None
+        return operation
+
+    # Parts.
+
+    def check_positions(self, name: str) -> None:
+        """Refuse what needs positions on a file that is read or written in one direction.
+
+        Raises:
+            FileError: ERR_UNSUPPORTED_OPERATION.
+        """
+        if self.amode & MODE_SEQUENTIAL:
+            raise FileError(
+                f"{self.where(name)}: the file was opened with MODE_SEQUENTIAL: use the shared pointer",
+                ERR_UNSUPPORTED_OPERATION,
+            )
+
+    def check_same(self, told: Sequence[bytes], what: str) -> None:
+        """Check that all processes have told the same.
+
+        Raises:
+            FileError: ERR_NOT_SAME.
+        """
+        if any(data != told[0] for data in told):
+            raise FileError(f"{self.where(what)} is not the same in all processes", ERR_NOT_SAME)
+
+    def _resolve(self, spec: object, name: str, writing: bool) -> tuple[Buffer, int]:
+        if writing and self.amode & MODE_RDONLY:
+            raise FileError(f"{self.where(name)}: the file was opened with MODE_RDONLY", ERR_READ_ONLY)
+        if not writing and self.amode & MODE_WRONLY:
+            raise FileError(f"{self.where(name)}: the file was opened with MODE_WRONLY", ERR_ACCESS)
+        buffer = resolve_send(spec, "buf") if writing else resolve_recv(spec, "buf")
+        return buffer, self.view.nbytes(buffer)
+
+    def _start(self, offset: int | None, nbytes: int, name: str) -> int:
+        """Return where in the stream an access begins, and move the pointer on if it uses that."""
+        if offset is None:
+            offset = self.position
+            self.position += nbytes // self.view.unit
+        elif offset < 0:
+            raise InvalidArgumentError(f"{self.where(name)}: offset is {offset}: expected 0 or more")
+        return offset * self.view.unit
+
+    def _operation(self, coroutine: Coroutine[Any, None, int], stop: Stop | None) -> Operation:
+        return Operation(self.comm, coroutine, stop, self.view.external)
+
+    async def _awaited(self, request: Request[T]) -> T:
+        return await request
+
+    async def _done(self, name: str, work: Callable[[], T], at_once: bool) -> T:
+        """Do something in a thread, and raise the MPI error if it fails."""
+        try:
+            return await self.disk.run(work, at_once=at_once)
+        except Exception as error:
+            raise of_cause(error, self.where(name)) from error.__cause__
+
+    async def attempt(self, work: Callable[[], object], name: str) -> MPIError | None:
+        """Do something in a thread, and return the MPI error if it fails."""
+        try:
+            await self.disk.run(work)
+        except Exception as error:
+            return of_cause(error, self.where(name))
+        return None
+
+    def in_thread(self, name: str, work: Callable[[], T], *, at_once: bool = False) -> Request[T]:
+        """Start something that this process does alone."""
+        return self.comm.run(self._done(name, work, at_once))
+
+    def start(self, name: str, steps: Callable[[Channel], Coroutine[Any, None, T]]) -> Request[T]:
+        """Start something that all processes do."""
+        return self.comm.start_on(self.comm.channel(name), steps)
+
+    def move(self, view: View, start: int, buffer: Buffer, stop: Stop, writing: bool) -> int:
+        """Write or read the items of a buffer; threads of the disk do. Return the bytes."""
+        nbytes = view.nbytes(buffer)
+        with self._guarded(view, start, nbytes, writing):
+            if writing:
+                return self._each(transfer.write, view, start, transfer.outgoing(buffer, view.external), stop)
+            stream = transfer.in_place(buffer, view.external)
+            if stream is not None:
+                return self._each(transfer.read, view, start, stream, stop)
+            memory = allocate(nbytes)
+            done = self._each(transfer.read, view, start, Stream(memory), stop)
+            (buffer.from_external32 if view.external else buffer.unpack)(memory[:done])
+            return done
+
+    def _guarded(self, view: View, start: int, nbytes: int, writing: bool) -> contextlib.AbstractContextManager[None]:
+        """Return what excludes other processes from the bytes of an access in atomic mode (section 14.6.1)."""
+        if not self.atomic or not nbytes:
+            return contextlib.nullcontext()
+        first, last = view.position(start), view.position(start + nbytes - 1)
+        return locked(self.fd, self._mutex, first, last + 1 - first, shared=not writing)
+
+    def _each(self, function: Transfer, view: View, start: int, stream: Stream, stop: Stop) -> int:
+        """Call a function for parts of the stream that have few enough pieces; return the bytes."""
+        done = 0
+        for length in view.batches(stream.nbytes):
+            moved = function(self.fd, view.pieces(start + done, length), stream.part(done, length), stop)
+            done += moved
+            if moved < length:
+                break
+        return done

@@ -1,0 +1,315 @@
+"""Collective accesses: in two phases where pieces are small (MPI-4.1, section 14.4.2).
+
+Some ranks, the *aggregators*, each move a part of the file in large pieces for all ranks, and exchange the data with
+these. What they write is exactly what the ranks have given: bytes between the pieces, which others may own, are not
+written back. Where pieces are large, or each rank has one, every rank moves its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from aiompi.base.lazy import np
+from aiompi.coll.block import Block
+from aiompi.comm import Channel
+from aiompi.core.allocation import allocate
+from aiompi.datatype import Buffer
+from aiompi.engine import Request
+from aiompi.errors import MPIError
+from aiompi.file.aggregation import Part, Pieces, cut, read_window, total, write_window
+from aiompi.file.failures import agree, of_cause
+from aiompi.file.hints import AUTOMATIC
+from aiompi.file.transfer import Stop
+
+if TYPE_CHECKING:
+    from aiompi.file.access import Access
+
+#: bytes of an average piece from which each rank moves its own
+DIRECT: Final = 16 * 2**10
+#: ranges of aggregators begin at multiples of this, bytes
+_ALIGNED: Final = 64 * 2**10
+#: what a rank says of its access: first byte of the file, byte after the last, bytes, pieces
+_ACCESS: Final = struct.Struct("<4q")
+#: what it says at the end: first byte that is not in the file
+_END: Final = struct.Struct("<q")
+_NEVER: Final = 2**63 - 1
+
+
+class _Range(NamedTuple):
+    """What a rank says of its access."""
+
+    low: int
+    high: int
+    nbytes: int
+    pieces: int
+
+
+class Collective:
+    """A collective access of one rank.
+
+    Args:
+        file: the file.
+        name: of the call.
+        buffer: the items.
+        nbytes: bytes of the stream that they take.
+        writing: True to write, False to read.
+        at_once: True if the caller waits for the end.
+    """
+
+    def __init__(self, file: Access, name: str, buffer: Buffer, nbytes: int, *, writing: bool, at_once: bool) -> None:
+        self._file, self._view, self._hints = file, file.view, file.hints
+        self._name, self._buffer, self._nbytes = name, buffer, nbytes
+        self._writing, self._at_once = writing, at_once
+        self._error: MPIError | None = None
+        self._end = _NEVER  # of the file, as far as reads have met it
+
+    async def run(self, channel: Channel, start: int) -> int:
+        """Make the access from a place in the stream on; return the bytes.
+
+        Raises:
+            aiompi.Exception: a rank has failed; all of them raise it.
+        """
+        ranges = [_Range(*_ACCESS.unpack(data)) for data in await agree(channel, None, self._range(start))]
+        if self._is_direct(ranges):
+            done = await self._attempt(lambda: self._file.move(self._view, start, self._buffer, Stop(), self._writing))
+            await agree(channel, self._error)
+            return int(done)
+        stream = await self._attempt(self._stream)
+        await agree(channel, self._error)
+        pieces = self._view.pieces(start, self._nbytes)
+        exchange = _Exchange(self, channel, ranges, pieces, stream)
+        await (exchange.write() if self._writing else exchange.read())
+        ends = [_END.unpack(data)[0] for data in await agree(channel, self._error, _END.pack(self._end))]
+        if self._writing:
+            return self._nbytes
+        done = min(self._nbytes, max(0, self._view.before(min(ends)) - start))
+        await self._attempt(lambda: self._store(stream[:done]))
+        if self._error is not None:
+            raise self._error
+        return done
+
+    def _range(self, start: int) -> bytes:
+        """Return what this rank says of its access."""
+        view, nbytes = self._view, self._nbytes
+        if not nbytes:
+            return _ACCESS.pack(_NEVER, 0, 0, 0)
+        low, high = view.position(start), view.position(start + nbytes - 1) + 1
+        return _ACCESS.pack(low, high, nbytes, view.count(start, nbytes))
+
+    def _is_direct(self, ranges: Sequence[_Range]) -> bool:
+        """Return True if each rank moves its own data; all ranks come to the same result."""
+        way = self._hints.cb_write if self._writing else self._hints.cb_read
+        nbytes, pieces = sum(each.nbytes for each in ranges), sum(each.pieces for each in ranges)
+        if self._file.atomic or len(ranges) == 1 or not nbytes or way == "disable":
+            return True
+        return way == AUTOMATIC and (pieces <= len(ranges) or nbytes >= DIRECT * pieces)
+
+    def _stream(self) -> memoryview:
+        """Return the data in the order of the stream, or room for them."""
+        buffer, external = self._buffer, self._view.external
+        if self._writing:
+            return buffer.to_external32() if external else buffer.packed()
+        return buffer.view if self._in_place else allocate(self._nbytes)
+
+    @property
+    def _in_place(self) -> bool:
+        return self._buffer.contiguous and (not self._view.external or self._buffer.lies_external)
+
+    def _store(self, data: memoryview) -> None:
+        if not self._in_place:
+            (self._buffer.from_external32 if self._view.external else self._buffer.unpack)(data)
+
+    async def _attempt(self, work: Any) -> Any:
+        """Do something in a thread, and keep the error if it fails, because other ranks go on; return the result."""
+        return await self.outcome(self._file.disk.run(work, at_once=self._at_once))
+
+    async def outcome(self, request: Request[Any]) -> Any:
+        """Return the result of a request, 0 if it has failed."""
+        try:
+            return await request
+        except Exception as error:
+            self._error = self._error or of_cause(error, self._file.where(self._name))
+            return 0
+
+    @property
+    def failed(self) -> bool:
+        """True if this rank has failed."""
+        return self._error is not None
+
+    def meet_end(self, end: int) -> None:
+        """Note that a byte is not in the file."""
+        self._end = min(self._end, end)
+
+    @property
+    def file(self) -> Access:
+        """The file."""
+        return self._file
+
+    @property
+    def at_once(self) -> bool:
+        """True if the caller waits for the end."""
+        return self._at_once
+
+
+class _Exchange:
+    """The exchange of data between a rank and the aggregators.
+
+    Args:
+        call: the access.
+        channel: of the call.
+        ranges: what the ranks say of their accesses.
+        pieces: of this rank, in the file.
+        stream: data of this rank, or room for them.
+    """
+
+    def __init__(
+        self, call: Collective, channel: Channel, ranges: Sequence[_Range], pieces: Pieces, stream: memoryview
+    ) -> None:
+        self._call, self._channel, self._pieces, self._stream = call, channel, pieces, stream
+        self._fd, self._disk = call.file.fd, call.file.disk
+        low, high = min(each.low for each in ranges), max(each.high for each in ranges)
+        self._aggregators = aggregators(channel.hosts, call.file.hints.cb_nodes)
+        share = -(-(high - low) // len(self._aggregators))
+        share = -(-share // _ALIGNED) * _ALIGNED
+        self._bounds = [(low + i * share, min(high, low + (i + 1) * share)) for i in range(len(self._aggregators))]
+        self._window = call.file.hints.cb_buffer_size
+        self._steps = -(-min(share, high - low) // self._window)
+        self._parts: list[Part] = []  # at an aggregator, the pieces of each rank
+
+    async def write(self) -> None:
+        """Send the data to the aggregators, which write them."""
+        await self._tell_pieces()
+        writing: Request[None] | None = None
+        for step in range(self._steps):
+            sends = self._send_to_aggregators(step)
+            parts = await self._receive(step)
+            if writing is not None:
+                await self._call.outcome(writing)
+            writing = None
+            if parts and not self._call.failed:
+                writing = self._disk.run(functools.partial(write_window, self._fd, parts), at_once=self._call.at_once)
+            for send in sends:
+                await send
+        if writing is not None:
+            await self._call.outcome(writing)
+
+    def _send_to_aggregators(self, step: int) -> list[Request[None]]:
+        channel, sends = self._channel, []
+        for number, aggregator in enumerate(self._aggregators):
+            part = cut(self._pieces, *self._range(number, step))
+            if part.nbytes and aggregator != channel.rank:
+                data = self._stream[part.start : part.start + part.nbytes]
+                sends.append(channel.isend((data,), part.nbytes, aggregator))
+        return sends
+
+    async def _receive(self, step: int) -> list[tuple[Pieces, memoryview]]:
+        """Return what an aggregator writes in a step: pieces, and their data."""
+        channel, parts, arrivals = self._channel, [], []
+        for rank, all_of_rank in enumerate(self._parts):
+            part = self._window_of(all_of_rank, step)
+            if not part.nbytes:
+                continue
+            if rank == channel.rank:
+                start = all_of_rank.start + part.start
+                parts.append((part.pieces, self._stream[start : start + part.nbytes]))
+                continue
+            memory = allocate(part.nbytes)
+            arrivals.append(channel.irecv(memory, rank))
+            parts.append((part.pieces, memory))
+        for arrival in arrivals:
+            await arrival
+        return parts
+
+    async def read(self) -> None:
+        """Have the aggregators read the data, and receive them."""
+        await self._tell_pieces()
+        for step in range(self._steps):
+            arrivals = self._receive_from_aggregators(step)
+            sends = await self._read_for_all(step)
+            for arrival in arrivals:
+                await arrival
+            for send in sends:
+                await send
+
+    def _receive_from_aggregators(self, step: int) -> list[Request[Any]]:
+        channel = self._channel
+        arrivals: list[Request[Any]] = []
+        for number, aggregator in enumerate(self._aggregators):
+            part = cut(self._pieces, *self._range(number, step))
+            if part.nbytes and aggregator != channel.rank:
+                arrivals.append(channel.irecv(self._stream[part.start : part.start + part.nbytes], aggregator))
+        return arrivals
+
+    async def _read_for_all(self, step: int) -> list[Request[None]]:
+        """Read what the ranks want in a step, as far as it is in the file, and send it to them."""
+        channel = self._channel
+        wanted = [(rank, self._window_of(part, step)) for rank, part in enumerate(self._parts)]
+        wanted = [(rank, part) for rank, part in wanted if part.nbytes]
+        if not wanted:
+            return []
+        pieces = [part.pieces for _, part in wanted]
+        reading = self._disk.run(lambda: read_window(self._fd, pieces), at_once=self._call.at_once)
+        found, end = await self._call.outcome(reading) or ([memoryview(b"")] * len(pieces), None)
+        if end is not None:
+            self._call.meet_end(end)
+        sends = []
+        for (rank, part), data in zip(wanted, found, strict=True):
+            if rank == channel.rank:
+                start = self._parts[rank].start + part.start
+                self._stream[start : start + len(data)] = data
+            else:
+                sends.append(channel.isend((data,), len(data), rank))
+        return sends
+
+    async def _tell_pieces(self) -> None:
+        """Tell each aggregator the pieces of this rank in its range."""
+        channel, sends = self._channel, []
+        own = Part((np.empty(0, np.int64), np.empty(0, np.int64)), 0, 0)
+        for number, aggregator in enumerate(self._aggregators):
+            part = cut(self._pieces, *self._bounds[number])
+            if aggregator == channel.rank:
+                own = part
+            else:
+                told = np.concatenate(part.pieces).view(np.uint8).data
+                sends.append(channel.isend((told,), len(told), aggregator))
+        if channel.rank in self._aggregators:
+            blocks = [Block() for _ in range(channel.size)]
+            others = [rank for rank in range(channel.size) if rank != channel.rank]
+            for arrival in [blocks[rank].irecv(channel, rank) for rank in others]:
+                await arrival
+            self._parts = [_told(block) for block in blocks]
+            self._parts[channel.rank] = own
+        for send in sends:
+            await send
+
+    def _range(self, number: int, step: int) -> tuple[int, int]:
+        """Return the bytes of the file that an aggregator moves in a step."""
+        low, high = self._bounds[number]
+        first = low + step * self._window
+        return first, max(first, min(high, first + self._window))
+
+    def _window_of(self, part: Part, step: int) -> Part:
+        number = self._aggregators.index(self._channel.rank)
+        return cut(part.pieces, *self._range(number, step))
+
+
+def aggregators(hosts: Sequence[Sequence[int]], wanted: int) -> list[int]:
+    """Return the ranks that move the data of all, by turns from each host.
+
+    Args:
+        hosts: the ranks of each host.
+        wanted: number of ranks to return; 0: two for each host.
+    """
+    number = wanted or 2 * len(hosts)
+    turns = [host[turn] for turn in range(max(map(len, hosts))) for host in hosts if turn < len(host)]
+    return sorted(turns[:number])
+
+
+def _told(block: Block) -> Part:
+    """Return the pieces that a rank has told."""
+    numbers = np.frombuffer(block.data, np.int64) if block.nbytes else np.empty(0, np.int64)
+    offsets, lengths = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+    return Part((offsets, lengths), 0, total(lengths))

@@ -1,0 +1,56 @@
+"""Hints of files (MPI-4.1, section 14.2.8), with the names of the standard and of ROMIO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+#: bytes that an aggregator collects before it writes or reads
+CB_BUFFER_SIZE: Final = 16 * 2**20
+AUTOMATIC: Final = "automatic"
+_WAYS: Final = ("enable", "disable", AUTOMATIC)
+
+
+class Hints:
+    """What a program has said about a file. Hints that are not known, or whose values make no sense, are ignored.
+
+    Attributes:
+        cb_nodes: number of ranks that move the data of all; 0: two for each host.
+        cb_buffer_size: bytes that each of them collects at a time.
+        cb_write, cb_read: "enable", "disable" or "automatic": whether collectives move data through these ranks.
+    """
+
+    __slots__ = ("cb_buffer_size", "cb_nodes", "cb_read", "cb_write")
+
+    def __init__(self) -> None:
+        self.cb_nodes = 0
+        self.cb_buffer_size = CB_BUFFER_SIZE
+        self.cb_write = self.cb_read = AUTOMATIC
+
+    def update(self, given: Mapping[str, str]) -> None:
+        """Take over the hints that are understood."""
+        self.cb_nodes = _number(given.get("cb_nodes"), self.cb_nodes)
+        self.cb_buffer_size = _number(given.get("cb_buffer_size"), self.cb_buffer_size)
+        both = {"true": "enable", "false": "disable"}.get(given.get("collective_buffering", ""), "")
+        for name in ("cb_write", "cb_read"):
+            way = given.get(f"romio_{name}", both)
+            if way in _WAYS:
+                setattr(self, name, way)
+
+    def items(self, aggregators: int) -> dict[str, str]:
+        """Return the hints in use (MPI_File_get_info).
+
+        Args:
+            aggregators: number of ranks that move the data of all.
+        """
+        return {
+            "cb_nodes": str(aggregators),
+            "cb_buffer_size": str(self.cb_buffer_size),
+            "romio_cb_write": self.cb_write,
+            "romio_cb_read": self.cb_read,
+        }
+
+
+def _number(text: str | None, default: int) -> int:
+    """Return the positive number that a hint has, or else the default."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and int(text) > 0 else default

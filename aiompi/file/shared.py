@@ -1,0 +1,82 @@
+"""The shared file pointer (MPI-4.1, section 14.4.4).
+
+It is a number in a hidden file beside the file. The hidden file is made at the first use, and processes lock it to
+change the number. So no rank has to answer others, which it could not while it computes, and the ranks may be on
+several hosts. It is removed when the file is closed; a job that is killed leaves it behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import threading
+from typing import Final
+
+from aiompi.file.locks import locked
+
+_NUMBER: Final = struct.Struct("<q")
+
+
+class SharedPointer:
+    """The position that all processes of a file share, in elementary types. Threads of disks call the methods.
+
+    Args:
+        path: of the file.
+        token: makes the name of the hidden file unique; the same in all processes.
+        start: position at first.
+    """
+
+    def __init__(self, path: str, token: str, start: int) -> None:
+        folder, name = os.path.split(path)
+        self._path = os.path.join(folder, f".{name[:128]}.{token}.pointer")
+        self._mutex = threading.Lock()
+        self._opening = threading.Lock()
+        self._fd: int | None = None
+        self.start = start
+
+    def _open(self) -> int:
+        with self._opening:
+            if self._fd is None:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return self._fd
+
+    def advance(self, units: int) -> int:
+        """Add to the position, and return what it was before."""
+        fd = self._open()
+        with locked(fd, self._mutex, 0, _NUMBER.size):
+            before = self._load(fd)
+            os.pwrite(fd, _NUMBER.pack(before + units), 0)
+        return before
+
+    def load(self) -> int:
+        """Return the position."""
+        fd = self._open()
+        with locked(fd, self._mutex, 0, _NUMBER.size, shared=True):
+            return self._load(fd)
+
+    def store(self, position: int) -> None:
+        """Set the position."""
+        fd = self._open()
+        with locked(fd, self._mutex, 0, _NUMBER.size):
+            os.pwrite(fd, _NUMBER.pack(position), 0)
+
+    def _load(self, fd: int) -> int:
+        there = os.pread(fd, _NUMBER.size, 0)
+        return int(_NUMBER.unpack(there)[0]) if there else self.start
+
+    def reset(self) -> None:
+        """Go to the start, for all processes, if the hidden file exists. One process calls this."""
+        with contextlib.suppress(FileNotFoundError):
+            os.truncate(self._path, 0)
+
+    def close(self) -> None:
+        """Close the hidden file."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def remove(self) -> None:
+        """Remove the hidden file. One process calls this, once all have closed it."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
