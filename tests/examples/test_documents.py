@@ -33,6 +33,7 @@ from support.pages import DOCUMENTS, PAGES, ROOT, name_of, rows, text_of
 README = ROOT / "README.md"
 IMAGES = ROOT / "docs/pages/images"
 REFERENCE = ROOT / "docs/pages/reference"
+CODE = ROOT / "docs/pages/explanation/code.md"
 #: programs in `sh` blocks that others have made
 OTHERS = {
     "cd",
@@ -323,3 +324,45 @@ def test_job_that_hangs(site: Site) -> None:
         reports = [(first + text)[: len(expected)] for text in printed.split(first)[2:]]
     job.signal(signal.SIGTERM)
     job.finish()
+
+
+def defined_in(path: Path) -> set[str]:
+    """The functions and classes of a module, those of a class as `Class.name`; inherited ones are not among them."""
+    found: set[str] = set()
+    for node in ast.parse(text_of(path)).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            inner = (each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+            found |= {f"{node.name}.{name}" for name in inner}
+    return found
+
+
+def test_the_page_of_the_code_names_functions_where_they_are() -> None:
+    text = text_of(CODE)
+    steps = re.findall(r"^\| .* \| `([\w.]+)` \| `([\w./]+\.py)` \|$", text, re.MULTILINE)
+    assert len(steps) > 35
+    assert [(name, path) for name, path in steps if name not in defined_in(ROOT / path)] == []
+    assert [path for path in re.findall(r"`((?:aiompi|launcher)/[\w./]+)`", text) if not (ROOT / path).exists()] == []
+
+
+def test_the_page_of_the_code_has_every_folder() -> None:
+    named = set(re.findall(r"`aiompi/(\w+)`", text_of(CODE).partition("## The folders")[2].partition("\n## ")[0]))
+    assert named == {path.parent.name for path in (ROOT / "aiompi").glob("*/__init__.py")}
+
+
+def test_folders_import_those_below_them_on_the_page_of_the_code() -> None:
+    table = text_of(CODE).partition("## The folders")[2].partition("\n## ")[0]
+    rank = {
+        name: number
+        for number, row in enumerate(table.splitlines())
+        for name in re.findall(r"`aiompi/(\w+)`", row.split("|")[1] if row.startswith("|") else "")
+    }
+    upwards = {
+        (name, other)
+        for name in rank.keys() - {"job"}
+        for path in (ROOT / "aiompi" / name).rglob("*.py")
+        for other in re.findall(r"^\s*(?:from|import) aiompi\.(\w+)", text_of(path), re.MULTILINE)
+        if rank.get(other, 100) < rank[name]
+    }
+    assert {(name, other) for name, other in upwards if other != "job"} == set()
