@@ -27,7 +27,7 @@ from aiompi.settings import MAX_WINDOW, Settings
 from aiompi.transport import stream, unread
 from aiompi.wire import agreement, control, frame, hello, version
 from aiompi.wire.frame import HEADER
-from aiompi_launcher.conformance.web import door
+from aiompi_launcher.conformance.web import listener as web
 from aiompi_launcher.job import members, traffic
 from aiompi_launcher.net import control as agent
 from aiompi_launcher.net import listen
@@ -431,8 +431,8 @@ FIGURES: Final = {
     "that has said no hello within {} s": stream._FOR_HELLO,
     "at most {} connections (or a": listen._MOST_WAITING,
     "(Diffie-Hellman, {} bits)": key_exchange.PRIME.bit_length(),
-    "A connection has {} seconds for its first request": door.PATIENCE,
-    "{} may be without one": door.MOST_WAITING,
+    "A connection has {} seconds for its first request": web.PATIENCE,
+    "{} may be without one": web.MOST_WAITING,
 }
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from aiompi.impi.auth import Credentials
     from aiompi_launcher.hosts.messages import Plan
-    from aiompi_launcher.hosts.starters import Started
+    from aiompi_launcher.hosts.starters import StartedAgent
     from aiompi_launcher.job.open_job import OpenJob
     from aiompi_launcher.job.rendezvous import Rendezvous
     from aiompi_launcher.job.supervisor import Supervisor
@@ -126,13 +126,13 @@ class _Launch:
 
             return asyncio.run(self._supervise(starting))
 
-    async def _supervise_hosts(self, plan: Plan, started: Sequence[Started], archive: str) -> int:
-        from aiompi_launcher.hosts.remote import Hosts
+    async def _supervise_hosts(self, plan: Plan, started: Sequence[StartedAgent], archive: str) -> int:
+        from aiompi_launcher.hosts.remote import RemoteHosts
         from aiompi_launcher.job.rendezvous import ServerInMemory
 
         supervisor = self._supervisor("")
         await supervisor.meet(ServerInMemory(self._spec.size))
-        supervisor.start_on(Hosts(plan, self._spec, started, archive, supervisor))
+        supervisor.start_on(RemoteHosts(plan, self._spec, started, archive, supervisor))
         return await supervisor.finish()
 
     def _supervisor(self, directory: str) -> Supervisor:
@@ -170,7 +170,7 @@ class _Launch:
 
             return ServerInMemory(size)
         from aiompi_launcher.impi.client import RemoteServer
-        from aiompi_launcher.impi.hosts import HostContext, Hosts
+        from aiompi_launcher.impi.hosts import HostContext, ImpiHosts
 
         settings = self._settings
         context = HostContext(
@@ -180,7 +180,7 @@ class _Launch:
             heartbeat=liveness.interval(settings.heartbeat),
             credentials=self._credentials,
         )
-        hosts = Hosts(size, endpoint.hosts, endpoint.bind, settings, context)
+        hosts = ImpiHosts(size, endpoint.hosts, endpoint.bind, settings, context)
         return RemoteServer(endpoint, hosts, self._credentials, settings, supervisor.say)
 
 

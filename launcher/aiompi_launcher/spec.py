@@ -20,7 +20,7 @@ EXIT_NOT_FOUND: Final = 127
 EXIT_SIGNAL: Final = 128
 
 
-class Program(NamedTuple):
+class Section(NamedTuple):
     """One section of the command line: a program and its number of ranks.
 
     Attributes:
@@ -38,7 +38,7 @@ class Program(NamedTuple):
     mpi4py: bool = False
 
 
-class Endpoint(NamedTuple):
+class ServerAddress(NamedTuple):
     """The IMPI server of this job, and the job's client rank there (IMPI 0.0, section 2.2.3).
 
     Attributes:
@@ -93,14 +93,14 @@ class RunSpec(NamedTuple):
         universe_size: number of processes for which there is room; 0 for the value of the setting.
     """
 
-    programs: tuple[Program, ...]
+    programs: tuple[Section, ...]
     tag_output: bool = False
     output_dir: str | None = None
     stdin_rank: int | None = 0
     timeout: float | None = None
     verbose: bool = False
     on_failure: str = ""
-    server: Endpoint | None = None
+    server: ServerAddress | None = None
     prefork: bool = True
     bind_to: str = "none"
     hosts: HostsSpec | None = None
@@ -110,7 +110,7 @@ class RunSpec(NamedTuple):
     def size(self) -> int:
         return sum(program.size for program in self.programs)
 
-    def processes(self) -> Iterator[Program]:
+    def processes(self) -> Iterator[Section]:
         """Yield the program of each rank."""
         for program in self.programs:
             yield from (program for _ in range(program.size))

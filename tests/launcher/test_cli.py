@@ -9,7 +9,7 @@ import pytest
 import aiompi
 from aiompi import core
 from aiompi_launcher.cli import parse
-from aiompi_launcher.spec import Endpoint, Program, RunSpec, ServerSpec, ServeSpec
+from aiompi_launcher.spec import RunSpec, Section, ServerAddress, ServerSpec, ServeSpec
 
 
 def run(line: str) -> RunSpec:
@@ -27,7 +27,7 @@ def refuse(line: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_options_of_the_program_are_its_own():
     spec = run("-n 4 app.py -n 5 --timeout 3 --help -- : ".removesuffix(" : "))
-    assert spec.programs == (Program(argv=("app.py", "-n", "5", "--timeout", "3", "--help", "--"), size=4),)
+    assert spec.programs == (Section(argv=("app.py", "-n", "5", "--timeout", "3", "--help", "--"), size=4),)
     assert spec.timeout is None
 
 
@@ -70,7 +70,7 @@ def test_end_of_options():
 
 
 def test_defaults():
-    assert run("prog") == RunSpec(programs=(Program(argv=("prog",)),))
+    assert run("prog") == RunSpec(programs=(Section(argv=("prog",)),))
 
 
 def test_several_programs_with_options_of_their_own(monkeypatch: pytest.MonkeyPatch):
@@ -79,9 +79,9 @@ def test_several_programs_with_options_of_their_own(monkeypatch: pytest.MonkeyPa
     assert spec.tag_output
     assert spec.size == 5
     assert spec.programs == (
-        Program(argv=("a.py", "x"), environ={"A": "1"}),
-        Program(argv=("b",), size=3, directory="/tmp", environ={"EXPORTED": "e", "B": "2=2"}),
-        Program(argv=(sys.executable, "-m", "c")),
+        Section(argv=("a.py", "x"), environ={"A": "1"}),
+        Section(argv=("b",), size=3, directory="/tmp", environ={"EXPORTED": "e", "B": "2=2"}),
+        Section(argv=(sys.executable, "-m", "c")),
     )
     assert [program.argv[0] for program in spec.processes()][:3] == ["a.py", "b", "b"]
 
@@ -108,12 +108,12 @@ def test_server(dashes: str):
 @pytest.mark.parametrize("dashes", ["-", "--"])
 def test_client(dashes: str):
     spec = run(f"{dashes}client 1 host.example:5000 -np 4 prog -server 3")
-    assert spec.server == Endpoint(client_rank=1, host="host.example", port=5000)
-    assert spec.programs == (Program(argv=("prog", "-server", "3"), size=4),)
+    assert spec.server == ServerAddress(client_rank=1, host="host.example", port=5000)
+    assert spec.programs == (Section(argv=("prog", "-server", "3"), size=4),)
 
 
 def test_client_of_an_ipv6_server():
-    assert run("--client 0 [::1]:5000 prog").server == Endpoint(client_rank=0, host="::1", port=5000)
+    assert run("--client 0 [::1]:5000 prog").server == ServerAddress(client_rank=0, host="::1", port=5000)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_refused_servers(line: str, capsys: pytest.CaptureFixture[str]):
 
 def test_hosts_of_a_client():
     spec = run("--client 1 h:9 --hosts-per-client 3 --bind 10.0.0.1,10.0.0.2 -n 3 a")
-    assert spec.server == Endpoint(client_rank=1, host="h", port=9, hosts=3, bind=("10.0.0.1", "10.0.0.2"))
+    assert spec.server == ServerAddress(client_rank=1, host="h", port=9, hosts=3, bind=("10.0.0.1", "10.0.0.2"))
 
 
 @pytest.mark.spec("I2.3.3-13")

@@ -339,7 +339,7 @@ def test_a_silent_channel(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
             await asyncio.sleep(0.5)
             assert not asked
             assert not ended
-            os.write(other, messages.encode(messages.Exited(1, 2)))
+            os.write(other, messages.encode(messages.RankExited(1, 2)))
         if state in ("starting", "unlimited"):
             await wait_for(asked, 10)
         else:
@@ -351,7 +351,7 @@ def test_a_silent_channel(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     silent = ["nothing has come from it for 0.2 s (AIOMPI_SILENCE)"]
     given_up = {"silent": silent, "paused": silent, "known to be cut off": ["it is cut off"]}
     assert ended == given_up.get(state, [])
-    assert got == ([messages.Exited(1, 2)] if state == "paused" else [])
+    assert got == ([messages.RankExited(1, 2)] if state == "paused" else [])
 
 
 def test_a_channel_to_another_version() -> None:

@@ -25,10 +25,10 @@ from aiompi_launcher.spec import (
     START_PATIENCE,
     WIDTH,
     CommandSpec,
-    Endpoint,
     HostsSpec,
-    Program,
     RunSpec,
+    Section,
+    ServerAddress,
     ServerSpec,
     ServeSpec,
     Spec,
@@ -229,7 +229,7 @@ def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -
     )
 
 
-def _place(options: argparse.Namespace, programs: list[Program]) -> tuple[list[Program], HostsSpec | None, int]:
+def _place(options: argparse.Namespace, programs: list[Section]) -> tuple[list[Section], HostsSpec | None, int]:
     """Return the programs with their numbers of ranks; their hosts (None for this machine only); and all slots."""
     allocated: list[Host] = []
     if options.hosts is not None:
@@ -265,7 +265,7 @@ def _place(options: argparse.Namespace, programs: list[Program]) -> tuple[list[P
 def _run_spec(
     parser: argparse.ArgumentParser,
     options: argparse.Namespace,
-    programs: list[Program],
+    programs: list[Section],
     hosts: HostsSpec | None,
     slots: int,
 ) -> RunSpec:
@@ -326,13 +326,13 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others:
         parser.error("--auth is for --server")
 
 
-def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Program:
+def _program(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Section:
     command = options.command
     if command[:1] in (["-m"], ["-c"]):
         command = [sys.executable, *command] if len(command) > 1 else []
     if not command:
         parser.error("no program to run; each section needs one")
-    return Program(
+    return Section(
         argv=tuple(command),
         size=options.n,
         directory=options.wdir,
@@ -567,14 +567,14 @@ def _export(text: str) -> tuple[str, str]:
     return text, os.environ[text]
 
 
-def _endpoint(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Endpoint:
+def _endpoint(parser: argparse.ArgumentParser, options: argparse.Namespace) -> ServerAddress:
     rank, address = options.client
     host, _, port = address.rpartition(":")
     if not rank.isdecimal():
         parser.error(f"--client {rank}: the rank must be a number")
     if not host or not port.isdecimal() or not 0 < int(port) <= _MAX_PORT:
         parser.error(f"--client {rank} {address}: expected HOST:PORT as the server prints it")
-    return Endpoint(
+    return ServerAddress(
         client_rank=int(rank),
         host=host.strip("[]"),
         port=int(port),

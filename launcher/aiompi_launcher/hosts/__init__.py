@@ -5,6 +5,7 @@
     starters   the command that starts an agent on a host: ssh, srun, or none on this machine
     branches   the agents that a launcher or an agent has started, and what is behind them
     channel    messages (`messages`) over the standard input and output of an agent
+    streams    standard input and output of a rank, within flow-control windows
     agent      the agent of a host: starts ranks, relays their control messages, output, input and exit statuses
     remote     the launcher's side: ranks of other hosts for the supervisor
 

@@ -7,11 +7,12 @@ launcher. If the channel to the launcher ends, the agent ends all processes. If 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from aiompi.errors import RemoteProtocolError
@@ -19,9 +20,9 @@ from aiompi.net import interfaces
 from aiompi.wire import control, liveness, version
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
-from aiompi_launcher.hosts.starters import FORK, SRUN, SSH, Started, start_agents
+from aiompi_launcher.hosts.starters import FORK, SRUN, SSH, StartedAgent, start_agents
 from aiompi_launcher.job.admission import NOT_OPEN
-from aiompi_launcher.spec import EXIT_FAILURE, Program, RunSpec
+from aiompi_launcher.spec import EXIT_FAILURE, RunSpec, Section
 from aiompi_launcher.start.directory import RunDirectory
 from aiompi_launcher.start.forked import EarlyForkServer
 from aiompi_launcher.start.forkserver import fork_early
@@ -29,16 +30,14 @@ from aiompi_launcher.start.ranks import RankProcess, StartError, Starting
 from aiompi_launcher.start.watchdog import CONTROL, KILL_GRACE, Watchdog, contact, job_directory, living, signal_group
 
 if TYPE_CHECKING:
-    import asyncio
-
     from aiompi_launcher.hosts.channel import Channel
+    from aiompi_launcher.hosts.streams import InputWriter, WindowReader
     from aiompi_launcher.net.control import Connection
 
 _ARCHIVE: Final = "files.tar"
 _FILES: Final = "files"
 _POLL: Final = 0.02  # seconds
 _READ: Final = 64 * 2**10
-_MOST_IN_PIPE: Final = 2**20
 _BACKLOG: Final = 2**20  # bytes waiting for the launcher above which the agent reads no more for it
 
 
@@ -153,14 +152,14 @@ class Agent:
         self._listener = interfaces.listen_unix(directory.join(CONTROL))
         self._processes: dict[int, RankProcess] = {}
         self._running: set[int] = set()
-        self._outputs: dict[tuple[int, int], _Output] = {}
+        self._outputs: dict[tuple[int, int], WindowReader] = {}
         self._connections: dict[int, Connection] = {}
         self._numbers = 0
         self._joiners: dict[int, int] = {}  # by rank, the process that has joined, if it is of this namespace
         self._stops = liveness.Stops()
-        self._started: list[Started] = []
+        self._started: list[StartedAgent] = []
         self._trouble: messages.Trouble | None = None
-        self._input: _Input | None = None
+        self._input: InputWriter | None = None
         self._channel: Channel
         os.environ.update(plan.environ)
 
@@ -188,7 +187,7 @@ class Agent:
         )
         return Starting(self._spec, variables, self._plan.key, server)
 
-    def _programs(self) -> Iterable[Program]:
+    def _programs(self) -> Iterable[Section]:
         directory = self._plan.directory
         if self._archive:
             import tarfile
@@ -199,7 +198,7 @@ class Agent:
                 archive.extraction_filter = getattr(tarfile, "tar_filter", None)  # Python 3.11.3 has none
                 archive.extractall(directory)
         for number, (argv, wdir, environ, mpi4py) in enumerate(self._plan.programs):
-            yield Program(
+            yield Section(
                 argv=tuple(argv),
                 size=self._part.programs.count(number),
                 directory=os.path.join(directory, wdir) if wdir else directory,
@@ -232,7 +231,9 @@ class Agent:
         plan = self._plan
         self._channel.send(messages.Ready(self._part.host, self._directory.path, *self._addresses))
         if plan.stdin in self._part.ranks:
-            self._input = _Input(self._stdin, lambda count: self._channel.send(messages.Taken(plan.stdin, count)))
+            from aiompi_launcher.hosts.streams import InputWriter
+
+            self._input = InputWriter(self._stdin, lambda count: self._channel.send(messages.Taken(plan.stdin, count)))
         if self._trouble is not None:
             self._channel.send(self._trouble)
         self._branches = Branches(self._started, self._archive, self._channel.send, self._curb)
@@ -273,14 +274,21 @@ class Agent:
         heartbeat = self._plan.heartbeat
         for rank in self._running:
             if self._stops.look(rank, self._joiners.get(rank) or self._processes[rank].process.pid):
-                self._channel.send(messages.Stuck(rank, liveness.stopped(heartbeat)))
+                self._channel.send(messages.RankStuck(rank, liveness.stopped(heartbeat)))
         self._loop.call_later(heartbeat / liveness.LOOKS, self._look)
 
     def _adopt(self, rank: int, process: RankProcess) -> None:
         self._processes[rank] = process
-        self._channel.send(messages.Started(rank, process.process.pid))
+        self._channel.send(messages.RankStarted(rank, process.process.pid))
+        from aiompi_launcher.hosts.streams import OUTPUT_WINDOW, WindowReader
+
         for stream, descriptor in ((STDOUT, process.stdout), (STDERR, process.stderr)):
-            self._outputs[rank, stream] = _Output(descriptor, rank, stream, self._channel)
+            os.set_blocking(descriptor, False)
+            send = functools.partial(self._send_output, rank, stream)
+            self._outputs[rank, stream] = WindowReader(descriptor, OUTPUT_WINDOW, send)
+
+    def _send_output(self, rank: int, stream: int, data: bytes) -> None:
+        self._channel.send(messages.OutputData(rank, stream, data))
 
     # Events of the launcher.
 
@@ -295,13 +303,13 @@ class Agent:
             case messages.SignalRanks(ranks, signum):
                 for rank in self._processes.keys() & ranks:
                     self._processes[rank].process.signal(signum)
-            case messages.Input(_, data) if self._input is not None:
+            case messages.InputData(_, data) if self._input is not None:
                 self._input.write(data)
             case messages.Grant(rank, stream, count) if (rank, stream) in self._outputs:
                 self._outputs[rank, stream].granted(count)
-            case messages.End():
+            case messages.EndJob():
                 self._end.set()
-        if not isinstance(order, messages.End):
+        if not isinstance(order, messages.EndJob):
             self._branches.send(order)
 
     def _on_launcher_lost(self, reason: str) -> None:
@@ -337,7 +345,7 @@ class Agent:
 
     def on_closed(self, link: Connection, error: str) -> None:
         self._connections.pop(link.rank, None)
-        self._channel.send(messages.Closed(link.rank, error))
+        self._channel.send(messages.ConnectionClosed(link.rank, error))
 
     def on_stranger(self, address: str, error: str) -> None:
         """Its process has died early, which is reported anyway."""
@@ -353,7 +361,7 @@ class Agent:
                 self._running.discard(rank)
                 for stream in (STDOUT, STDERR):
                     self._outputs[rank, stream].catch_up()
-                self._channel.send(messages.Exited(rank, status))
+                self._channel.send(messages.RankExited(rank, status))
 
     async def _end_ranks(self) -> None:
         """End all processes of ranks, and processes that they have left in their process groups."""
@@ -369,99 +377,6 @@ class Agent:
             signal_group(group, signal.SIGKILL)
         while living(groups):
             await asyncio.sleep(_POLL)
-
-
-class _Output:
-    """Forwards a rank's output within the launcher's flow-control window."""
-
-    def __init__(self, descriptor: int, rank: int, stream: int, channel: Channel) -> None:
-        import asyncio
-
-        from aiompi_launcher.output.outputs import OUTPUT_WINDOW
-
-        os.set_blocking(descriptor, False)
-        self._descriptor = descriptor
-        self._credit = OUTPUT_WINDOW
-        self._send: Callable[[bytes], None] = lambda data: channel.send(messages.Output(rank, stream, data))
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(descriptor, self._readable)
-
-    def granted(self, count: int) -> None:
-        """Enlarge the window: the launcher has forwarded `count` bytes."""
-        self._credit += count
-        if self._descriptor >= 0 and self._credit > 0:
-            self._loop.add_reader(self._descriptor, self._readable)
-
-    def catch_up(self) -> None:
-        """Send what is in the pipe, even if the launcher has to keep it."""
-        left = _MOST_IN_PIPE
-        while left > 0 and (count := self._read(_READ)):
-            left -= count
-
-    def _readable(self) -> None:
-        self._read(min(self._credit, _READ))
-        if self._credit <= 0 and self._descriptor >= 0:
-            self._loop.remove_reader(self._descriptor)
-
-    def _read(self, most: int) -> int:
-        if self._descriptor < 0:
-            return 0
-        try:
-            data = os.read(self._descriptor, most)
-        except BlockingIOError:
-            return 0
-        self._credit -= len(data)
-        self._send(data)
-        if not data:
-            self._loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = -1
-        return len(data)
-
-
-class _Input:
-    """Writes standard input to a rank.
-
-    Args:
-        descriptor: write end of a pipe.
-        taken: called with the number of bytes that were written.
-    """
-
-    def __init__(self, descriptor: int, taken: Callable[[int], object]) -> None:
-        import asyncio
-
-        os.set_blocking(descriptor, False)
-        self._descriptor = descriptor
-        self._taken = taken
-        self._data = bytearray()
-        self._ended = False
-        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-
-    def write(self, data: bytes) -> None:
-        """Write data; empty data means the end."""
-        self._data += data
-        self._ended = self._ended or not data
-        self._writable()
-
-    def _writable(self) -> None:
-        if self._descriptor < 0:
-            return
-        self._loop.remove_writer(self._descriptor)
-        try:
-            count = os.write(self._descriptor, self._data) if self._data else 0
-        except BlockingIOError:
-            count = 0
-        except OSError:  # the rank reads no more
-            self._data.clear()
-            self._ended, count = True, 0
-        del self._data[:count]
-        if count:
-            self._taken(count)
-        if self._data:
-            self._loop.add_writer(self._descriptor, self._writable)
-        elif self._ended:
-            os.close(self._descriptor)
-            self._descriptor = -1
 
 
 def _addresses(starter: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from aiompi.wire import liveness
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.channel import Channel
 from aiompi_launcher.hosts.messages import HOST_SHIFT, Message
-from aiompi_launcher.hosts.starters import Started
+from aiompi_launcher.hosts.starters import StartedAgent
 from aiompi_launcher.start.watchdog import KILL_GRACE
 
 _GRACE: Final = KILL_GRACE + 2.0  # seconds for agents to end processes and close their channels
@@ -35,7 +35,7 @@ class Branch:
 
     def __init__(
         self,
-        started: Started,
+        started: StartedAgent,
         archive: str,
         on_message: Callable[[Message], object],
         on_lost: Callable[[Branch, str], object],
@@ -151,7 +151,7 @@ class Branches:
 
     def __init__(
         self,
-        started: Sequence[Started],
+        started: Sequence[StartedAgent],
         archive: str,
         on_message: Callable[[Message], object],
         curb: Callable[[Channel], object] = lambda channel: None,
@@ -174,7 +174,7 @@ class Branches:
                     branch.channel.send(messages.SignalRanks(those, signum))
             case messages.HangUp(connection):
                 self._send_to(connection >> HOST_SHIFT, message)
-            case messages.Input(rank) | messages.Grant(rank):
+            case messages.InputData(rank) | messages.Grant(rank):
                 self._send_to(self._hosts.get(rank, -1), message)
             case _:
                 for branch in self._branches:
@@ -182,7 +182,7 @@ class Branches:
 
     async def end(self) -> None:
         """Let all agents end their processes, and wait for this; kill the starters of agents that do not answer."""
-        self.send(messages.End())
+        self.send(messages.EndJob())
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _GRACE
         self._closed = True

@@ -7,12 +7,13 @@ agent from the output of a login shell, and shows its version.
     launcher                                      agent of a host
     banner, Launch(plan), Files(data) ...    -->
                                              <--  banner
-                                             <--  Ready(host, ...), Started(rank, pid) ... or Trouble(text, code)
-      ... a rank of the host connects: <-- Joined(connection, ...), <-- Said(connection, data), <-- Closed(connection),
-      Post(connections, data) -->, HangUp(connection) --> ...
-      ... <-- Output(rank, stream, data), Grant(rank, stream, size) -->, Input(rank, data) -->, <-- Taken(rank, size),
-      SignalRanks(ranks, signum) -->, <-- Exited(rank, status), <-- Stuck(rank, cause), <-- HostsLost(hosts, cause) ...
-    End()                                    -->  it ends all processes, and closes its output
+                                             <--  Ready(host, ...), RankStarted(rank, pid) ... or Trouble(text, code)
+      ... a rank of the host connects: <-- Joined(connection, ...), <-- Said(connection, data),
+      <-- ConnectionClosed(connection), Post(connections, data) -->, HangUp(connection) --> ...
+      ... <-- OutputData(rank, stream, data), Grant(rank, stream, size) -->, InputData(rank, data) -->,
+      <-- Taken(rank, size), SignalRanks(ranks, signum) -->, <-- RankExited(rank, status), <-- RankStuck(rank, cause),
+      <-- HostsLost(hosts, cause) ...
+    EndJob()                                 -->  it ends all processes, and closes its output
 
 A connection is numbered by `host << HOST_SHIFT | number`. Both sides send a Ping from time to time.
 """
@@ -61,7 +62,7 @@ class SignalRanks(NamedTuple):
     signum: int
 
 
-class Input(NamedTuple):
+class InputData(NamedTuple):
     """Standard input for a rank; empty at its end."""
 
     rank: int
@@ -75,7 +76,7 @@ class Taken(NamedTuple):
     size: int
 
 
-class Output(NamedTuple):
+class OutputData(NamedTuple):
     """Output of a rank; empty at its end."""
 
     rank: int
@@ -91,7 +92,7 @@ class Grant(NamedTuple):
     size: int
 
 
-class End(NamedTuple):
+class EndJob(NamedTuple):
     """End all processes of the job."""
 
 
@@ -119,7 +120,7 @@ class Ready(NamedTuple):
     launcher: str
 
 
-class Started(NamedTuple):
+class RankStarted(NamedTuple):
     """The process of a rank runs."""
 
     rank: int
@@ -150,21 +151,21 @@ class Said(NamedTuple):
     data: bytes
 
 
-class Closed(NamedTuple):
+class ConnectionClosed(NamedTuple):
     """A connection that had joined is closed, possibly because of an error."""
 
     connection: int
     error: str
 
 
-class Exited(NamedTuple):
+class RankExited(NamedTuple):
     """The process of a rank has ended."""
 
     rank: int
     status: int
 
 
-class Stuck(NamedTuple):
+class RankStuck(NamedTuple):
     """The process of a rank has not run for the heartbeat of the job."""
 
     rank: int
@@ -179,8 +180,8 @@ class HostsLost(NamedTuple):
 
 
 Message: TypeAlias = (
-    Launch | Files | Post | HangUp | SignalRanks | Input | Taken | Output | Grant | End | Pause | Ping
-    | Ready | Started | Trouble | Joined | Said | Closed | Exited | HostsLost | Stuck
+    Launch | Files | Post | HangUp | SignalRanks | InputData | Taken | OutputData | Grant | EndJob | Pause | Ping
+    | Ready | RankStarted | Trouble | Joined | Said | ConnectionClosed | RankExited | HostsLost | RankStuck
 )  # fmt: skip
 
 _FIELDS: Final[control.Table] = {
@@ -189,22 +190,22 @@ _FIELDS: Final[control.Table] = {
     3: (Post, (list[int], bytes)),
     4: (HangUp, (int,)),
     5: (SignalRanks, (list[int], int)),
-    6: (Input, (int, bytes)),
+    6: (InputData, (int, bytes)),
     7: (Taken, (int, int)),
-    8: (Output, (int, int, bytes)),
+    8: (OutputData, (int, int, bytes)),
     9: (Grant, (int, int, int)),
-    10: (End, ()),
+    10: (EndJob, ()),
     11: (Pause, ()),
     12: (Ping, ()),
     20: (Ready, (int, str, str, str)),
-    21: (Started, (int, int)),
+    21: (RankStarted, (int, int)),
     22: (Trouble, (int, str, int)),
     23: (Joined, (int, int, int, str)),
     24: (Said, (int, bytes)),
-    25: (Closed, (int, str)),
-    26: (Exited, (int, int)),
+    25: (ConnectionClosed, (int, str)),
+    26: (RankExited, (int, int)),
     27: (HostsLost, (list[int], str)),
-    28: (Stuck, (int, str)),
+    28: (RankStuck, (int, str)),
 }
 _CODES: Final = {message: code for code, (message, _) in _FIELDS.items()}
 

@@ -13,15 +13,14 @@ from aiompi.wire import control
 from aiompi_launcher.hosts import messages, starters
 from aiompi_launcher.hosts.branches import Branches
 from aiompi_launcher.hosts.messages import HOST_SHIFT, Message, Plan
-from aiompi_launcher.hosts.starters import Started
+from aiompi_launcher.hosts.starters import StartedAgent
+from aiompi_launcher.hosts.streams import INPUT_WINDOW, WindowReader
 from aiompi_launcher.job.states import Location
 from aiompi_launcher.job.supervisor import Supervisor
 from aiompi_launcher.spec import EXIT_FAILURE, RunSpec
 from aiompi_launcher.start.process import Process
 from aiompi_launcher.start.ranks import RankProcess
 
-#: most bytes of standard input in transit to a rank
-INPUT_WINDOW: Final = 64 * 2**10
 _PROGRESS_AFTER: Final = 1.0  # seconds
 _PROGRESS_EVERY: Final = 0.1
 
@@ -52,7 +51,7 @@ class RemoteProcess(Process):
 class RemoteConnection:
     """A connection of a rank with the agent of its host."""
 
-    def __init__(self, hosts: Hosts, number: int) -> None:
+    def __init__(self, hosts: RemoteHosts, number: int) -> None:
         self.rank = -1
         self.number = number
         self.decoder = control.Decoder(most=control.MAX_FROM_RANK)
@@ -84,7 +83,7 @@ class RemoteConnection:
         return False  # its agent notices it
 
 
-class Hosts:
+class RemoteHosts:
     """All hosts of a job.
 
     Args:
@@ -96,7 +95,7 @@ class Hosts:
     """
 
     def __init__(
-        self, plan: Plan, spec: RunSpec, started: Sequence[Started], archive: str, supervisor: Supervisor
+        self, plan: Plan, spec: RunSpec, started: Sequence[StartedAgent], archive: str, supervisor: Supervisor
     ) -> None:
         self._plan, self._spec, self._supervisor = plan, spec, supervisor
         self._loop = asyncio.get_running_loop()
@@ -110,7 +109,7 @@ class Hosts:
         self._all_here = all(starters.is_local(plan.starter, part.name) for part in plan.parts)
         self._waiting: dict[int, messages.Joined] = {}  # by connection, until the address of this machine is known
         self._batch: tuple[object, list[int]] = (None, [])
-        self._input: _Input | None = None
+        self._input: WindowReader | None = None
         self._progress = _Progress(plan.name, len(plan.parts))
 
     async def end(self) -> None:
@@ -156,19 +155,19 @@ class Hosts:
         match message:
             case messages.Ready():
                 self._on_ready(message)
-            case messages.Started(rank, pid) if not self._ending:
+            case messages.RankStarted(rank, pid) if not self._ending:
                 self._on_started(rank, pid)
             case messages.Trouble(host, text, code):
                 self._fail(f"host {self._plan.parts[host].name}: {text}", code)
             case messages.HostsLost(hosts, cause):
                 self._on_lost(hosts, cause)
-            case messages.Output(rank, stream, data) if rank in self._processes:
+            case messages.OutputData(rank, stream, data) if rank in self._processes:
                 self._supervisor.outputs.take(rank, stream, data)
             case messages.Taken(_, count) if self._input is not None:
                 self._input.granted(count)
-            case messages.Stuck(rank, cause):
+            case messages.RankStuck(rank, cause):
                 self._supervisor.on_stuck(rank, cause)
-            case messages.Exited(rank, status) if rank in self._processes:
+            case messages.RankExited(rank, status) if rank in self._processes:
                 self._processes[rank].status = status
                 self._supervisor.reap()
             case _:
@@ -180,7 +179,7 @@ class Hosts:
                 self._on_joined(message)
             case messages.Said(number, data) if number in self._connections:
                 self._on_said(self._connections[number], data)
-            case messages.Closed(number, error):
+            case messages.ConnectionClosed(number, error):
                 self._waiting.pop(number, None)
                 if number in self._connections:
                     self._supervisor.connections.on_closed(self._connections.pop(number), error)
@@ -223,7 +222,7 @@ class Hosts:
         terminal_input = -1
         if rank == spec.stdin_rank:
             descriptor, terminal_input = os.pipe() if os.isatty(0) else (os.dup(0), -1)
-            self._input = _Input(descriptor, lambda data: send(messages.Input(rank, data)))
+            self._input = WindowReader(descriptor, INPUT_WINDOW, lambda data: send(messages.InputData(rank, data)))
         self._supervisor.adopt(rank, RankProcess(process, terminal_input=terminal_input), self._locations[part.host])
         if len(self._processes) == self._plan.size:
             self._progress.close()
@@ -251,54 +250,6 @@ class Hosts:
         self._supervisor.host_lost(ranks, cause)
         for number in gone:
             self._connections.pop(number, None)
-
-
-class _Input:
-    """Forwards standard input to a rank on another host within the rank's flow-control window.
-
-    Args:
-        descriptor: standard input; closed at its end.
-        send: called with the data, and with empty data at the end.
-    """
-
-    def __init__(self, descriptor: int, send: Callable[[bytes], object]) -> None:
-        self._descriptor = descriptor
-        self._send = send
-        self._credit = INPUT_WINDOW
-        self._loop = asyncio.get_running_loop()
-        self._resume()
-
-    def granted(self, count: int) -> None:
-        """Enlarge the window: the rank has read `count` bytes."""
-        self._credit += count
-        self._resume()
-
-    def close(self) -> None:
-        """Read nothing more."""
-        if self._descriptor >= 0:
-            self._loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _resume(self) -> None:
-        try:
-            if self._descriptor >= 0:
-                self._loop.add_reader(self._descriptor, self._readable)
-        except PermissionError:  # a regular file, which is always ready
-            while self._descriptor >= 0 and self._credit:
-                self._readable()
-
-    def _readable(self) -> None:
-        try:
-            data = os.read(self._descriptor, self._credit)
-        except OSError:  # a terminal that has hung up
-            data = b""
-        self._credit -= len(data)
-        self._send(data)
-        if not data:
-            self.close()
-        elif not self._credit:
-            self._loop.remove_reader(self._descriptor)
 
 
 class _Progress:

@@ -62,7 +62,7 @@ def command(starter: Sequence[str], host: str, patience: float, *, forks: bool =
     return [*starter, *_SSH_OPTIONS, timeout, host, f"exec {shlex.join(words)}"]
 
 
-class Started(NamedTuple):
+class StartedAgent(NamedTuple):
     """A running starter.
 
     Attributes:
@@ -74,7 +74,7 @@ class Started(NamedTuple):
     process: subprocess.Popen[bytes]
 
 
-def start_agents(plan: Plan, parts: Sequence[Part], on_start: Callable[[int], object]) -> list[Started]:
+def start_agents(plan: Plan, parts: Sequence[Part], on_start: Callable[[int], object]) -> list[StartedAgent]:
     """Start the agents of this process, with the plan of each. No event loop is needed.
 
     Args:
@@ -91,7 +91,7 @@ def start_agents(plan: Plan, parts: Sequence[Part], on_start: Callable[[int], ob
         pipe = subprocess.PIPE
         process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, process_group=0)
         on_start(process.pid)
-        started.append(Started(plan._replace(parts=group), process))
+        started.append(StartedAgent(plan._replace(parts=group), process))
     return started
 
 

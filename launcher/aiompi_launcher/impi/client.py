@@ -18,12 +18,12 @@ from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
 from aiompi.wire.control import MAX_DEPTH, BusinessCard, is_card, is_deep
 from aiompi.wire.hello import NAMESPACE_BYTES, new_key
-from aiompi_launcher.impi.hosts import Hosts
+from aiompi_launcher.impi.hosts import ImpiHosts
 from aiompi_launcher.impi.server_link import ServerLink, in_words
 from aiompi_launcher.job.rendezvous import Rendezvous, RendezvousError
 from aiompi_launcher.job.states import World
 from aiompi_launcher.net.listen import rethrow
-from aiompi_launcher.spec import Endpoint
+from aiompi_launcher.spec import ServerAddress
 
 _PRIVATE: Final = 10.0  # seconds to wait for the private labels of another client
 _FOREIGN: Final = 2.0  # seconds to wait for them from a server that may not be aiompi, and may not forward them
@@ -43,8 +43,8 @@ class RemoteServer(Rendezvous):
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        hosts: Hosts,
+        endpoint: ServerAddress,
+        hosts: ImpiHosts,
         credentials: Credentials,
         settings: Settings,
         say: Callable[[str], None],

@@ -39,7 +39,7 @@ class HostContext:
     credentials: Credentials = dataclasses.field(default_factory=Credentials)
 
 
-class Hosts:
+class ImpiHosts:
     """All hosts of a client.
 
     Args:

@@ -16,7 +16,7 @@ from aiompi.settings import Settings
 from aiompi.wire import liveness
 from aiompi_launcher.job.rendezvous import RendezvousError
 from aiompi_launcher.net.listen import connect_tcp, rethrow
-from aiompi_launcher.spec import Endpoint
+from aiompi_launcher.spec import ServerAddress
 
 _FAREWELL: Final = 5.0  # seconds to wait for the server to close the connection after FINI, which it need not do
 _READ: Final = 64 * 2**10
@@ -38,7 +38,7 @@ class ServerLink:
         on_lost: called with the cause if the server ends before the client.
     """
 
-    def __init__(self, endpoint: Endpoint, settings: Settings, say: Callable[[str], None]) -> None:
+    def __init__(self, endpoint: ServerAddress, settings: Settings, say: Callable[[str], None]) -> None:
         self.client: Client
         self.on_lost: Callable[[str], None] = lambda cause: None
         self._endpoint = endpoint

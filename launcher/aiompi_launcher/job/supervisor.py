@@ -30,7 +30,7 @@ _HASTE: Final = 1.0  # seconds for the last output if the user ends the job
 END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class RemoteHosts(Protocol):
+class OtherHosts(Protocol):
     """The hosts of a job on several hosts."""
 
     async def end(self) -> None:
@@ -72,7 +72,7 @@ class Supervisor:
         self._inform, links = self._performer.inform, self._performer.links
         self._clients = Clients(job, self._inform, self.fail)
         self._processes = Processes()
-        self._remote: RemoteHosts | None = None
+        self._remote: OtherHosts | None = None
         self._input: TerminalInput | None = None
         self._spawner: Spawner | None = None
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
@@ -154,7 +154,7 @@ class Supervisor:
 
     # Start on other hosts.
 
-    def start_on(self, hosts: RemoteHosts) -> None:
+    def start_on(self, hosts: OtherHosts) -> None:
         """Supervise ranks on other hosts, which `adopt` reports."""
         self._remote = hosts
         self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)

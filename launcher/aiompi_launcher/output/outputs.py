@@ -12,8 +12,6 @@ from typing import Final
 from aiompi_launcher.output.streams import TAIL_LINES, RemoteSource, Sink, Source
 from aiompi_launcher.start.ranks import RankProcess
 
-#: flow control: most bytes of output in transit from a rank on another host
-OUTPUT_WINDOW: Final = 2**18
 _TAIL_BYTES: Final = 8 * 2**10
 
 
@@ -59,7 +57,7 @@ class Outputs:
             rank: the rank.
             host: name of its host, which is part of its tag.
             directory: for files with its output, None for the launcher's own output.
-            grant: called with 1 or 2 and the number of bytes that the host may send in addition to OUTPUT_WINDOW.
+            grant: called with 1 or 2 and the number of bytes that the host may send in addition to its window.
         """
         for stream, sink, name, kind in ((1, self._stdout, "out", ""), (2, self._stderr, "err", ":err")):
             granted = functools.partial(grant, stream)

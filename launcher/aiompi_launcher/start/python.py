@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Final, NamedTuple
 
-from aiompi_launcher.spec import Program
+from aiompi_launcher.spec import Section
 
 #: options without a value that have the same effect on forked ranks as on separate processes
 _FLAGS: Final = frozenset("bBOqu")
@@ -27,7 +27,7 @@ class PythonProgram(NamedTuple):
     words: tuple[str, ...]
 
 
-def python_of(program: Program) -> PythonProgram | None:
+def python_of(program: Section) -> PythonProgram | None:
     """Return the Python program of a section; None if it runs another program or another Python."""
     argv = program.argv
     if argv[0].endswith(".py"):
@@ -46,7 +46,7 @@ def _is_flags(word: str) -> bool:
     return word[0:1] == "-" and len(word) > 1 and _FLAGS.issuperset(word[1:])
 
 
-def _is_this_python(name: str, program: Program) -> bool:
+def _is_this_python(name: str, program: Section) -> bool:
     """Return True for the interpreter of the launcher, in its virtual environment."""
     found = find(name, program.environ.get("PATH"))
     with contextlib.suppress(OSError):

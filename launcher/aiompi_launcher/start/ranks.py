@@ -16,7 +16,7 @@ from typing import Final, Self, TypeAlias
 
 from aiompi.wire import control
 from aiompi.wire.hello import rank_key
-from aiompi_launcher.spec import EXIT_NOT_FOUND, Program, RunSpec
+from aiompi_launcher.spec import EXIT_NOT_FOUND, RunSpec, Section
 from aiompi_launcher.start.binding import bind
 from aiompi_launcher.start.forked import EarlyForkServer, ForkServer, adopting
 from aiompi_launcher.start.process import Process, execute
@@ -108,7 +108,7 @@ class Starting:
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
-    def _forks(self, program: Program) -> bool:
+    def _forks(self, program: Section) -> bool:
         """Return True if the ranks of a program are forked from one process: several ranks of a Python program are.
 
         A single rank is forked if this process already runs.
@@ -118,14 +118,14 @@ class Starting:
             return False
         return python_of(program) is not None and not any(name.startswith("PYTHON") for name in program.environ)
 
-    def _prepare(self, number: int, program: Program) -> None:
+    def _prepare(self, number: int, program: Section) -> None:
         python = python_of(program)
         if python is not None and not python.words[0].startswith("-"):
             os.stat(os.path.join(program.directory or "", python.words[0]))  # one error, not one per rank
         if python is not None and self._forks(program):
             self._fork(number, program, python)
 
-    def _fork(self, number: int, program: Program, python: PythonProgram) -> None:
+    def _fork(self, number: int, program: Section, python: PythonProgram) -> None:
         environ = _environ(program, self._variables)
         early, self._early = self._early, None
         server: ForkServer | None = early
@@ -171,7 +171,7 @@ class Starting:
             except OSError as error:
                 raise _explain(numbers[local], error) from None
 
-    def _starter(self, number: int, program: Program) -> Starter:
+    def _starter(self, number: int, program: Section) -> Starter:
         if number in self._servers:
             return self._servers[number].start
         python = python_of(program)
@@ -179,7 +179,7 @@ class Starting:
         return partial(execute, argv, directory=program.directory, environ=_environ(program, self._variables))
 
 
-def _environ(program: Program, common: Mapping[str, str]) -> dict[str, str]:
+def _environ(program: Section, common: Mapping[str, str]) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OTHER_LAUNCHERS)}
     environ = {**inherited, **program.environ, **common}
     if program.mpi4py:

@@ -19,11 +19,11 @@ from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
 from aiompi_launcher.impi import client as impi_client
 from aiompi_launcher.impi.client import RemoteServer
-from aiompi_launcher.impi.hosts import HostContext, Hosts
+from aiompi_launcher.impi.hosts import HostContext, ImpiHosts
 from aiompi_launcher.impi.server import ClientTransport, ServerDriver
 from aiompi_launcher.job.rendezvous import RendezvousError
 from aiompi_launcher.job.states import World
-from aiompi_launcher.spec import Endpoint
+from aiompi_launcher.spec import ServerAddress
 from support.limits import LIMIT
 
 NONE = Credentials(none=True)
@@ -70,8 +70,8 @@ class Clients:
             directory = home / f"{port}-{rank}"
             directory.mkdir()
             place = HostContext(directory=str(directory), key=bytes(32), observer=self)
-            hosts = Hosts(1, 1, (), Settings(), place)
-            endpoint = Endpoint(client_rank=rank, host="127.0.0.1", port=port)
+            hosts = ImpiHosts(1, 1, (), Settings(), place)
+            endpoint = ServerAddress(client_rank=rank, host="127.0.0.1", port=port)
             self.remotes.append(
                 RemoteServer(
                     endpoint, hosts, NONE, Settings(connect_timeout=timeout, impi_start_timeout=patience), self.say

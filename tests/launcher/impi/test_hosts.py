@@ -15,7 +15,7 @@ from aiompi.impi.local import pump
 from aiompi.impi.server import Server
 from aiompi.impi.universe import Universe, host_address, host_identifier
 from aiompi.settings import Settings
-from aiompi_launcher.impi.hosts import HostContext, Hosts
+from aiompi_launcher.impi.hosts import HostContext, ImpiHosts
 from support.limits import LIMIT
 
 
@@ -30,12 +30,12 @@ class Nobody:
 
 
 @pytest.fixture
-def hosts() -> Iterator[Callable[..., Hosts]]:
-    made: list[Hosts] = []
+def hosts() -> Iterator[Callable[..., ImpiHosts]]:
+    made: list[ImpiHosts] = []
 
-    def make(size: int, count: int, *bind: str, settings: Settings | None = None) -> Hosts:
+    def make(size: int, count: int, *bind: str, settings: Settings | None = None) -> ImpiHosts:
         context = HostContext(directory="", key=b"", observer=Nobody())
-        made.append(Hosts(size, count, bind, settings or Settings(), context))
+        made.append(ImpiHosts(size, count, bind, settings or Settings(), context))
         return made[-1]
 
     yield make
@@ -48,7 +48,7 @@ def addresses(part: ClientPart) -> list[str]:
 
 
 @pytest.mark.spec("I2.3.5-32", "I1.2.3-2")
-def test_hosts_listen_before_they_say_where(hosts: Callable[..., Hosts]) -> None:
+def test_hosts_listen_before_they_say_where(hosts: Callable[..., ImpiHosts]) -> None:
     part = hosts(2, 2).describe("127.0.0.5")
     assert [host.ipv6 for host in part.hosts] == [host_identifier("127.0.0.5")] * 2
     for host in part.hosts:
@@ -58,14 +58,14 @@ def test_hosts_listen_before_they_say_where(hosts: Callable[..., Hosts]) -> None
 
 @pytest.mark.spec("I2.3.1-2", "I2.3.5-35")
 @pytest.mark.parametrize(("size", "count", "shape"), [(1, 1, [1]), (5, 2, [3, 2]), (7, 3, [3, 2, 2]), (4, 4, [1] * 4)])
-def test_ranks_are_divided_evenly(hosts: Callable[..., Hosts], size: int, count: int, shape: list[int]) -> None:
+def test_ranks_are_divided_evenly(hosts: Callable[..., ImpiHosts], size: int, count: int, shape: list[int]) -> None:
     part = hosts(size, count).describe("127.0.0.1")
     assert [len(host.procs) for host in part.hosts] == shape
     assert len({proc for host in part.hosts for proc in host.procs}) == size
 
 
 @pytest.mark.spec("I1.2.3-6")
-def test_addresses_are_taken_in_turn(hosts: Callable[..., Hosts]) -> None:
+def test_addresses_are_taken_in_turn(hosts: Callable[..., ImpiHosts]) -> None:
     assert addresses(hosts(3, 3, "127.0.0.2", "127.0.0.3").describe("127.0.0.9")) == [
         "127.0.0.2",
         "127.0.0.3",
@@ -73,18 +73,18 @@ def test_addresses_are_taken_in_turn(hosts: Callable[..., Hosts]) -> None:
     ]
 
 
-def test_an_address_of_another_machine(hosts: Callable[..., Hosts]) -> None:
+def test_an_address_of_another_machine(hosts: Callable[..., ImpiHosts]) -> None:
     with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1:0"):
         hosts(1, 1, "192.0.2.1").describe("127.0.0.1")
 
 
-def test_all_addresses_are_published_as_one_that_others_reach(hosts: Callable[..., Hosts]) -> None:
+def test_all_addresses_are_published_as_one_that_others_reach(hosts: Callable[..., ImpiHosts]) -> None:
     (address,) = addresses(hosts(1, 1, "0.0.0.0").describe("127.0.0.1"))
     assert address != "0.0.0.0"
 
 
 @pytest.mark.spec("I2.3.5-29")
-def test_the_limits_are_those_of_the_settings(hosts: Callable[..., Hosts]) -> None:
+def test_the_limits_are_those_of_the_settings(hosts: Callable[..., ImpiHosts]) -> None:
     settings = Settings(
         impi_datalen=7,
         impi_ackmark=2,
@@ -122,7 +122,9 @@ def universe(*machines: str) -> Universe:
         (("192.0.2.1", "::1", "127.0.0.1"), [1, 2]),
     ],
 )
-def test_one_is_warned_of_an_address(hosts: Callable[..., Hosts], machines: tuple[str, ...], warned: list[int]) -> None:
+def test_one_is_warned_of_an_address(
+    hosts: Callable[..., ImpiHosts], machines: tuple[str, ...], warned: list[int]
+) -> None:
     everywhere = hosts(1, 1)
     job = universe(*machines)
     assert [client for client in range(len(machines)) if everywhere.warnings(job, client)] == warned
@@ -130,7 +132,7 @@ def test_one_is_warned_of_an_address(hosts: Callable[..., Hosts], machines: tupl
         assert f"client {client} is at {machines[client]}" in everywhere.warnings(job, client)[0]
 
 
-def test_hosts_that_publish_one_address_are_warned_of_each_other(hosts: Callable[..., Hosts]) -> None:
+def test_hosts_that_publish_one_address_are_warned_of_each_other(hosts: Callable[..., ImpiHosts]) -> None:
     job = universe("127.0.0.1", "127.0.0.2", "127.0.0.1")
     warned = {client: hosts(1, 1).warnings(job, client) for client in range(3)}
     assert warned[0] == warned[2]

@@ -20,7 +20,7 @@ from aiompi_launcher.conformance import archive, results
 from aiompi_launcher.conformance.catalogue import MANUAL
 from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.web.bench import Bench, BenchError, Event
-from aiompi_launcher.conformance.web.door import Door
+from aiompi_launcher.conformance.web.listener import RequestListener
 
 _FILES: Final = Path(__file__).parent / "files"
 _INACTIVE: Final = 60 * 60.0  # seconds after which a live connection is closed
@@ -188,11 +188,11 @@ async def opened(tool: Tool, address: str, port: int) -> AsyncIterator[str]:
     assert serve is not None
     listener = create_server((address, port))
     url = f"http://{address}:{listener.getsockname()[1]}/?token={tool.token}"
-    door = Door(listener, serve)
+    requests = RequestListener(listener, serve)
     try:
         yield url
     finally:
-        door.close()
+        requests.close()
         await runner.cleanup()
 
 

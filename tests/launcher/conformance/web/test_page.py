@@ -20,7 +20,7 @@ from aiompi_launcher.conformance.command import PLACEHOLDERS, Command, fill
 from aiompi_launcher.conformance.results import Verdict
 from aiompi_launcher.conformance.session import Limits
 from aiompi_launcher.conformance.setup import Setup
-from aiompi_launcher.conformance.web import app, door
+from aiompi_launcher.conformance.web import app, listener
 from aiompi_launcher.conformance.web.app import Tool
 from launcher.conformance.web.serving import serving, visiting
 from support.descriptors import no_more_descriptors
@@ -352,7 +352,7 @@ async def test_silent_connections_hold_up_nobody(sent: bytes):
     """Few may be silent at a time, also where there are few descriptors."""
     async with visiting(Tool("127.0.0.1", catalogue.SCRIPTS, PATIENT)) as (url, client):
         port = int(url.rpartition(":")[2])
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(door.MOST_WAITING + 40)]
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(listener.MOST_WAITING + 40)]
         for _, writer in silent:
             writer.write(sent)
         assert await silent[0][0].read() == b"", "the oldest is closed"
@@ -365,7 +365,7 @@ async def test_silent_connections_hold_up_nobody(sent: bytes):
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n", b"\r\n\r\nGET", b"x" * 2**15])
 @pytest.mark.asyncio
 async def test_a_request_has_little_time(monkeypatch: pytest.MonkeyPatch, sent: bytes):
-    monkeypatch.setattr(door, "PATIENCE", 0.2 if len(sent) < 2**14 else LIMIT)
+    monkeypatch.setattr(listener, "PATIENCE", 0.2 if len(sent) < 2**14 else LIMIT)
     monkeypatch.setattr(app, "_KEPT", 10 * LIMIT)  # for what is no request this time does not count
     async with serving(Tool("127.0.0.1", catalogue.SCRIPTS, PATIENT)) as url:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(re.findall(r":(\d+)/", url)[0]))

@@ -1,4 +1,4 @@
-"""The door of the page: a connection is served once it has sent a whole request, and has little time for that."""
+"""The listener of the page: it serves a connection once a whole request has come, for which there is little time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BREATHER: Final = 1.0  # seconds without accepting after descriptors have run o
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-class Door:
+class RequestListener:
     """Accepts connections.
 
     Args:
