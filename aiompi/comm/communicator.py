@@ -493,16 +493,16 @@ class Communicator(CommunicatorBase[Receive]):
         the tags of chapter 4 of IMPI 0.0 do not distinguish one call from the next.
         """
         if self.native:
-            return Schedule(self.engine, algorithm(channel), self)
+            return Schedule(self.engine, algorithm(channel), self, channel.operation)
         before = self._latest
         if before is None or before.done():
-            schedule = self.run(algorithm(channel))
+            schedule = self.run(algorithm(channel), channel.operation)
         else:
-            schedule = self.run(run_after(before, Request(self.engine), channel, algorithm))
+            schedule = self.run(run_after(before, Request(self.engine), channel, algorithm), channel.operation)
         self._latest = None if schedule.done() else schedule
         return schedule
 
-    def run(self, coroutine: Coroutine[Any, None, T]) -> Schedule[T]:
+    def run(self, coroutine: Coroutine[Any, None, T], call: str = "") -> Schedule[T]:
         """Start a coroutine that communicates through channels of this communicator, and keep the communicator alive.
 
         Raises:
@@ -513,7 +513,7 @@ class Communicator(CommunicatorBase[Receive]):
         if error is not None:
             coroutine.close()
             raise error
-        return self.engine.spawn(coroutine, self)
+        return Schedule(self.engine, coroutine, self, call)
 
     def compare(self, other: Communicator) -> int:
         """IDENT, CONGRUENT, SIMILAR or UNEQUAL (MPI_Comm_compare, sections 5.4.1 and 5.6.1)."""

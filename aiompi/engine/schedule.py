@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.core import Request
+from aiompi.core.awaits import in_words
 from aiompi.errors import InternalError
 
 if TYPE_CHECKING:
@@ -49,15 +50,19 @@ class Schedule(ChainedRequest[T_co]):
 
     Attributes:
         owner: the object for which it runs.
+        call: name of the call that it serves, for `repr`; empty if it serves none.
         awaited: the request that its coroutine waits for.
     """
 
-    __slots__ = ("_coroutine", "awaited", "owner")
+    __slots__ = ("_coroutine", "awaited", "call", "owner")
 
-    def __init__(self, engine: Progress, coroutine: Coroutine[Any, None, T_co], owner: object = None) -> None:
+    def __init__(
+        self, engine: Progress, coroutine: Coroutine[Any, None, T_co], owner: object = None, call: str = ""
+    ) -> None:
         super().__init__(engine)
         self._coroutine = coroutine
         self.owner = owner
+        self.call = call
         self.awaited: Request[Any] | None = None
         self._step()
         if not self._done:
@@ -102,6 +107,8 @@ class Schedule(ChainedRequest[T_co]):
 
     @property
     def __name__(self) -> str:
+        if self.call:
+            return in_words(self.call, self.owner, None, None)
         return str(getattr(self._coroutine, "__qualname__", type(self).__name__))
 
     def cancel(self) -> bool:

@@ -122,7 +122,10 @@ class Source:
         self.doc = Doc.parse(ast.get_docstring(own) or "")
         statement = own.body[-1]
         assert isinstance(statement, ast.Return), f"{self.name} does not return a call"
-        call = statement.value
+        owned = statement.value
+        assert isinstance(owned, ast.Call), f"{self.name} does not return a call"
+        assert ast.unparse(owned.func) == "Owned", f"the request of {self.name} does not belong to its await"
+        (call,) = owned.args
         assert isinstance(call, ast.Call), f"{self.name} does not return a call"
         function, core, *arguments = ast.unparse(call.func), *map(ast.unparse, call.args)
         assert core == "self._admitted", f"{self.name} does not begin with self._admitted"

@@ -43,10 +43,10 @@ cdef class Owned(Request):
     cdef int _state
     cdef readonly object cr_origin
 
-    def __init__(self, Request operation not None, call=None):
+    def __init__(self, Request operation not None, call=None, comm=None):
         self.own(operation)
         if call is not None:
-            self.rename(call)
+            self.say(call, comm, ABSENT, ABSENT)
 
     cdef int own(self, Request operation) except -1:
         cdef int depth = origin_depth()
@@ -55,10 +55,6 @@ cdef class Owned(Request):
         if depth:
             self.cr_origin = _origin(depth)
         return 0
-
-    def rename(self, call):
-        """Note another name of the call for `repr`."""
-        self.say(call, self._operation._comm, ABSENT, ABSENT)
 
     @property
     def operation(self):

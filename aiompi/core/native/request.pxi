@@ -88,7 +88,7 @@ cdef class Request:
 
         Raises:
             PendingError: it is not complete.
-            aiompi.Exception: the operation failed.
+            aiompi.MPIError: the operation failed.
         """
         return self.plain_result()
 

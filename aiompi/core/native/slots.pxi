@@ -114,6 +114,10 @@ cdef class SlotExchange(Request):
     cdef int asleep_for            # 1 while this rank waits to post, 2 for others
 
     @property
+    def __name__(self):
+        return _in_words(self.name, self.comm, None, None)
+
+    @property
     def context(self):
         """The id of the communicator."""
         return self.group.context

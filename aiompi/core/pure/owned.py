@@ -35,12 +35,12 @@ class Owned(Request[T_co], Coroutine[Any, None, T_co]):
 
     Args:
         operation: what is awaited.
-        call: name of the call, if the operation does not say it.
+        call, comm: name of the call and its communicator, if the operation does not say them.
     """
 
     __slots__ = ("_operation", "_state", "_steps", "cr_origin")
 
-    def __init__(self, operation: Request[T_co], call: str | None = None) -> None:
+    def __init__(self, operation: Request[T_co], call: str | None = None, comm: Any = None) -> None:
         super().__init__(operation._engine)
         self._operation = operation
         self._steps: Any = None  # a generator, once it is needed
@@ -49,12 +49,7 @@ class Owned(Request[T_co], Coroutine[Any, None, T_co]):
         #: the frames of the call as (file, line, function), innermost first, where asyncio's debug mode asks for them
         self.cr_origin = origin(depth) if depth else None
         if call is not None:
-            self.rename(call)
-
-    def rename(self, call: str) -> None:
-        """Note another name of the call for `repr`."""
-        words = self._operation._words
-        self._words = (call, None if words is None else words[1], None, None)
+            self.describe(call, comm)
 
     @property
     def operation(self) -> Request[T_co]:

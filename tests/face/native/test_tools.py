@@ -121,8 +121,8 @@ def test_requests_have_names() -> None:
     async def main() -> None:
         _, other = aiompi.local_world(2)
         requests = [
-            other.irecv(0, 1), other.isend("x", 0), other.Barrier(), other.bcast("x"), other.Dup(), other.Split(0),
-            other.Recv_init(MEMORY, 0), other.Barrier_init(), other.allreduce(1),
+            other.irecv(0, 1), other.isend("x", 0), other.Ibarrier(), other.ibcast("x"), other.Idup(),
+            other.Recv_init(MEMORY, 0), other.Barrier_init(), other.iallreduce(1),
         ]  # fmt: skip
         for request in requests:
             assert isinstance(request.__name__, str)
