@@ -52,7 +52,7 @@ def algorithms() -> str:
 
 def errors() -> str:
     """Return a table of the exceptions, with the error classes of MPI."""
-    names = {getattr(aiompi.errors, name): name for name in dir(aiompi.errors) if name.startswith("ERR_")}
+    names = {getattr(aiompi.MPI, name): name for name in dir(aiompi.MPI) if name.startswith("ERR_")}
     lines = ["| exception | error class | meaning |", "|---|---|---|"]
     for name, kind in vars(aiompi.errors).items():
         if isinstance(kind, type) and issubclass(kind, aiompi.errors.MPIError) and kind is not aiompi.errors.MPIError:
