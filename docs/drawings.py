@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import tomllib
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
@@ -16,6 +17,7 @@ FILLS: Final = {
     "rank": "#dbe7ff", "launcher": "#ffe9c7", "memory": "#dff3e0", "outer": "#f6f7fb", "plain": "#ffffff",
     "accent": "#fbdcdc",
 }  # fmt: skip
+_LAYER_FILLS: Final = ("launcher", "rank", "memory", "accent")  # of units, layer by layer
 _LINE: Final = 17  # pixels between two lines of text
 
 
@@ -160,36 +162,17 @@ def impi() -> Drawing:
 
 def layers() -> Drawing:
     """Draw the layers of the package; imports point downwards."""
-    d = Drawing(800, 478)
-    rows = (
-        (
-            "programs",
-            "launcher",
-            [(name, 105) for name in ("futures", "integrations", "bench", "compat", "util")],
-        ),
-        ("faces", "rank", (("MPI", 90), ("face: native, blocking", 210), ("job: start, members, end", 210))),
-        ("drivers", "memory", (("driver: asyncio, epoll, threads", 250),)),
-        (
-            "siblings",
-            "accent",
-            (("comm", 80), ("coll", 80), ("create", 80), ("file", 80), ("hang_report", 110), ("transport", 130)),
-        ),
-        ("engine", "rank", (("engine: protocols, schedules", 220), ("core: requests, matching", 200))),
-        (
-            "protocols",
-            "memory",
-            (("wire: frames, hello", 170), ("impi: packets, start-up", 190), ("net: sockets, TLS", 160)),
-        ),
-        ("data", "launcher", (("datatype", 110), ("op", 70), ("objects", 110), ("typing", 90))),
-        ("words", "plain", (("base", 90), ("constants, errors, status, settings, hooks, info...", 370))),
-    )
-    for i, (name, fill, units) in enumerate(rows):
+    rows = tomllib.loads((Path(__file__).parent / "layers.toml").read_text("utf-8"))["layer"][::-1]
+    d = Drawing(800, 22 + 57 * len(rows))
+    for i, row in enumerate(rows):
         y = 14 + i * 57
         d.box(14, y, 772, 50, fill="outer")
-        d.label(28, y + 30, name, "start")
+        d.label(28, y + 30, row["name"], "start")
+        names = ["aiompi" if unit == "__init__" else unit for unit in row["units"]]
         x = 130
-        for text, width in units:
-            d.box(x, y + 8, width, 34, text, fill)
+        for text in names if len(names) < 9 else [", ".join(name for name in names if "." not in name)]:
+            width = 24 + 8 * len(text)
+            d.box(x, y + 8, width, 34, text, _LAYER_FILLS[i % len(_LAYER_FILLS)])
             x += width + 12
     return d
 

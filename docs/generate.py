@@ -10,6 +10,7 @@ import inspect
 import json
 import re
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -57,6 +58,15 @@ def errors() -> str:
     for name, kind in vars(aiompi.errors).items():
         if isinstance(kind, type) and issubclass(kind, aiompi.errors.MPIError) and kind is not aiompi.errors.MPIError:
             lines.append(f"| `{name}` | `{names[kind.error_class]}` | {(kind.__doc__ or '').partition(chr(10))[0]} |")
+    return "\n".join(lines)
+
+
+def layers() -> str:
+    """Return a table of the layers, the highest first, from layers.toml."""
+    lines = ["| layer | what it is for | units |", "|---|---|---|"]
+    for layer in reversed(tomllib.loads((Path(__file__).parent / "layers.toml").read_text("utf-8"))["layer"]):
+        units = ", ".join(f"`{'aiompi' if unit == '__init__' else unit}`" for unit in layer["units"])
+        lines.append(f"| {layer['name']} | {layer['about']} | {units} |")
     return "\n".join(lines)
 
 

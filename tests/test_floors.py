@@ -22,77 +22,30 @@ ARCHITECTURE = Path(__file__).parents[1] / "docs/pages/explanation/architecture.
 LAUNCHER = Path(aiompi_launcher.__file__).parent
 TESTS = Path(__file__).parent
 
-#: unit -> layer. Imports point to a lower layer or stay inside the unit, so that units of one layer are apart.
-#: Fractions order the few units of one layer that build on each other.
-FLOORS: dict[str, float] = {
-    "base": 0.15,
-    "base.arguments": 0,
-    "base.lazy": 0,
-    "base.release": 0,
-    "base.unsupported_errors": 0,
-    "constants": 0,
-    "errors": 0.1,
-    "status": 0.2,
-    "settings": 0.2,
-    "hooks": 0.2,
-    "info": 0.3,
-    "typing": 1.2,
-    "datatype": 1,
-    "objects": 1,
-    "op": 1.5,
-    "net": 2.1,
-    "wire": 2,
-    "impi": 2,
-    "core": 0.9,
-    "engine": 3,
-    "transport": 4,
-    "comm": 4,
-    "coll": 4.5,
-    "create": 4.7,
-    "file": 4.9,
-    "hang_report": 4.8,
-    "driver": 5,
-    "job": 6,
-    "job.bootstrap": 2.5,
-    "job.program": 0.2,
-    "face": 6.5,
-    "MPI": 7,
-    "job.assembly": 7.1,
-    "job.members": 7.2,
-    "job.joining": 7.3,
-    "__init__": 7.5,
-    "job.spawned": 8,
-    "bench": 8.3,
-    "compat": 8.5,
-    "futures": 8,
-    "integrations": 8.6,
-    "util": 8.2,
-}
+LAYERS = tomllib.loads((Path(__file__).parents[1] / "docs/layers.toml").read_text("utf-8"))
+#: layer -> its units, from the lowest layer to the highest
+UNITS_OF: dict[str, list[str]] = {layer["name"]: layer["units"] for layer in LAYERS["layer"]}
+#: unit -> its place among all units. Imports point to an earlier place, or stay inside the unit.
+PLACES = {unit: place for place, unit in enumerate(unit for units in UNITS_OF.values() for unit in units)}
+#: unit -> its layer
+LAYER_OF = {unit: layer for layer, units in UNITS_OF.items() for unit in units}
+#: pairs of units, of which the first does not import the second although its place is earlier
+APART = {(unit, other) for unit, other in LAYERS["apart"]}
 
-#: unit -> units of lower layers that it must not import all the same
-APART = {
-    "coll": {"transport"},
-    "create": {"transport"},
-    "file": {"transport", "hang_report"},
-    "hang_report": {"transport", "coll", "create"},
-    "driver": {"transport", "comm", "coll", "create", "hang_report", "datatype", "objects", "op"},
-}
-
-#: modules of the standard library and others -> the units below layer 7 that may import them
+#: modules of the standard library and others -> the units below the faces that may import them
 WORLDLY: dict[str, set[str]] = {
     "asyncio": {"driver"},
     "uvloop": {"driver"},
     "selectors": set(),
-    "select": {"driver", "job.bootstrap"},
+    "select": {"driver", "job"},
     # threads and finalizers share shared memory; a pickler is suspended in a thread
-    # and disks are waited for in threads
-    "threading": {"driver", "transport", "job", "job.bootstrap", "objects", "file"},
+    "threading": {"driver", "transport", "job", "objects", "file"},  # disks are waited for in threads
     "concurrent": set(),
     "multiprocessing": set(),
     "subprocess": {"job"},
-    "time": {"driver", "job.bootstrap"},
+    "time": {"driver", "job"},
     # wire asks for options of sockets that others have made
-    "socket": {"net", "transport", "job", "wire", "job.bootstrap"},
+    "socket": {"net", "transport", "job", "wire"},
     "ssl": {"net"},
 }
 
@@ -141,19 +94,25 @@ def is_typing(node: ast.AST) -> bool:
 
 
 def unit_of(module: str) -> str:
-    """Return the unit of a module of the package: the longest name in FLOORS that begins its name, or `__init__`."""
+    """Return the unit of a module of the package: the longest name in PLACES that begins its name, or `__init__`."""
     parts = module.split(".")[1:]
     names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
-    return next((name for name in names if name in FLOORS), "__init__")
+    return next((name for name in names if name in PLACES), "__init__")
 
 
-UNITS = {path.stem if path.is_file() else path.name for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
-UNITS -= {"__pycache__"}
 MODULES = {name_of(PACKAGE, path): path for path in files(PACKAGE)}
 
 
-def test_every_unit_has_its_layer() -> None:
-    assert UNITS - FLOORS.keys() == set(), "give them a layer in FLOORS and in docs/pages/explanation/architecture.md"
+def below(layer: str) -> set[str]:
+    """Return the units of all layers below a layer."""
+    names = list(UNITS_OF)
+    return {unit for name in names[: names.index(layer)] for unit in UNITS_OF[name]}
+
+
+def test_every_module_has_its_layer() -> None:
+    found = {unit_of(name) for name in MODULES}
+    assert found == set(PLACES), "docs/layers.toml names each unit, and nothing else"
+    assert [name for name in MODULES if unit_of(name) == "__init__"] == ["aiompi"], "give them a layer there"
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -165,11 +124,11 @@ def test_imports_point_to_lower_layers(name: str) -> None:
         other = unit_of(module)
         if other == unit:
             continue
-        assert FLOORS[other] < FLOORS[unit], f"{name} imports {module}"
-        assert other not in APART.get(unit, ()), f"{name} imports {module}"
+        assert PLACES[other] < PLACES[unit], f"{name} imports {module}"
+        assert (unit, other) not in APART, f"{name} imports {module}"
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if FLOORS[unit_of(name)] < 6.5])
+@pytest.mark.parametrize("name", [name for name in MODULES if unit_of(name) in below("faces")])
 def test_only_some_units_import_event_loops_sockets_and_threads(name: str) -> None:
     unit = unit_of(name)
     for module in imports(MODULES[name], name):
@@ -177,7 +136,7 @@ def test_only_some_units_import_event_loops_sockets_and_threads(name: str) -> No
         assert allowed is None or unit in allowed, f"{name} imports {module}"
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if 6.5 <= FLOORS[unit_of(name)] <= 7])
+@pytest.mark.parametrize("name", [name for name in MODULES if unit_of(name) in ("face", "MPI")])
 def test_faces_import_no_event_loops(name: str) -> None:
     for module in imports(MODULES[name], name):
         if module.split(".")[0] in ("asyncio", "uvloop", "selectors", "select", "threading"):
@@ -187,11 +146,11 @@ def test_faces_import_no_event_loops(name: str) -> None:
 @pytest.mark.parametrize("path", files(LAUNCHER), ids=lambda path: name_of(LAUNCHER, path))
 def test_launcher_imports_the_lowest_layer_and_what_the_page_names(path: Path) -> None:
     """It starts without the engine. Of the package itself it takes the version."""
-    named = units_in_the_sentence("It imports only the lowest layer of aiompi")
+    named = names_in_the_sentence("It imports only the lowest layer of aiompi")
     for module in imports(path, name_of(LAUNCHER, path)):
         if module.split(".")[0] == "aiompi":
-            unit = unit_of(module)
-            assert FLOORS[unit] < 1 or unit in {*named, "__init__"}, f"{path.name} imports {module}"
+            allowed = any(f"{module}.".startswith(f"aiompi.{name}.") for name in named)
+            assert allowed or unit_of(module) in {*UNITS_OF["words"], "__init__"}, f"{path.name} imports {module}"
 
 
 @pytest.mark.parametrize("path", files(LAUNCHER / "conformance"), ids=lambda path: name_of(LAUNCHER, path))
@@ -304,25 +263,17 @@ def test_units() -> None:
     assert len(MODULES) > 50
 
 
-def units_in_the_sentence(start: str) -> list[str]:
-    """The units that a sentence of the page about the architecture names, in their order."""
+def names_in_the_sentence(start: str) -> list[str]:
+    """The units and modules of the package that a sentence of the page about the architecture names, in their order."""
     text = " ".join(ARCHITECTURE.read_text("utf-8").split())
     sentence = text[text.index(start) :].partition(". ")[0]
-    return [name for name in re.findall(r"`([\w.]+)`", sentence) if name in FLOORS]
-
-
-def test_the_page_names_units_of_one_layer_that_build_on_others_of_it() -> None:
-    names = units_in_the_sentence("Some units of one layer build on others of it")
-    assert len(names) >= 8
-    for unit, other in zip(names[::2], names[1::2], strict=True):
-        assert int(FLOORS[unit]) == int(FLOORS[other])
-        taken = [imports(path, name) for name, path in MODULES.items() if unit_of(name) == unit]
-        assert other in {unit_of(module) for modules in taken for module in modules}
+    return [name for name in re.findall(r"`([\w.]+)`", sentence) if name in PLACES or f"aiompi.{name}" in MODULES]
 
 
 def test_the_page_names_the_units_up_to_the_engine_that_know_the_world() -> None:
-    named = units_in_the_sentence("Up to the engine, only")
-    assert set(named) == {unit for units in WORLDLY.values() for unit in units if FLOORS[unit] <= FLOORS["engine"]}
+    named = names_in_the_sentence("Up to the engine, only")
+    low = {"engine", *below("engine")}
+    assert set(named) == {unit for units in WORLDLY.values() for unit in units if unit in low}
 
 
 def test_no_program_of_ours_is_started_by_name() -> None:
