@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
@@ -38,6 +39,10 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
 }
+#: fixtures of tests that start processes
+STARTING = {"site", "launch", "machines", "slurm"}
+#: folders with files that take minutes
+LONGEST = {"peers", "cluster"}
 # libuv keeps a pipe from the first loop of a process on, which no test shall find left behind.
 uvloop.new_event_loop().close()
 
@@ -45,6 +50,18 @@ uvloop.new_event_loop().close()
 def pytest_configure(config: pytest.Config) -> None:
     """Limit the time of each test."""
     config.pluginmanager.register(stalls.Limits())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take long, so that workers of pytest-xdist end at about the same time.
+
+    A test that starts processes takes as long as many others.
+    """
+    weights = Counter[Path]()
+    for item in items:
+        weights[item.path] += 20 if STARTING & set(getattr(item, "fixturenames", ())) else 1
+    items.sort(key=lambda item: (item.path.parent.name not in LONGEST, -weights[item.path]))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -27,7 +27,7 @@ def other_version(place: Path) -> str:
             if (root / package).is_dir() and not (copy / package).exists():  # an installation has one root for both
                 shutil.copytree(root / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
                 roots.append(str(copy))
-    path = next(path for root in roots if (path := Path(root, "aiompi", "release.py")).exists())
+    path = next(path for root in roots if (path := Path(root, "aiompi", "base", "release.py")).exists())
     text = path.read_text()
     for name, old, new in (("PROTOCOL", release.PROTOCOL, PROTOCOL), ("VERSION", release.VERSION, VERSION)):
         before, after = (f"{name}: Final = {value!r}\n".replace("'", '"') for value in (old, new))
