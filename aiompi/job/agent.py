@@ -26,7 +26,7 @@ from aiompi.wire.hello import RANK_AGENT, RANK_ANY, ROLE_CONTROL, Connector, par
 
 if TYPE_CHECKING:
     from aiompi.job.bootstrap.manager import Place
-    from aiompi.job.bootstrap.watcher import Watcher
+    from aiompi.job.companion import Companion
 
 T = TypeVar("T")
 
@@ -180,9 +180,8 @@ class Agent:
         self._on_lost = on_lost
         self._finishing = False
         self._watchdog: Timer | None = None
-        self._watcher: Watcher | None = None
+        self._companion: Companion | None = None  # of a rank that is connected over TCP
         self._heartbeat = 0.0  # 0: none, or not over TCP
-        self._lifeline: socket.socket | None = None  # whose end ends the monitor of this process
         self.connected: Request[None] = Request(engine)
         self.closed: Request[None] = Request(engine)
         self._contact = contact
@@ -236,10 +235,9 @@ class Agent:
         self._socket = sock
         if sock.family != socket.AF_UNIX:
             liveness.end_if_silent(sock, liveness.LONG_SILENCE)  # until `watch` is called
-            if self._contact.launched:  # on the agent's own machine a launcher ends its processes itself
-                from aiompi.job.bootstrap.watcher import Watcher
+            from aiompi.job.companion import Companion  # on the agent's own machine the launcher does its work
 
-                self._watcher = Watcher(sock)
+            self._companion = Companion(sock, ends=self._contact.launched)
         self._driver.add_reader(sock.fileno(), self._readable)
         self._writable()
         self.connected.complete()
@@ -272,36 +270,13 @@ class Agent:
             return
         self._heartbeat = heartbeat
         if self._watchdog is None:
-            liveness.keep_alive(self._socket, heartbeat, end=True)  # for the monitor
-            if namespace and namespace != liveness.namespace():
-                self._start_monitor(self._socket, heartbeat)
+            liveness.keep_alive(self._socket, heartbeat, end=True)  # for the companion
+            if self._companion is not None and namespace and namespace != liveness.namespace():
+                self._companion.report_stops(heartbeat)
         elif liveness.is_cut_off(self._socket, heartbeat):
             self._lost(f"its machine did not answer for {heartbeat:g} s (AIOMPI_HEARTBEAT)")
             return
         self._watchdog = self._driver.call_later(heartbeat / liveness.LOOKS, lambda: self.watch(heartbeat, namespace))
-
-    def _start_monitor(self, connection: socket.socket, heartbeat: float) -> None:
-        """Start a process that reports to the agent when this one is stopped.
-
-        A thread starts it and waits for its end.
-        """
-        self._lifeline, theirs = socket.socketpair()
-        self._driver.add_reader(self._lifeline.fileno(), self._end_monitor)  # so that a fork closes it, too
-        sock = socket.socket(fileno=os.dup(connection.fileno()))
-
-        def start() -> None:
-            with contextlib.suppress(OSError):  # without the monitor, only a stop of this process goes unnoticed
-                with sock, theirs:
-                    pid = liveness.start_monitor(sock, theirs, heartbeat)
-                os.waitpid(pid, 0)
-
-        threading.Thread(target=start, name="aiompi-monitor", daemon=True).start()
-
-    def _end_monitor(self) -> None:
-        if self._lifeline is not None:
-            self._driver.remove_reader(self._lifeline.fileno())
-            self._lifeline.close()
-            self._lifeline = None
 
     def send(self, message: control.Message) -> None:
         """Send a message, or queue it until the connection is made."""
@@ -399,12 +374,11 @@ class Agent:
     def close(self) -> None:
         if self._watchdog is not None:
             self._watchdog.cancel()
-        self._end_monitor()
         if self._starting is not None:
             self._starting.close()
             self._starting = None
-        if self._watcher is not None:
-            self._watcher.close()
+        if self._companion is not None:
+            self._companion.close()
         sock, self._socket = self._socket, None
         if sock is not None:
             self._driver.remove_reader(sock.fileno())

@@ -138,7 +138,7 @@ class Welcome(NamedTuple):
         process: number of the process in the job, by which messages of this table name it. The numbers of a world are
             consecutive; in the first world of a job they are the ranks.
         namespace: pid namespace in which the agent itself sees that a process is stopped. A rank in another namespace
-            starts a monitor that reports this (`aiompi.wire.liveness.start_monitor`), unless `namespace` is empty.
+            has a companion that reports this (`aiompi.job.companion`), unless `namespace` is empty.
     """
 
     rank: int

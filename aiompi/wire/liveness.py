@@ -2,8 +2,8 @@
 
 A computing rank cannot answer questions: while C code holds the GIL, none of its threads runs. Therefore the kernel of
 its machine is asked. It knows whether a process is stopped, and it acknowledges TCP segments as long as the machine
-runs and is reachable, whatever the process does. If the agent of the job is on another machine, a monitor process
-beside the rank asks the kernel and reports to the agent (`start_monitor`). The monitor runs this file as a program.
+runs and is reachable, whatever the process does. If the agent of the job is on another machine, a process beside the
+rank asks the kernel and reports to the agent (`aiompi.job.companion`). It loads this file without the package.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import errno
 import os
 import socket
 import struct
-import sys
 from collections import Counter
 from typing import Final
 
@@ -86,58 +85,12 @@ def stopped(seconds: float) -> str:
     return f"was stopped for {seconds:g} s (AIOMPI_HEARTBEAT)"
 
 
-def start_monitor(sock: socket.socket, lifeline: socket.socket, seconds: float) -> int:
-    """Start a monitor that reports to the other end of a TCP connection if this process is stopped for `seconds`.
-
-    A thread of this process could not: it would be stopped too, and while C code holds the GIL it could not run either.
-    The report is a byte of urgent data outside the stream, so that it disturbs neither the data of this process nor
-    TLS. The other end checks for it by `has_stopped`.
-
-    Args:
-        sock: the connection.
-        lifeline: a socket; the monitor ends when its other end is closed.
-
-    Returns:
-        The process id of the monitor, a child of this process.
-
-    Raises:
-        OSError: the monitor cannot be started, for example because the interpreter is embedded in another program.
-    """
-    interpreter = sys.executable or ""
-    if "python" not in os.path.basename(interpreter):  # another program would not run this file
-        raise OSError(errno.ENOEXEC, f"{interpreter!r} is no Python interpreter")
-    program = __file__
-    words = [interpreter, "-I", "-S", program, str(os.getpid()), str(seconds)]
-    actions = [
-        (os.POSIX_SPAWN_DUP2, sock.fileno(), 0),
-        (os.POSIX_SPAWN_DUP2, lifeline.fileno(), 1),
-        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
-    ]
-    return os.posix_spawn(interpreter, words, os.environ, file_actions=actions, setsid=True)
-
-
 def has_stopped(sock: socket.socket) -> bool:
-    """Return True if a monitor has reported that the process at the other end of a TCP connection is stopped."""
+    """Return True if it was reported that the process at the other end of a TCP connection is stopped."""
     try:  # by the method of the base class, because that of a TLS socket takes no flags
         return bool(socket.socket.recv(sock, 1, socket.MSG_OOB | socket.MSG_DONTWAIT))
     except OSError:  # there is no report
         return False
-
-
-def _monitor(pid: int, seconds: float) -> None:
-    """Run as the monitor of `start_monitor`, with the connection and the lifeline as descriptors 0 and 1."""
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    stops = Stops()
-    with socket.socket(fileno=0) as sock, socket.socket(fileno=1) as lifeline:
-        lifeline.settimeout(seconds / LOOKS)
-        while os.getppid() == pid:
-            with contextlib.suppress(TimeoutError):
-                lifeline.recv(1)
-                return
-            with contextlib.suppress(BlockingIOError):  # the buffer is full, so try again
-                if stops.look(0, pid):
-                    sock.send(b"!", socket.MSG_OOB | socket.MSG_DONTWAIT)
-                    return
 
 
 def keep_alive(sock: socket.socket, seconds: float, *, end: bool = False) -> None:
@@ -244,7 +197,3 @@ def _in_proc(host: str) -> str:
 def _pause(seconds: float) -> int:
     """Return the seconds between two probes."""
     return max(1, int(seconds / LOOKS))
-
-
-if __name__ == "__main__":
-    _monitor(int(sys.argv[1]), float(sys.argv[2]))

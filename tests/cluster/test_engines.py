@@ -422,7 +422,7 @@ def _watch(jobs: list[Job], machines: list[Machine], deadline: float) -> None:
 
 
 def _engine(pid: int) -> str:
-    """Return the engine of a rank, an agent or a watcher, empty for a process of an engine itself."""
+    """Return the engine of a rank, an agent or a companion, empty for a process of an engine itself."""
     try:
         command, environ = (Path(f"/proc/{pid}/{name}").read_text().split("\0") for name in ("cmdline", "environ"))
     except OSError:

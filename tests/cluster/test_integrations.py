@@ -100,7 +100,7 @@ SOON = 50.0
 #: succeeds when the head of Ray is there
 ANSWERS = "import socket; socket.create_connection(('10.99.0.1', 6379), 5)"
 #: in the command lines of agents and of ranks of the blocking face
-OF_JOBS = re.compile(r"aiompi_launcher|aiompi\.integrations|aiompi/job/bootstrap/watcher")
+OF_JOBS = re.compile(r"aiompi_launcher|aiompi\.integrations|aiompi/job/companion")
 
 
 class Framework:

@@ -607,12 +607,12 @@ liveness.namespace = lambda: "of another machine"
 
 
 def monitors() -> list[str]:
-    """Return the ids of the processes that processes here have started to watch them."""
+    """Return the ids of the processes that have a companion that reports if they are stopped."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            words = path.read_bytes().split(b"\0")
-            found += [words[4].decode()] if len(words) > 4 and words[3].endswith(b"liveness.py") else []
+            words = path.read_bytes().split(b"\0")[:-1]
+            found += [words[-1].decode()] if any(word.endswith(b"companion.py") for word in words) else []
     return found
 
 

@@ -105,8 +105,8 @@ def is_watched(pid: int) -> bool:
     """Return True if there is a process that watches this one."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            *_, program, last = [b"", b"", *path.read_bytes().split(b"\0")[:-1]]
-            if program.endswith(b"watcher.py") and last == str(pid).encode():
+            *program, last = [b"", *path.read_bytes().split(b"\0")[:-1]]
+            if any(word.endswith(b"companion.py") for word in program) and last == str(pid).encode():
                 return True
     return False
 

@@ -230,10 +230,7 @@ class Agent:
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
         plan = self._plan
         self._channel.send(messages.Ready(self._part.host, self._directory.path, *self._addresses))
-        if plan.stdin in self._part.ranks:
-            from aiompi_launcher.hosts.streams import InputWriter
-
-            self._input = InputWriter(self._stdin, lambda count: self._channel.send(messages.Taken(plan.stdin, count)))
+        self._open_input()
         if self._trouble is not None:
             self._channel.send(self._trouble)
         self._branches = Branches(self._started, self._archive, self._channel.send, self._curb)
@@ -249,6 +246,13 @@ class Agent:
         await self._channel.flush()
         self._channel.close()
         return 0
+
+    def _open_input(self) -> None:
+        from aiompi_launcher.hosts.streams import InputWriter
+
+        rank = self._plan.stdin
+        if rank in self._part.ranks:
+            self._input = InputWriter(self._stdin, lambda count: self._channel.send(messages.Taken(rank, count)))
 
     async def _start(self, starting: Starting) -> None:
         import asyncio

@@ -18,13 +18,13 @@ from support.machines import until
 
 RANK = """
 import ctypes, os, socket, sys, time
-from aiompi.job.bootstrap.watcher import Watcher
-watcher = Watcher(socket.socket(fileno=int(sys.argv[1])))
+from aiompi.job.companion import Companion
+companion = Companion(socket.socket(fileno=int(sys.argv[1])), ends=True)
 if sys.argv[2] == "finalizes" and not os.fork():
     time.sleep(60)  # with copies of all descriptors
 sys.stdin.readline()  # a process watches by then
 if sys.argv[2] == "finalizes":
-    watcher.close()
+    companion.close()
 print("ready", flush=True)
 if sys.argv[2] == "finalizes":
     time.sleep(3)
@@ -81,7 +81,7 @@ def test_a_rank_that_has_finalized_is_left_alone() -> None:
         assert process.wait(LIMIT) == 7
 
 
-def test_a_watcher_ends_with_its_rank() -> None:
+def test_a_companion_ends_with_its_rank() -> None:
     with rank("holds the GIL") as (process, _):
         assert is_watched(process.pid)
         process.kill()
