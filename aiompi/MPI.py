@@ -25,7 +25,6 @@ from aiompi.datatype.buffer.address import InPlace as InPlaceType
 from aiompi.datatype.deprecated import *
 from aiompi.datatype.predefined import *
 from aiompi.errors import *
-from aiompi.face import native as _native
 from aiompi.face.blocking import *
 from aiompi.face.blocking.environment import *
 from aiompi.face.blocking.file import *
@@ -38,7 +37,6 @@ from aiompi.face.blocking.serializer import *
 from aiompi.face.blocking.session import *
 from aiompi.face.common import allocate as _allocate
 from aiompi.face.common import attach as _attach
-from aiompi.face.docstrings import complete as _complete
 from aiompi.file.modes import *
 from aiompi.hooks import surface as _surface
 from aiompi.info import *
@@ -272,6 +270,4 @@ if not _typing.TYPE_CHECKING:  # type checkers would accept any name
 
 
 _surface(_sys.modules[__name__])
-for _cls in (Cartcomm, Graphcomm, Distgraphcomm, Intercomm, File, Message, Request, Prequest, Grequest):
-    _complete(_cls, getattr(_native, _cls.__name__, None))
-del _native, _sys, _typing  # tools that go through the attributes of modules find this one's own
+del _sys, _typing  # tools that go through the attributes of modules find this one's own

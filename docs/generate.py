@@ -5,7 +5,6 @@ The text of function NAME of this file replaces the line `<!-- generated: NAME -
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import re
@@ -16,7 +15,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-import griffe
 from mkdocs.exceptions import PluginError
 
 import aiompi.errors
@@ -129,18 +127,6 @@ def _described(algorithm: Algorithm[Any]) -> Iterator[str]:
         limits.append("blocks of one length")
     if limits:
         yield f"*Serves only {', '.join(limits)}.*"
-
-
-class CompleteDocstrings(griffe.Extension):
-    """Extension of griffe, which does not run the code: the docstrings that `aiompi.face.docstrings` completes."""
-
-    def on_function_instance(self, *, func: griffe.Function, **_: Any) -> None:
-        """Take the docstring of the function itself."""
-        if func.docstring is not None and func.module.path.startswith("aiompi.face.") and func.parent is not None:
-            owner = getattr(importlib.import_module(func.module.path), func.parent.name, None)
-            doc = inspect.getdoc(getattr(owner, func.name, None))
-            if doc is not None:
-                func.docstring.value = doc
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

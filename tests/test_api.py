@@ -183,11 +183,12 @@ def methods() -> list[pytest.ParameterSet]:
 def test_docstrings_of_the_blocking_face(method: Any) -> None:
     """Arguments, results, errors and the section of the standard, as `help()` shows them."""
     doc = inspect.getdoc(method) or ""
-    parts = re.split(r"^(Args|Returns|Raises):\n", doc, flags=re.MULTILINE)
+    parts = re.split(r"^(Args|Returns|Raises|Example):\n", doc, flags=re.MULTILINE)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     signature = inspect.signature(method, eval_str=False)
     arguments = [name for name in signature.parameters if name != "self"]
-    described = re.findall(r"^    (\w+): \S", sections.get("Args", ""), re.MULTILINE)
+    entries = re.findall(r"^    (\w+(?:, \w+)*): \S", sections.get("Args", ""), re.MULTILINE)
+    described = [name for entry in entries for name in entry.split(", ")]
     assert described == arguments
     if re.match(r"P?[Rr]equest|Message|\w*[Cc]omm\b", str(signature.return_annotation)):
         assert sections["Returns"].strip()

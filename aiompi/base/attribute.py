@@ -268,6 +268,9 @@ class Caching:
     def Free_keyval(cls, keyval: int) -> int:
         """Free a key (MPI_Keyval_free, section 5.7.1). Values under it stay, and are copied and deleted as before.
 
+        Args:
+            keyval: key that `Create_keyval` returned.
+
         Returns:
             KEYVAL_INVALID.
 
@@ -294,6 +297,10 @@ class Caching:
     def Set_attr(self, keyval: int, attrval: Any) -> None:
         """Store a value, and delete the previous one if there is one (MPI_Attr_put, section 5.7.1).
 
+        Args:
+            keyval: key that `Create_keyval` returned.
+            attrval: any object.
+
         Raises:
             InvalidKeyvalError: there is no such key, or it is predefined.
             TypeError: the key is for integers, and the value is not one.
@@ -303,6 +310,9 @@ class Caching:
 
     def Delete_attr(self, keyval: int) -> None:
         """Delete a value and call the delete callback of its key (MPI_Attr_delete, section 5.7.1).
+
+        Args:
+            keyval: key that `Create_keyval` returned.
 
         Raises:
             InvalidKeyvalError: there is no value under this key, or it is predefined.

@@ -110,7 +110,14 @@ class Opaque:
 
     @classmethod
     def fromint(cls, arg: int, /) -> Self:
-        """Return a handle of the object with this number, the inverse of `toint`; see `fromhandle`."""
+        """Return a handle of the object with this number, the inverse of `toint`; see `fromhandle`.
+
+        Args:
+            arg: number of the object.
+
+        Raises:
+            InvalidArgumentError: there is no such object, or it is of another kind.
+        """
         return cls.fromhandle(arg)
 
     def py2f(self) -> int:
@@ -119,7 +126,14 @@ class Opaque:
 
     @classmethod
     def f2py(cls, arg: int) -> Self:
-        """Return a handle of the object with this number, the inverse of `py2f`; see `fromhandle`."""
+        """Return a handle of the object with this number, the inverse of `py2f`; see `fromhandle`.
+
+        Args:
+            arg: number of the object.
+
+        Raises:
+            InvalidArgumentError: there is no such object, or it is of another kind.
+        """
         return cls.fromhandle(arg)
 
 
@@ -167,7 +181,11 @@ class Reference(Opaque, Generic[T]):
         return any(self is constant for constant in self._constants.values())
 
     def free(self) -> None:
-        """Make the handle null, unless it is one of the predefined constants."""
+        """Call `Close` unless the handle is null (MPI_File_close).
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
         if not self._constant:
             self._denoted = None
 

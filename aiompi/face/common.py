@@ -132,7 +132,7 @@ class Membership:
         return self.is_inter
 
     def Is_intra(self) -> bool:
-        """Return True if it is an intracommunicator, the opposite of `Is_inter`."""
+        """Return True if it is an intracommunicator (MPI_Comm_test_inter, section 5.6.1)."""
         return self.is_intra
 
     @property
@@ -149,11 +149,18 @@ class Membership:
         return self.info
 
     def Set_info(self, info: Info) -> None:
-        """Add hints (MPI_Comm_set_info, MPI-3)."""
+        """Add hints (MPI_Comm_set_info, MPI-3).
+
+        Args:
+            info: hints, of which none is known.
+        """
         self._core.hints.update(hints(info))
 
     def Compare(self, comm: Membership) -> int:
         """Compare with another communicator (MPI_Comm_compare, sections 5.4.1 and 5.6.1).
+
+        Args:
+            comm: a communicator.
 
         Returns:
             IDENT for one communicator, CONGRUENT for equal groups, SIMILAR for groups with the same processes in

@@ -71,7 +71,11 @@ class ErrorHandling:
         return Errhandler(self._core.errhandler)
 
     def Call_errhandler(self, errorcode: int) -> None:
-        """Call the error handler, as a library on top of MPI does for errors of its own (MPI-2)."""
+        """Call the error handler, as a library on top of MPI does for errors of its own (MPI-2).
+
+        Args:
+            errorcode: error code; of `Abort`, exit status of the job.
+        """
         self._core.errhandler.call(self, errorcode)
 
 

@@ -1,4 +1,4 @@
-"""Writes what follows from the asyncio face by a rule: the other forms of its collectives, for both faces.
+"""Writes what follows from the asyncio face by a rule: forms of its collectives, and constructors of the blocking face.
 
     python aiompi/face/generate.py            # writes the files
     python aiompi/face/generate.py --check    # exits with 1 if one of them is not up to date
@@ -32,9 +32,18 @@ REQUEST: Final = "A request whose result is "
 
 _HEADING: Final = re.compile(r"^(Args|Returns|Raises|Cancelling|Example):\n", re.MULTILINE)
 _STANDARD: Final = re.compile(r" \(((?:[^()]*, )?(?:MPI[_-]|section)[^()]*)\)")
+#: this module imports the written ones, which import it for type checkers only
+_COMMUNICATORS: Final = "aiompi.face.blocking.communicator"
 #: name -> module from which a file that uses the name imports it
 _MODULES: Final = {
     "Any": "typing",
+    "Cartcomm": _COMMUNICATORS,
+    "Comm": _COMMUNICATORS,
+    "Distgraphcomm": _COMMUNICATORS,
+    "Graphcomm": _COMMUNICATORS,
+    "Group": "aiompi.comm",
+    "Intercomm": _COMMUNICATORS,
+    "Intracomm": _COMMUNICATORS,
     "BufSpec": "aiompi.typing",
     "BufSpecB": "aiompi.typing",
     "BufSpecV": "aiompi.typing",
@@ -52,9 +61,12 @@ _MODULES: Final = {
     "Sequence": "collections.abc",
     "TypeVar": "typing",
     "buffers": "aiompi.coll",
+    "cast": "typing",
+    "create": "aiompi",
     "neighborhood": "aiompi.coll",
     "objects": "aiompi.coll",
     "overload": "typing",
+    "peer_of": "aiompi.face.common",
     "process": "aiompi.face.blocking.process",
 }
 
@@ -122,18 +134,20 @@ class Source:
         self.doc = Doc.parse(ast.get_docstring(own) or "")
         statement = own.body[-1]
         assert isinstance(statement, ast.Return), f"{self.name} does not return a call"
-        owned = statement.value
-        assert isinstance(owned, ast.Call), f"{self.name} does not return a call"
-        assert ast.unparse(owned.func) == "Owned", f"the request of {self.name} does not belong to its await"
-        (call,) = owned.args
+        outer = statement.value
+        assert isinstance(outer, ast.Call), f"{self.name} does not return a call"
+        self.is_constructor = ast.unparse(outer.func) == "self._made"
+        owned = self.is_constructor or ast.unparse(outer.func) == "Owned"
+        assert owned, f"the request of {self.name} does not belong to its await"
+        (call,) = outer.args
         assert isinstance(call, ast.Call), f"{self.name} does not return a call"
+        self.call = ast.unparse(call)
         function, core, *arguments = ast.unparse(call.func), *map(ast.unparse, call.args)
         assert core == "self._admitted", f"{self.name} does not begin with self._admitted"
         self.is_of_objects = function.startswith("objects.")
         self.function = function.removesuffix(".using(algorithm)")
         self.has_algorithm = any(argument.arg == "algorithm" for argument in own.args.kwonlyargs)
         self.arguments = arguments[1:] if self.is_of_objects else arguments
-        self.call = ast.unparse(call)
 
     @property
     def result(self) -> str:
@@ -226,6 +240,9 @@ class Blocking(Form):
 
     def body(self, source: Source) -> str:
         entered = f'self._entered("{source.name}({source.parameters})")'
+        if source.is_constructor:
+            call = f"{source.function}({', '.join([entered, *source.arguments])})"
+            return f'return cast("{source.result}", self._made({call}))'
         if source.is_of_objects:
             call = f"{source.function}({', '.join([entered, 'process.codec', *source.arguments])})"
         else:
@@ -243,7 +260,8 @@ class Blocking(Form):
             assert returns.startswith(REQUEST), f"Returns of {source.name} does not begin with {REQUEST}"
             returns = returns.removeprefix(REQUEST)
             sections["Returns"] = _section([returns[0].upper() + returns[1:]], "")
-        sections["Example"] = _waiting(source.doc.sections["Example"])
+        if "Example" in source.doc.sections:
+            sections["Example"] = _waiting(source.doc.sections["Example"])
         return Doc(source.doc.summary, source.doc.text, sections)
 
 
@@ -407,8 +425,8 @@ class Written:
 
     def text(self) -> str:
         """Return the text that the file has when it is up to date."""
-        names = ", ".join(Path(file).stem for file, _ in self.forms)
-        lines = [f"# Written by aiompi/face/generate.py from native/collective: {names}. Change these."]
+        names = ", ".join(file for file, _ in self.forms)
+        lines = [f"# Written by aiompi/face/generate.py from {names}: change that."]
         body = self._class()
         lines += [f'"""{self.doc}"""\n', "from __future__ import annotations\n", *self._imports(body)]
         if re.search(r"\bT\b", body):
@@ -432,8 +450,15 @@ class Written:
             "Request": "aiompi.face.blocking.requests" if self.face == "blocking" else "aiompi.engine",
             "Codec": "aiompi.objects",
         }
+        checked = []
         for name in sorted(used & modules.keys()):
-            yield f"from {modules[name].format(face=self.face)} import {name}"
+            line = f"from {modules[name].format(face=self.face)} import {name}"
+            if modules[name] == _COMMUNICATORS:
+                checked.append(f"    {line}")
+            else:
+                yield line
+        if checked:
+            yield from ("from typing import TYPE_CHECKING", "if TYPE_CHECKING:", *checked)
 
 
 def sources(file: str) -> list[Source]:
@@ -532,6 +557,13 @@ WRITTEN: Final = [
         "ObjectCollectives",
         "The collectives on objects; each returns when it is complete for this rank.",
         [(_OBJECTS, [Blocking()])],
+    ),
+    Written(
+        "blocking/arrangement.py",
+        "Constructors of the blocking face that an intracommunicator alone has (chapters 5 and 6).",
+        "Arrangement",
+        "The constructors that are collective over one group.",
+        [("native/arrangement.py", [Blocking()])],
     ),
     Written(
         "blocking/collective/neighborhood.py",

@@ -47,7 +47,8 @@ class TopologyMap(Membership):
         """Rank of this process in a grid, UNDEFINED if it would be outside (MPI_Cart_map, section 6.5.7).
 
         Args:
-            dims, periods: see `Create_cart`.
+            dims: see `Create_cart`.
+            periods: see `Create_cart`.
 
         Raises:
             InvalidDimsError: the grid needs more processes than there are.
@@ -59,7 +60,8 @@ class TopologyMap(Membership):
         """Rank of this process in a graph, UNDEFINED if it would be outside (MPI_Graph_map, section 6.5.7).
 
         Args:
-            index, edges: see `Create_graph`.
+            index: see `Create_graph`.
+            edges: see `Create_graph`.
 
         Raises:
             InvalidTopologyError: the graph needs more processes than there are.
@@ -164,6 +166,9 @@ class CartesianInquiry(Neighborhood):
     def Get_coords(self, rank: int) -> list[int]:
         """Coordinates of a process (MPI_Cart_coords, section 6.5.4).
 
+        Args:
+            rank: a rank of this communicator.
+
         Raises:
             InvalidRankError: there is no such rank.
         """
@@ -235,6 +240,9 @@ class GraphInquiry(Neighborhood):
     def Get_neighbors_count(self, rank: int) -> int:
         """Number of neighbours of a process (MPI_Graph_neighbors_count, section 6.5.4).
 
+        Args:
+            rank: a rank of this communicator.
+
         Raises:
             InvalidRankError: there is no such rank.
         """
@@ -242,6 +250,9 @@ class GraphInquiry(Neighborhood):
 
     def Get_neighbors(self, rank: int) -> list[int]:
         """Neighbours of a process, in the order in which they were given (MPI_Graph_neighbors, section 6.5.4).
+
+        Args:
+            rank: a rank of this communicator.
 
         Raises:
             InvalidRankError: there is no such rank.

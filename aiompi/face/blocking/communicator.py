@@ -16,13 +16,15 @@ from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.absent import AbsentOfComm
+from aiompi.face.blocking.arrangement import Arrangement
 from aiompi.face.blocking.collective import Collectives, NeighborhoodCollectives
 from aiompi.face.blocking.handle import Handle
-from aiompi.face.blocking.point_to_point import PointToPoint
 from aiompi.face.blocking.process import check_running_loop, process
 from aiompi.face.blocking.processes import Meeting
+from aiompi.face.blocking.receiving import Probes, Receives
 from aiompi.face.blocking.requests import Request
-from aiompi.face.common import Caching, clear_attributes, disconnect, duplicate, free, furnish, hints, peer_of
+from aiompi.face.blocking.sending import BufferSends, ObjectSends
+from aiompi.face.common import Caching, clear_attributes, disconnect, duplicate, free, furnish, hints
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.recovery import Recovery
 from aiompi.face.session import of_group
@@ -46,7 +48,18 @@ _PENDING: Final = {
 _INT: Final = struct.Struct("i")
 
 
-class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Recovery, AbsentOfComm):
+class Comm(
+    ObjectSends,
+    BufferSends,
+    Receives,
+    Probes,
+    Collectives,
+    Caching,
+    ErrorHandling,
+    TopologyTest,
+    Recovery,
+    AbsentOfComm,
+):
     """A communicator of the blocking face (chapter 5), with mpi4py's names; null when it is made without arguments.
 
     Errors are raised as `MPI.Exception`s by the call that meets them.
@@ -63,18 +76,44 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
     # Constructors (section 5.4.2).
 
     def Dup(self: C, info: Info | None = None) -> C:
-        """Duplicate it, with its attributes, hints and topology, in a context of its own (MPI_Comm_dup)."""
+        """Duplicate it, with its attributes, hints and topology, in a context of its own (MPI_Comm_dup).
+
+        Args:
+            info: hints for the duplicate instead of those of this communicator.
+
+        Returns:
+            The duplicate.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
         return self._duplicate(self._entered("Dup()"), info)
 
     def Dup_with_info(self: C, info: Info) -> C:
-        """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3)."""
+        """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3).
+
+        Args:
+            info: hints, of which none is known.
+
+        Returns:
+            The duplicate.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
         return self._duplicate(self._entered("Dup_with_info(info)"), info)
 
     def Idup(self: C, info: Info | None = None) -> tuple[C, Request[None]]:
         """Start to duplicate it (MPI_Comm_idup, MPI-3).
 
+        Args:
+            info: hints for the duplicate instead of those of this communicator.
+
         Returns:
             The duplicate, not to be used before the request is complete.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
         """
         core = self._admitted
         copy: C = self._like(_PENDING["Idup"])
@@ -85,28 +124,83 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         return copy, Request._denote(core.run(complete()))
 
     def Idup_with_info(self: C, info: Info) -> tuple[C, Request[None]]:
-        """Start to duplicate it, with other hints (MPI_Comm_idup_with_info, MPI-4)."""
+        """Start to duplicate it, with other hints (MPI_Comm_idup_with_info, MPI-4).
+
+        Args:
+            info: hints, of which none is known.
+
+        Returns:
+            The duplicate.
+        """
         return self.Idup(info)
 
     def Clone(self: C) -> C:
-        """Duplicate it; see `Dup`."""
+        """Duplicate it; see `Dup` (MPI_Comm_dup).
+
+        Returns:
+            The duplicate.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
         return self._duplicate(self._entered("Clone()"), None)
 
     def Create(self, group: Group) -> Comm:
-        """Make a communicator of some of its processes; null in the others (MPI_Comm_create)."""
+        """Make a communicator of some of its processes; null in the others (MPI_Comm_create).
+
+        Args:
+            group: the same in all its processes; others may give one of their own, or an empty one. On an
+                intercommunicator, the processes of the own side that take part, the same on all of that side.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            InvalidGroupError: the group has processes that are not here; a process of a group has given another one.
+            BlockingCallError: an event loop is running in this thread.
+        """
         return self._made(create.create(self._entered("Create(group)"), group))
 
     def Split(self, color: int = 0, key: int = 0) -> Comm:
-        """Make one communicator of all processes that give the same colour (MPI_Comm_split)."""
+        """Make one communicator of all processes that give the same colour (MPI_Comm_split).
+
+        Args:
+            color: 0 or above; UNDEFINED to be in none.
+            key: ranks are in the order of the keys, and of the ranks here where those are equal.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            InvalidArgumentError: another negative colour.
+            BlockingCallError: an event loop is running in this thread.
+        """
         return self._made(create.split(self._entered("Split(color, key)"), color, key))
 
     def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Comm:
-        """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3)."""
+        """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3).
+
+        Args:
+            split_type: COMM_TYPE_SHARED for processes of one machine; UNDEFINED to be in none.
+            key: see `Split`.
+            info: ignored.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
         core = self._entered("Split_type(split_type, key)")
         return self._made(create.split_type(core, split_type, key, lambda: process.runtime.node))
 
     def Free(self) -> None:
-        """Free the communicator; its handle is then null (MPI_Comm_free, section 5.4.3)."""
+        """Free the communicator; its handle is then null (MPI_Comm_free, section 5.4.3).
+
+        Raises:
+            InvalidCommError: it is null, or COMM_WORLD or COMM_SELF.
+            BlockingCallError: an event loop is running in this thread.
+        """
         core = self._entered("Free()")
         request = free(self)
         finish = self._finish
@@ -114,7 +208,13 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         finish(request)
 
     def free(self) -> None:
-        """Call `Free` unless it is null or one of the constants; another handle of a constant becomes null."""
+        """Call `Free` unless it is null or one of the constants; another handle of a constant becomes null
+        (MPI_Comm_free, section 5 (MPI_Comm_free, section 5.4.3).4.3).
+
+        Raises:
+            InvalidCommError: it is null, or COMM_WORLD or COMM_SELF.
+            BlockingCallError: an event loop is running in this thread.
+        """
         if self is COMM_WORLD or self is COMM_SELF:
             return
         if self._core.predefined if self else False:
@@ -123,7 +223,11 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
             self.Free()
 
     def Disconnect(self) -> None:
-        """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2)."""
+        """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2).
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
         core = self._entered("Disconnect()")
         request = disconnect(self)
         finish = self._finish
@@ -133,7 +237,19 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
     # Failures (ULFM).
 
     def Agree(self, flag: int) -> int:
-        """Agree with all living members on a number (MPI_Comm_agree, ULFM), also on a revoked communicator."""
+        """Agree with all living members on a number (MPI_Comm_agree, ULFM), also on a revoked communicator.
+
+        Args:
+            flag: of 64 bits with sign.
+
+        Returns:
+            The request; its result is the bitwise AND of the flags, the same at all members.
+
+        Raises:
+            ProcessFailedError: a member has failed, and not all others had acknowledged that by `Ack_failed`. All of
+                them raise it. Its attribute `flag` has the result.
+            BlockingCallError: an event loop is running in this thread.
+        """
         return self._finish(recovery.agree(self._entered("Agree(flag)"), flag))
 
     def Iagree(self, flag: SupportsBuffer) -> Request[None]:
@@ -141,6 +257,9 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
 
         Args:
             flag: a writable buffer with one C int, which the result replaces.
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
 
         Raises:
             ValueError: the buffer has another size.
@@ -156,7 +275,14 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         return Request._denote(core.run(complete()))
 
     def Shrink(self) -> Self:
-        """Make a communicator of the members that have not failed (MPI_Comm_shrink, ULFM), also of a revoked one."""
+        """Make a communicator of the members that have not failed (MPI_Comm_shrink, ULFM), also of a revoked one.
+
+        Returns:
+            The new communicator.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
         return cast(Self, self._made(create.shrink(self._entered("Shrink()"))))
 
     def Ishrink(self) -> tuple[Self, Request[None]]:
@@ -164,6 +290,9 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
 
         Returns:
             The communicator, not to be used before the request is complete.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
         """
         core = self._admitted
         made = _kind(self, core)()._hold(_PENDING["Ishrink"])
@@ -191,12 +320,25 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
 
         Args:
             fd: descriptor of a connected stream socket.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
         """
         core = COMM_SELF._entered("Join(fd)")
         return Intercomm()._hold(COMM_SELF._finish(create.join(core, integer(fd, "Join: fd"))))
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
-        """End all ranks of the job, and this process, with this exit status (section 7.5)."""
+        """End all ranks of the job, and this process, with this exit status (section 7.5).
+
+        Args:
+            errorcode: error code; of `Abort`, exit status of the job.
+
+        Raises:
+            JobAbortedError: this process was not started by a launcher.
+        """
         errorcode = integer(errorcode, "Abort: errorcode")
         process.abort(errorcode, f"rank {self._core.engine.rank} called MPI_Abort({errorcode})")
 
@@ -224,7 +366,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         return repr(self._core)
 
 
-class Intracomm(Comm, TopologyMap, Meeting):
+class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
     """A communicator of one group."""
 
     __slots__ = ()
@@ -239,10 +381,6 @@ class Intracomm(Comm, TopologyMap, Meeting):
     def _suits(cls, comm: Handle) -> bool:
         return comm.is_intra
 
-    def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
-        """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3)."""
-        return cast(Intracomm, self._made(create.create_group(self._entered("Create_group(group, tag)"), group, tag)))
-
     @classmethod
     def Create_from_group(
         cls,
@@ -251,55 +389,28 @@ class Intracomm(Comm, TopologyMap, Meeting):
         info: Info = INFO_NULL,
         errhandler: Errhandler | None = None,
     ) -> Intracomm:
-        """Make a communicator of a group, without another communicator (MPI_Comm_create_from_group, MPI-4)."""
+        """Make a communicator of a group, without another communicator (MPI_Comm_create_from_group, MPI-4).
+
+        Args:
+            group: of a session or a communicator, the same in all its members; they alone call this. A group of theirs
+                without members gives a null communicator.
+            stringtag: distinguishes calls with the same group that are in progress at the same time.
+            info: hints, which are kept and otherwise ignored.
+            errhandler: error handler of the communicator.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            InvalidGroupError: the group is null, or this process is not in it.
+            InvalidArgumentError: the string tag takes MAX_STRINGTAG_LEN bytes or more.
+            BlockingCallError: an event loop is running in this thread.
+        """
         check_running_loop("Intracomm.Create_from_group", "await aiompi.Intracomm.Create_from_group(...)")
         process.check_thread()
         if group == GROUP_EMPTY:
             return Intracomm()
         return _from_group(Intracomm(), create.create_from_group(group, stringtag), info, errhandler)
-
-    def Create_intercomm(self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0) -> Intercomm:
-        """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2)."""
-        core = self._entered("Create_intercomm(...)")
-        request = create.create_intercomm(core, local_leader, peer_of(peer_comm), remote_leader, tag)
-        return cast(Intercomm, self._made(request))
-
-    def Create_cart(
-        self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
-    ) -> Cartcomm:
-        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid."""
-        return cast(Cartcomm, self._made(create.cart(self._entered("Create_cart(...)"), dims, periods)))
-
-    def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Graphcomm:
-        """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3)."""
-        return cast(Graphcomm, self._made(create.graph(self._entered("Create_graph(...)"), index, edges)))
-
-    def Create_dist_graph_adjacent(
-        self,
-        sources: Sequence[int] | None,
-        destinations: Sequence[int] | None,
-        sourceweights: Sequence[int] | int | None = None,
-        destweights: Sequence[int] | int | None = None,
-        info: Info = INFO_NULL,
-        reorder: bool = False,
-    ) -> Distgraphcomm:
-        """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2)."""
-        core = self._entered("Create_dist_graph_adjacent(...)")
-        request = create.dist_graph_adjacent(core, sources, destinations, sourceweights, destweights)
-        return cast(Distgraphcomm, self._made(request))
-
-    def Create_dist_graph(
-        self,
-        sources: Sequence[int],
-        degrees: Sequence[int],
-        destinations: Sequence[int],
-        weights: Sequence[int] | int | None = None,
-        info: Info = INFO_NULL,
-        reorder: bool = False,
-    ) -> Distgraphcomm:
-        """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2)."""
-        core = self._entered("Create_dist_graph(...)")
-        return cast(Distgraphcomm, self._made(create.dist_graph(core, sources, degrees, destinations, weights)))
 
 
 class Topocomm(Intracomm, NeighborhoodCollectives, Neighborhood):
@@ -322,7 +433,17 @@ class Cartcomm(Topocomm, CartesianInquiry):
         return super()._suits(comm) and isinstance(comm._core.topology, Cartesian)
 
     def Sub(self, remain_dims: Sequence[bool]) -> Cartcomm:
-        """Cut the grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6)."""
+        """Cut the grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6).
+
+        Args:
+            remain_dims: for each dimension whether it is kept.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
         return cast(Cartcomm, self._made(create.cart_sub(self._entered("Sub(...)"), remain_dims)))
 
 
@@ -376,14 +497,44 @@ class Intercomm(Comm, Collectives):
         info: Info = INFO_NULL,
         errhandler: Errhandler | None = None,
     ) -> Intercomm:
-        """Connect two groups, without another communicator (MPI_Intercomm_create_from_groups, MPI-4)."""
+        """Connect two groups, without another communicator (MPI_Intercomm_create_from_groups, MPI-4).
+
+        Args:
+            local_group: group of this process, the same in all its members; the members of both groups call this.
+            local_leader: rank in it of the process that communicates with the other leader.
+            remote_group: the other group; counts only at the leader.
+            remote_leader: rank in it of the other leader; counts only at the leader.
+            stringtag: see `Create_from_group`.
+            info: see `Create_from_group`.
+            errhandler: see `Create_from_group`.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            InvalidRankError: a leader is out of range.
+            InvalidCommError: the groups have processes in common.
+            InvalidGroupError, InvalidArgumentError: see `Create_from_group`.
+            BlockingCallError: an event loop is running in this thread.
+        """
         check_running_loop("Intercomm.Create_from_groups", "await aiompi.Intercomm.Create_from_groups(...)")
         process.check_thread()
         groups = (local_group, local_leader, remote_group, remote_leader)
         return _from_group(Intercomm(), create.create_from_groups(*groups, stringtag), info, errhandler)
 
     def Merge(self, high: bool = False) -> Intracomm:
-        """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2)."""
+        """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2).
+
+        Args:
+            high: True if the own group comes after the other; the same within a group.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            InvalidArgumentError: `high` differs within a group.
+            BlockingCallError: an event loop is running in this thread.
+        """
         return cast(Intracomm, self._made(create.merge(self._entered("Merge(high)"), high)))
 
 

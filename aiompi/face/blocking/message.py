@@ -18,7 +18,7 @@ from aiompi.status import Status
 from aiompi.typing import BufSpec
 
 if TYPE_CHECKING:
-    from aiompi.face.blocking.point_to_point import PointToPoint
+    from aiompi.face.blocking.receiving import Probes
 
 
 class _Taken:
@@ -69,9 +69,16 @@ class Message(Reference[_Taken]):
     def Recv(self, buf: BufSpec, status: Status | None = None) -> None:
         """Receive the message into a writable buffer specification (MPI_Mrecv, MPI-3).
 
+        Args:
+            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
+                receive is complete.
+            status: filled with the envelope of the message.
+
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.
             TruncationError: it is longer than the buffer.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            BlockingCallError: an event loop is running in this thread.
         """
         check_running_loop("Message.Recv", "await message.Recv(buf)")
         self._receive(self._place(buf), status)
@@ -79,22 +86,40 @@ class Message(Reference[_Taken]):
     def Irecv(self, buf: BufSpec) -> Request[Status]:
         """Start receiving the message into a writable buffer specification (MPI_Imrecv, MPI-3).
 
+        Args:
+            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
+                receive is complete.
+
+        Returns:
+            A request whose result is the Status.
+
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return Request._denote(self._start(self._place(buf)))
 
     def recv(self, status: Status | None = None) -> Any:
         """Receive the message as an object (MPI_Mrecv, MPI-3).
 
+        Args:
+            status: filled with the envelope of the message.
+
+        Returns:
+            The object.
+
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.
+            BlockingCallError: an event loop is running in this thread.
         """
         check_running_loop("Message.recv", "await message.recv()")
         return self._receive(None, status)
 
     def irecv(self) -> Request[Any]:
         """Start receiving the message as an object (MPI_Imrecv, MPI-3).
+
+        Returns:
+            A request whose result is the object.
 
         Raises:
             InvalidRequestError: it is MESSAGE_NULL.
@@ -138,17 +163,43 @@ class Message(Reference[_Taken]):
         return receive
 
     @classmethod
-    def Probe(
-        cls, comm: PointToPoint, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
-    ) -> Message:
-        """Wait for a message and take it (MPI_Mprobe, MPI-3)."""
+    def Probe(cls, comm: Probes, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
+        """Wait for a message and take it (MPI_Mprobe, MPI-3).
+
+        Args:
+            comm: a communicator.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB; ANY_TAG where a message is received or probed.
+            status: filled with the envelope of the message.
+
+        Returns:
+            The message; `recv` or `Recv` receives it.
+
+        Raises:
+            InvalidRankError: there is no such rank.
+            InvalidTagError: the tag is out of range.
+        """
         return comm.Mprobe(source, tag, status)
 
     @classmethod
     def Iprobe(
-        cls, comm: PointToPoint, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+        cls, comm: Probes, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> Message | None:
-        """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3)."""
+        """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3).
+
+        Args:
+            comm: a communicator.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB; ANY_TAG where a message is received or probed.
+            status: filled with the envelope of the message.
+
+        Returns:
+            The message; `recv` or `Recv` receives it.
+
+        Raises:
+            InvalidRankError: there is no such rank.
+            InvalidTagError: the tag is out of range.
+        """
         return comm.Improbe(source, tag, status)
 
     probe = Probe

@@ -27,12 +27,40 @@ class Meeting(Handle):
         def _made(self, request: Request[Communicator | None]) -> Any: ...
 
     def Accept(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Intercomm:
-        """Wait for a group that connects to a port, which the root has opened (MPI_Comm_accept, MPI-2)."""
+        """Wait for a group that connects to a port, which the root has opened (MPI_Comm_accept, MPI-2).
+
+        Args:
+            port_name: from `World.Open_port` at the root; others may give None.
+            info: ignored.
+            root: rank of the process that has opened the port.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            InvalidPortError: the root has no such port, or the other group is gone.
+            InvalidRootError: there is no such rank.
+            BlockingCallError: an event loop is running in this thread.
+        """
         made: Intercomm = self._made(create.accept(self._entered("Accept(port_name)"), port_name, root))
         return made
 
     def Connect(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Intercomm:
-        """Connect to a group that accepts at a port, also of another job (MPI_Comm_connect, MPI-2)."""
+        """Connect to a group that accepts at a port, also of another job (MPI_Comm_connect, MPI-2).
+
+        Args:
+            port_name: the name; counts only at the root.
+            info: ignored.
+            root: rank of the process that connects first.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            InvalidPortError: there is no such port, or it cannot be reached.
+            InvalidRootError: there is no such rank.
+            BlockingCallError: an event loop is running in this thread.
+        """
         made: Intercomm = self._made(create.connect(self._entered("Connect(port_name)"), port_name, root))
         return made
 
@@ -45,7 +73,25 @@ class Meeting(Handle):
         root: int = 0,
         errcodes: list[int] | None = None,
     ) -> Intercomm:
-        """Start processes that run a program (MPI_Comm_spawn, MPI-2)."""
+        """Start processes that run a program (MPI_Comm_spawn, MPI-2).
+
+        Args:
+            command: executable, or a Python program `*.py`. This and the following arguments count only at the root.
+            args: its arguments.
+            maxprocs: number of processes.
+            info: `wdir` is the working directory, `path` where the command is looked for, `env` has lines NAME=VALUE,
+                `host` has names of machines, as `a,b` or `a:2,b:1`.
+            root: rank of the process that starts them.
+            errcodes: list that gets SUCCESS for each process.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            SpawnError: they cannot be started, or have ended before they joined their job.
+            InvalidRootError: there is no such rank.
+            BlockingCallError: an event loop is running in this thread.
+        """
         core = self._entered("Spawn(command, args, maxprocs)")
         programs = one_program(command, args, maxprocs, info) if core.rank == root else []
         made: Intercomm = self._made(create.spawn(core, programs, root))
@@ -62,7 +108,25 @@ class Meeting(Handle):
         root: int = 0,
         errcodes: list[list[int]] | None = None,
     ) -> Intercomm:
-        """Start processes that run several programs in one world (MPI_Comm_spawn_multiple, MPI-2)."""
+        """Start processes that run several programs in one world (MPI_Comm_spawn_multiple, MPI-2).
+
+        Args:
+            command: executable, or a Python program `*.py`. This and the following arguments count only at the root.
+            args: its arguments.
+            maxprocs: number of processes.
+            info: `wdir` is the working directory, `path` where the command is looked for, `env` has lines NAME=VALUE,
+                `host` has names of machines, as `a,b` or `a:2,b:1`.
+            root: rank of the process that starts them.
+            errcodes: list that gets SUCCESS for each process.
+
+        Returns:
+            The new communicator; null in a process that is not in it.
+
+        Raises:
+            ValueError: the arguments are not of one length.
+            InvalidRootError: there is no such rank.
+            BlockingCallError: an event loop is running in this thread.
+        """
         core = self._entered("Spawn_multiple(command, args, maxprocs)")
         programs = several_programs(command, args, maxprocs, info) if core.rank == root or command else []
         made: Intercomm = self._made(create.spawn(core, programs, root))

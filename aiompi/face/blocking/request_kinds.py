@@ -46,6 +46,9 @@ class Prequest(Request[T]):
     def Startall(cls, requests: Iterable[Prequest[Any]]) -> None:
         """Start several requests, in their order (MPI_Startall, section 3.9).
 
+        Args:
+            requests: a sequence of requests.
+
         Raises:
             InvalidRequestError: one cannot be started; those before it have been.
         """
@@ -83,7 +86,11 @@ class Grequest(Request[Any]):
             query_fn: called with (status, *args, **kwargs) when the request is completed; fills the status.
             free_fn: called with (*args, **kwargs) when it is not needed any more.
             cancel_fn: called with (completed, *args, **kwargs) when it is cancelled.
-            args, kwargs: arguments of these functions.
+            args: arguments of these functions.
+            kwargs: arguments of these functions.
+
+        Raises:
+            InvalidRequestError: the request is null, or complete already.
         """
         engine = process.runtime.engine
         return cls._denote(GeneralizedRequest(engine, query_fn, free_fn, cancel_fn, args or (), kwargs or {}))
@@ -97,7 +104,15 @@ class Grequest(Request[Any]):
         self.complete()
 
     def complete(self, obj: object = None) -> None:
-        """Complete the operation with an object, which `wait` and `test` return; see `Complete`."""
+        """Complete the operation with an object, which `wait` and `test` return; see `Complete` (MPI_Wait, section
+        3.7.3).
+
+        Args:
+            obj: a Python object.
+
+        Raises:
+            MPIError: the operation failed.
+        """
         process.check_thread()
         if self._core is None or self._core.done():
             state = "complete already" if self else "MPI_REQUEST_NULL"

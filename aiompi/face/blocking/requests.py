@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from aiompi.base.opaque import NumberedByHandle, same_kind
 from aiompi.constants import UNDEFINED
 from aiompi.engine import Request as EngineRequest
 from aiompi.errors import (
-    ERR_PENDING,
-    SUCCESS,
-    InStatusError,
     InvalidRequestError,
-    MPIError,
     ProcessFailedPendingError,
+)
+from aiompi.face.blocking.completion import (
+    check,
+    complete_all,
+    complete_one,
+    complete_some,
+    find,
+    has_failed,
+    is_done,
+    look,
+    poll,
+    progress,
+    tell,
+    tell_all,
+    wait_for_all,
+    wait_for_one,
 )
 from aiompi.face.blocking.process import check_running_loop, process
 from aiompi.status import Status, check_status
@@ -98,10 +110,16 @@ class Request(NumberedByHandle, Generic[T]):
         return True
 
     def wait(self, status: Status | None = None) -> T | None:
-        """Wait until the operation is complete; see `Wait`.
+        """Wait until the operation is complete; see `Wait` (MPI_Wait, section 3.7.3).
+
+        Args:
+            status: filled with the envelope of a received message; the empty status for a null request.
 
         Returns:
             The received object; None if the operation receives none.
+
+        Raises:
+            MPIError: the operation failed.
         """
         return self._wait(status)
 
@@ -116,21 +134,33 @@ class Request(NumberedByHandle, Generic[T]):
     def Test(self, status: Status | None = None) -> bool:
         """Test whether the operation is complete (MPI_Test, section 3.7.3); see `Wait`.
 
+        Args:
+            status: filled with the envelope of a received message; the empty status for a null request.
+
         Returns:
             True if it is complete; the request is null or inactive then.
+
+        Raises:
+            MPIError: the operation failed.
         """
         return self._test(status)[0]
 
     def test(self, status: Status | None = None) -> tuple[bool, T | None]:
-        """Test whether the operation is complete; see `Test`.
+        """Test whether the operation is complete; see `Test` (MPI_Test, section 3.7.3).
+
+        Args:
+            status: filled with the envelope of a received message; the empty status for a null request.
 
         Returns:
             (True, received object or None) if it is complete, (False, None) otherwise.
+
+        Raises:
+            MPIError: the operation failed.
         """
         return self._test(status)
 
     def _test(self, status: Status | None) -> tuple[bool, T | None]:
-        if not _progress(self):
+        if not progress(self):
             return False, None
         return True, self._complete(status)
 
@@ -164,9 +194,9 @@ class Request(NumberedByHandle, Generic[T]):
         Returns:
             True if it is complete.
         """
-        done = _progress(self)
+        done = progress(self)
         if done:
-            _tell(self, status)
+            tell(self, status)
         return done
 
     get_status = Get_status
@@ -201,7 +231,11 @@ class Request(NumberedByHandle, Generic[T]):
         core.free()
 
     def free(self) -> None:
-        """Call `Free` unless the request is null."""
+        """Call `Free` unless the request is null (MPI_Request_free, section 3.7.3).
+
+        Raises:
+            InvalidRequestError: it is null.
+        """
         if self._core is not None:
             self.Free()
 
@@ -222,26 +256,42 @@ class Request(NumberedByHandle, Generic[T]):
             InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
                 complete.
         """
-        _wait_for_all(requests)
-        _complete_all(requests, statuses)
+        wait_for_all(requests)
+        complete_all(requests, statuses)
         return True
 
     @classmethod
     def waitall(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[Any]:
-        """Wait until all requests are complete, or one has failed; see `Waitall`.
+        """Wait until all requests are complete, or one has failed; see `Waitall` (MPI_Waitall, section 3.7.5).
+
+        Args:
+            requests: become null; those that are pending when another one fails stay as they are.
+            statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             What each of them received, in the order of the requests.
+
+        Raises:
+            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
+                complete.
         """
-        _wait_for_all(requests)
-        return _complete_all(requests, statuses)
+        wait_for_all(requests)
+        return complete_all(requests, statuses)
 
     @classmethod
     def Testall(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> bool:
         """Complete all requests if `Waitall` would return at once (MPI_Testall, section 3.7.5).
 
+        Args:
+            requests: become null; those that are pending when another one fails stay as they are.
+            statuses: filled with the status of each request, and extended when too short.
+
         Returns:
             True if all were complete or one has failed; otherwise False, and no request is changed.
+
+        Raises:
+            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
+                complete.
         """
         return cls.testall(requests, statuses)[0]
 
@@ -249,69 +299,113 @@ class Request(NumberedByHandle, Generic[T]):
     def testall(
         cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
     ) -> tuple[bool, list[Any] | None]:
-        """Complete all requests if they are complete; see `Testall`.
+        """Complete all requests if they are complete; see `Testall` (MPI_Testall, section 3.7.5).
+
+        Args:
+            requests: become null; those that are pending when another one fails stay as they are.
+            statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             (True, what each of them received), or (False, None).
+
+        Raises:
+            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
+                complete.
         """
-        _check(requests)
-        if not all(_progress(request) for request in requests) and not any(map(_has_failed, requests)):
+        check(requests)
+        if not all(progress(request) for request in requests) and not any(map(has_failed, requests)):
             return False, None
-        return True, _complete_all(requests, statuses)
+        return True, complete_all(requests, statuses)
 
     @classmethod
     def Waitany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> int:
         """Wait until one request is complete (MPI_Waitany, section 3.7.5); see `Wait`.
 
+        Args:
+            requests: a sequence of requests.
+            status: filled with the envelope of a received message; the empty status for a null request.
+
         Returns:
             Its index; UNDEFINED if no request is active.
+
+        Raises:
+            MPIError: the operation failed.
         """
         return cls.waitany(requests, status)[0]
 
     @classmethod
     def waitany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, Any]:
-        """Wait until one request is complete; see `Waitany`.
+        """Wait until one request is complete; see `Waitany` (MPI_Waitany, section 3.7.5).
+
+        Args:
+            requests: a sequence of requests.
+            status: filled with the envelope of a received message; the empty status for a null request.
 
         Returns:
             Its index, and what it received.
+
+        Raises:
+            MPIError: the operation failed.
         """
-        return _complete_one(requests, _wait_for_one(requests), status)
+        return complete_one(requests, wait_for_one(requests), status)
 
     @classmethod
     def Testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool]:
         """Complete one request if any is complete (MPI_Testany, section 3.7.5); see `Wait`.
 
+        Args:
+            requests: a sequence of requests.
+            status: filled with the envelope of a received message; the empty status for a null request.
+
         Returns:
-            (index, True) if one is complete, (UNDEFINED, True) if none is active, otherwise (UNDEFINED, False).
-            The text of MPI-1.1 prints False for none that is active. True is what later versions of the standard say,
-            and other implementations return.
+            (index, True) if one is complete, (UNDEFINED, True) if none is active, otherwise (UNDEFINED, False). The
+            text of MPI-1.1 prints False for none that is active. True is what later versions of the standard say, and
+            other implementations return.
+
+        Raises:
+            MPIError: the operation failed.
         """
         index, flag, _ = cls.testany(requests, status)
         return index, flag
 
     @classmethod
     def testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool, Any]:
-        """Complete one request if any is complete; see `Testany`.
+        """Complete one request if any is complete; see `Testany` (MPI_Testany, section 3.7.5).
+
+        Args:
+            requests: a sequence of requests.
+            status: filled with the envelope of a received message; the empty status for a null request.
 
         Returns:
             The index and the flag of `Testany`, and what the request received.
+
+        Raises:
+            MPIError: the operation failed.
         """
-        _check(requests)
-        found, active = _find(requests)
+        check(requests)
+        found, active = find(requests)
         if found is None and active:
-            _poll()
-            found, active = _find(requests)
+            poll()
+            found, active = find(requests)
             if found is None:
                 return UNDEFINED, False, None
-        index, value = _complete_one(requests, found, status)
+        index, value = complete_one(requests, found, status)
         return index, True, value
 
     @classmethod
     def Waitsome(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[int] | None:
         """Wait until at least one request is complete (MPI_Waitsome, section 3.7.5); see `Waitall`.
 
+        Args:
+            requests: become null; those that are pending when another one fails stay as they are.
+            statuses: filled with the status of each request, and extended when too short.
+
         Returns:
             The indices of all requests that are complete; None if none is active.
+
+        Raises:
+            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
+                complete.
         """
         return cls.waitsome(requests, statuses)[0]
 
@@ -319,20 +413,36 @@ class Request(NumberedByHandle, Generic[T]):
     def waitsome(
         cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
     ) -> tuple[list[int] | None, list[Any] | None]:
-        """Wait until at least one request is complete; see `Waitsome`.
+        """Wait until at least one request is complete; see `Waitsome` (MPI_Waitsome, section 3.7.5).
+
+        Args:
+            requests: become null; those that are pending when another one fails stay as they are.
+            statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             The indices of `Waitsome`, and what these requests received.
+
+        Raises:
+            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
+                complete.
         """
-        _wait_for_one(requests)
-        return _complete_some(requests, statuses)
+        wait_for_one(requests)
+        return complete_some(requests, statuses)
 
     @classmethod
     def Testsome(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[int] | None:
         """Complete all requests that are complete (MPI_Testsome, section 3.7.5); see `Waitall`.
 
+        Args:
+            requests: become null; those that are pending when another one fails stay as they are.
+            statuses: filled with the status of each request, and extended when too short.
+
         Returns:
             Their indices, which may be none; None if no request is active.
+
+        Raises:
+            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
+                complete.
         """
         return cls.testsome(requests, statuses)[0]
 
@@ -340,23 +450,44 @@ class Request(NumberedByHandle, Generic[T]):
     def testsome(
         cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
     ) -> tuple[list[int] | None, list[Any] | None]:
-        """Complete all requests that are complete; see `Testsome`.
+        """Complete all requests that are complete; see `Testsome` (MPI_Testsome, section 3.7.5).
+
+        Args:
+            requests: become null; those that are pending when another one fails stay as they are.
+            statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             The indices of `Testsome`, and what these requests received.
+
+        Raises:
+            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
+                complete.
         """
-        if _check(requests):
-            _poll()
-        return _complete_some(requests, statuses)
+        if check(requests):
+            poll()
+        return complete_some(requests, statuses)
 
     # The same tests without completing anything: requests stay as they are (MPI-4.1).
 
     @classmethod
     def Get_status_any(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool]:
-        """Do what `Testany` does, but leave the request as it is (MPI_Request_get_status_any)."""
-        found, active = _look(requests)
+        """Do what `Testany` does, but leave the request as it is (MPI_Request_get_status_any).
+
+        Args:
+            requests: a sequence of requests.
+            status: filled with the envelope of a received message; the empty status for a null request.
+
+        Returns:
+            (index, True) if one is complete, (UNDEFINED, True) if none is active, otherwise (UNDEFINED, False). The
+            text of MPI-1.1 prints False for none that is active. True is what later versions of the standard say, and
+            other implementations return.
+
+        Raises:
+            MPIError: the operation failed.
+        """
+        found, active = look(requests)
         if found is not None:
-            _tell(requests[found], status)
+            tell(requests[found], status)
             return found, True
         if not active and status is not None:
             status.clear()
@@ -364,22 +495,46 @@ class Request(NumberedByHandle, Generic[T]):
 
     @classmethod
     def Get_status_all(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> bool:
-        """Do what `Testall` does, but leave the requests as they are (MPI_Request_get_status_all)."""
-        _look(requests)
-        if not all(map(_is_done, requests)):
+        """Do what `Testall` does, but leave the requests as they are (MPI_Request_get_status_all).
+
+        Args:
+            requests: become null; those that are pending when another one fails stay as they are.
+            statuses: filled with the status of each request, and extended when too short.
+
+        Returns:
+            True if all were complete or one has failed; otherwise False, and no request is changed.
+
+        Raises:
+            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
+                complete.
+        """
+        look(requests)
+        if not all(map(is_done, requests)):
             return False
-        _tell_all(requests, statuses)
+        tell_all(requests, statuses)
         return True
 
     @classmethod
     def Get_status_some(
         cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
     ) -> list[int] | None:
-        """Do what `Testsome` does, but leave the requests as they are (MPI_Request_get_status_some)."""
-        if not _look(requests)[1]:
+        """Do what `Testsome` does, but leave the requests as they are (MPI_Request_get_status_some).
+
+        Args:
+            requests: become null; those that are pending when another one fails stay as they are.
+            statuses: filled with the status of each request, and extended when too short.
+
+        Returns:
+            Their indices, which may be none; None if no request is active.
+
+        Raises:
+            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
+                complete.
+        """
+        if not look(requests)[1]:
             return None
-        done = [i for i, request in enumerate(requests) if request._active is not None and _is_done(request)]
-        _tell_all([requests[i] for i in done], statuses)
+        done = [i for i, request in enumerate(requests) if request._active is not None and is_done(request)]
+        tell_all([requests[i] for i in done], statuses)
         return done
 
     get_status_any = Get_status_any
@@ -388,183 +543,6 @@ class Request(NumberedByHandle, Generic[T]):
 
     def __repr__(self) -> str:
         return "<Request null>" if self._core is None else repr(self._core)
-
-
-def _is_done(request: Request[Any]) -> bool:
-    operation = request._active
-    return operation is None or operation.done()
-
-
-def _has_failed(request: Request[Any]) -> bool:
-    operation = request._active
-    return operation is not None and operation.done() and operation.exception() is not None
-
-
-def _poll() -> None:
-    process.check_thread()
-    process.driver.poll()
-
-
-def _progress(request: Request[Any]) -> bool:
-    """Make progress once, and return True if the request is complete."""
-    if not _is_done(request):
-        _poll()
-    return _is_done(request)
-
-
-def _check(requests: Sequence[Request[Any]]) -> bool:
-    """Return True if some requests are active.
-
-    Raises:
-        InvalidRequestError: one of them is listed twice.
-        TypeError: not a sequence of requests.
-    """
-    if not isinstance(requests, Sequence) or not all(issubclass(kind, Request) for kind in set(map(type, requests))):
-        raise TypeError(f"requests is {requests!r}: expected a sequence of Request objects, such as a list")
-    if len(set(map(id, requests))) < len(requests):  # which null and inactive ones may be
-        active = [id(request) for request in requests if request._active is not None]
-        if len(set(active)) < len(active):
-            raise InvalidRequestError("a request is listed twice among those to be completed; list each once")
-    return any(request._active is not None for request in requests)
-
-
-def _wait_for_all(requests: Sequence[Request[Any]]) -> None:
-    """Wait until all requests are complete, or one has failed (MPI_Waitall, section 3.7.5)."""
-    if not _check(requests):
-        return
-    pending = [operation for request in reversed(requests) if (operation := request._active) is not None]
-    engine, known = pending[0]._engine, -1
-    # Whether these have failed is known only when they are asked for what they have received.
-    decoding = [operation for operation in pending if getattr(operation, "decode", None) is not None]
-
-    def settled() -> bool:
-        nonlocal known
-        while pending and pending[-1]._done:
-            if pending.pop().exception() is not None:
-                return True
-        if not pending:
-            return True
-        looked_at = decoding if engine.failures == known else pending
-        known = engine.failures
-        return any(operation._done and operation.exception() is not None for operation in looked_at)
-
-    _wait_until(requests, settled)
-
-
-def _wait_for_one(requests: Sequence[Request[Any]]) -> int | None:
-    """Wait until an active one is complete, if any is active; the index of the first."""
-    _check(requests)
-    found, active = _find(requests)
-    if found is None and active:
-        _wait_until(requests, lambda: _find(requests)[0] is not None)
-        found, _ = _find(requests)
-    return found
-
-
-def _find(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
-    """Return the index of the first active request that is complete, and True if any is active."""
-    active = False
-    for index, request in enumerate(requests):
-        operation = request._active
-        if operation is not None:
-            if operation._done:
-                return index, True
-            active = True
-    return None, active
-
-
-def _wait_until(requests: Sequence[Request[Any]], satisfied: Callable[[], bool]) -> None:
-    if not satisfied():
-        check_running_loop("Request.Waitall and its kin", "await asyncio.gather(*requests)")
-        process.check_thread()
-        operations = (request._active for request in requests)
-        process.driver.wait_until(satisfied, [operation for operation in operations if operation is not None])
-
-
-def _complete_all(requests: Sequence[Request[Any]], statuses: list[Status] | None) -> list[Any]:
-    return _complete_listed(requests, range(len(requests)), statuses)
-
-
-def _complete_some(
-    requests: Sequence[Request[Any]], statuses: list[Status] | None
-) -> tuple[list[int] | None, list[Any] | None]:
-    if all(request._active is None for request in requests):
-        return None, None
-    indices = [i for i, request in enumerate(requests) if request._active is not None and _is_done(request)]
-    return indices, _complete_listed(requests, indices, statuses)
-
-
-def _complete_one(requests: Sequence[Request[Any]], found: int | None, status: Status | None) -> tuple[int, Any]:
-    if found is not None:
-        return found, requests[found]._complete(status)
-    if status is not None:
-        status.clear()
-    return UNDEFINED, None
-
-
-def _complete_listed(
-    requests: Sequence[Request[Any]], indices: Sequence[int], statuses: list[Status] | None
-) -> list[Any]:
-    """Complete several requests; the errors go into the statuses (section 3.7.5)."""
-    values: list[Any] = []
-    filled = [Status() for _ in indices] if statuses is not None else None
-    failures: list[tuple[int, MPIError]] = []
-    for place, index in enumerate(indices):
-        request, value, error_class = requests[index], None, SUCCESS
-        operation = request._active
-        status = filled[place] if filled is not None else None
-        if operation is not None and not operation._done:
-            error_class = ERR_PENDING
-        else:
-            try:
-                value = request._complete(status)
-            except MPIError as error:
-                failures.append((index, error))
-                error_class = error.error_class
-        values.append(value)
-        if status is not None:
-            status.error = error_class
-    if statuses is not None and filled is not None:
-        _fill(statuses, filled, with_errors=bool(failures))
-    if failures:
-        index, first = failures[0]
-        raise InStatusError(f"{len(failures)} of {len(indices)} requests failed; request {index}: {first}") from first
-    return values
-
-
-def _fill(statuses: list[Status], filled: list[Status], with_errors: bool) -> None:
-    """Copy outcomes to the statuses of the caller; a list is extended, a tuple is filled as far as it goes."""
-    if isinstance(statuses, list):
-        statuses.extend(Status() for _ in range(len(filled) - len(statuses)))
-    for status, outcome in zip(statuses, filled, strict=False):
-        status.assign(outcome)
-        if with_errors:
-            status.error = outcome.error
-
-
-def _look(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
-    """Make progress once, then do what `_find` does."""
-    if _check(requests):
-        _poll()
-    return _find(requests)
-
-
-def _tell(request: Request[Any], status: Status | None) -> None:
-    """Fill a status with the outcome of a completed request."""
-    operation = request._active
-    if status is not None:
-        if operation is None:
-            status.clear()
-        else:
-            status.assign(operation.status)
-
-
-def _tell_all(requests: Sequence[Request[Any]], statuses: list[Status] | None) -> None:
-    if statuses is not None:
-        filled = [Status() for _ in requests]
-        for request, status in zip(requests, filled, strict=True):
-            _tell(request, status)
-        _fill(statuses, filled, with_errors=True)
 
 
 REQUEST_NULL: Request[None] = Request()

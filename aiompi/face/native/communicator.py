@@ -15,12 +15,13 @@ from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Engine, Request
 from aiompi.errors import InvalidGroupError, JobAbortedError
 from aiompi.face.absent import AbsentOfComm
-from aiompi.face.common import Caching, disconnect, duplicate, free, peer_of
+from aiompi.face.common import Caching, disconnect, duplicate, free
 from aiompi.face.errhandlers import ErrorHandling
+from aiompi.face.native.arrangement import Arrangement
 from aiompi.face.native.collective import Collectives
 from aiompi.face.native.collective.neighborhood import NeighborhoodCollectives
-from aiompi.face.native.point_to_point import PointToPoint
 from aiompi.face.native.processes import Meeting
+from aiompi.face.native.receiving import Probes, Receives
 from aiompi.face.recovery import Recovery
 from aiompi.face.session import of_group
 from aiompi.face.topology import (
@@ -37,7 +38,7 @@ from aiompi.objects import Codec
 C = TypeVar("C", bound="Comm")
 
 
-class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Recovery, AbsentOfComm):
+class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, Recovery, AbsentOfComm):
     """A communicator of the native face (chapter 5); COMM_NULL when it is made without arguments.
 
     Ranks are those of its group, tags are 0..TAG_UB. Errors of arguments are raised by the call itself, errors of
@@ -67,23 +68,54 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
 
         Args:
             info: hints for the duplicate instead of those of this communicator.
+
+        Returns:
+            A request whose result is the duplicate.
+
+        Raises:
+            MPIError: awaiting it: a callback that copies an attribute has failed.
         """
         return self._admitted.run(duplicate(self, self._kin, info))
 
     def Dup_with_info(self: C, info: Info) -> Request[C]:
-        """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3)."""
+        """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3).
+
+        Args:
+            info: hints for the duplicate.
+
+        Returns:
+            A request whose result is the duplicate.
+        """
         return self.Dup(info)
 
     def Idup(self: C, info: Info | None = None) -> Request[C]:
-        """Duplicate it: as every call here, `Dup` does not wait (MPI_Comm_idup, MPI-3)."""
+        """Duplicate it: as every call here, `Dup` does not wait (MPI_Comm_idup, MPI-3).
+
+        Args:
+            info: hints for the duplicate instead of those of this communicator.
+
+        Returns:
+            A request whose result is the duplicate.
+        """
         return self.Dup(info)
 
     def Idup_with_info(self: C, info: Info) -> Request[C]:
-        """Duplicate it, with other hints (MPI_Comm_idup_with_info, MPI-4)."""
+        """Duplicate it, with other hints (MPI_Comm_idup_with_info, MPI-4).
+
+        Args:
+            info: hints for the duplicate.
+
+        Returns:
+            A request whose result is the duplicate.
+        """
         return self.Dup(info)
 
     def Clone(self: C) -> Request[C]:
-        """Duplicate it; see `Dup`."""
+        """Duplicate it; see `Dup`.
+
+        Returns:
+            A request whose result is the duplicate.
+        """
         return self.Dup()
 
     def Create(self, group: Group) -> Request[Comm]:
@@ -93,9 +125,12 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
             group: the same in all its processes; others may give one of their own, or an empty one. On an
                 intercommunicator, the processes of the own side that take part, the same on all of that side.
 
+        Returns:
+            A request whose result is the new communicator, a null one in a process that is not in it.
+
         Raises:
-            InvalidGroupError: the group has processes that are not here; awaiting it: a process of a group has
-                given another one.
+            InvalidGroupError: the group has processes that are not here; awaiting it: a process of a group has given
+                another one.
         """
         return self._made(create.create(self._admitted, group))
 
@@ -106,8 +141,14 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
             color: 0 or above; UNDEFINED to be in none.
             key: ranks are in the order of the keys, and of the ranks here where those are equal.
 
+        Returns:
+            A request whose result is the new communicator, a null one in a process that gave UNDEFINED.
+
         Raises:
             InvalidArgumentError: another negative colour.
+
+        Example:
+            halves = await world.Split(color=world.rank % 2, key=world.rank)
         """
         return self._made(create.split(self._admitted, color, key))
 
@@ -116,8 +157,17 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
 
         Args:
             split_type: COMM_TYPE_SHARED for processes of one machine; UNDEFINED to be in none.
-            key: see `Split`.
+            key: ranks are in the order of the keys, and of the ranks here where those are equal.
             info: ignored.
+
+        Returns:
+            A request whose result is the new communicator, a null one in a process that gave UNDEFINED.
+
+        Raises:
+            InvalidArgumentError: another kind.
+
+        Example:
+            node = await world.Split_type(aiompi.MPI.COMM_TYPE_SHARED)
         """
         return self._made(create.split_type(self._admitted, split_type, key, lambda: self._runtime.node))
 
@@ -167,18 +217,32 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         return recovery.agree(self._admitted, flag)
 
     def Iagree(self, flag: int) -> Request[int]:
-        """Agree on a number: as every call here, `Agree` does not wait (MPI_Comm_iagree, ULFM)."""
+        """Agree on a number: as every call here, `Agree` does not wait (MPI_Comm_iagree, ULFM).
+
+        Args:
+            flag: of 64 bits with sign.
+
+        Returns:
+            A request whose result is the bitwise AND of the flags, the same at all members.
+        """
         return self.Agree(flag)
 
     def Shrink(self: C) -> Request[C]:
         """Make a communicator of the members that have not failed (MPI_Comm_shrink, ULFM), also of a revoked one.
 
         All living members call this. Ranks keep their order. Failures do not make it fail.
+
+        Returns:
+            A request whose result is the new communicator.
         """
         return self._made(create.shrink(self._admitted))
 
     def Ishrink(self: C) -> Request[C]:
-        """Make a communicator of the living: as every call here, `Shrink` does not wait (MPI_Comm_ishrink, ULFM)."""
+        """Make a communicator of the living: as every call here, `Shrink` does not wait (MPI_Comm_ishrink, ULFM).
+
+        Returns:
+            A request whose result is the new communicator.
+        """
         return self.Shrink()
 
     def Join(self, fd: int) -> Request[Intercomm]:
@@ -208,6 +272,9 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         """End all ranks of the job (section 7.5).
 
         A process that a launcher started ends here, with this exit status; one that has joined gets the exception.
+
+        Args:
+            errorcode: exit status of the job.
 
         Raises:
             JobAbortedError: this process was not started by a launcher.
@@ -242,7 +309,7 @@ class Comm(PointToPoint, Collectives, Caching, ErrorHandling, TopologyTest, Reco
         raise TypeError("a communicator means something only in its own process (section 2.4.1)")
 
 
-class Intracomm(Comm, TopologyMap, Meeting):
+class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
     """A communicator of one group."""
 
     __slots__ = ()
@@ -252,15 +319,6 @@ class Intracomm(Comm, TopologyMap, Meeting):
         def Create(self, group: Group) -> Request[Intracomm]: ...
         def Split(self, color: int = 0, key: int = 0) -> Request[Intracomm]: ...
         def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Intracomm]: ...
-
-    def Create_group(self, group: Group, tag: int = 0) -> Request[Intracomm]:
-        """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3).
-
-        Args:
-            group: the same in all processes of it.
-            tag: distinguishes calls that are in progress at the same time.
-        """
-        return self._made(create.create_group(self._admitted, group, tag))
 
     @classmethod
     def Create_from_group(
@@ -279,89 +337,14 @@ class Intracomm(Comm, TopologyMap, Meeting):
             info: hints, which are kept and otherwise ignored.
             errhandler: error handler of the communicator.
 
+        Returns:
+            A request whose result is the new communicator.
+
         Raises:
             InvalidGroupError: the group is null, or this process is not in it.
             InvalidArgumentError: the string tag takes MAX_STRINGTAG_LEN bytes or more.
         """
         return _from_group(Intracomm, create.create_from_group, group, (group, stringtag), info, errhandler)
-
-    def Create_intercomm(
-        self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0
-    ) -> Request[Intercomm]:
-        """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2).
-
-        Args:
-            local_leader: rank here of the process that communicates with the other leader.
-            peer_comm: a communicator that has both leaders; counts only at the leader.
-            remote_leader: rank in it of the other leader; counts only at the leader.
-            tag: distinguishes calls between the same leaders that are in progress at the same time.
-
-        Raises:
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidCommError: awaiting it: the groups have processes in common.
-        """
-        return self._made(create.create_intercomm(self._admitted, local_leader, peer_of(peer_comm), remote_leader, tag))
-
-    def Create_cart(
-        self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
-    ) -> Request[Cartcomm]:
-        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid.
-
-        Args:
-            dims: number of processes along each dimension.
-            periods: for each dimension, or for all, whether the last process is a neighbour of the first.
-            reorder: ignored: ranks stay as they are.
-        """
-        return self._made(create.cart(self._admitted, dims, periods))
-
-    def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Request[Graphcomm]:
-        """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
-
-        Args:
-            index: index[i] is the number of neighbours of the nodes 0..i together.
-            edges: the neighbours of node 0, of node 1, ...
-            reorder: ignored: ranks stay as they are.
-        """
-        return self._made(create.graph(self._admitted, index, edges))
-
-    def Create_dist_graph_adjacent(
-        self,
-        sources: Sequence[int] | None,
-        destinations: Sequence[int] | None,
-        sourceweights: Sequence[int] | int | None = None,
-        destweights: Sequence[int] | int | None = None,
-        info: Info = INFO_NULL,
-        reorder: bool = False,
-    ) -> Request[Distgraphcomm]:
-        """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2).
-
-        Args:
-            sources, destinations: ranks from which and to which edges lead.
-            sourceweights, destweights: one for each of them; None or UNWEIGHTED for none.
-            info, reorder: ignored.
-        """
-        ends = (sources, destinations, sourceweights, destweights)
-        return self._made(create.dist_graph_adjacent(self._admitted, *ends))
-
-    def Create_dist_graph(
-        self,
-        sources: Sequence[int],
-        degrees: Sequence[int],
-        destinations: Sequence[int],
-        weights: Sequence[int] | int | None = None,
-        info: Info = INFO_NULL,
-        reorder: bool = False,
-    ) -> Request[Distgraphcomm]:
-        """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2).
-
-        Args:
-            sources: ranks from which edges lead.
-            degrees: number of edges from each of them.
-            destinations: where these edges lead to, those of the first source first.
-            weights: one for each edge; None or UNWEIGHTED for none.
-            info, reorder: ignored.
-        """
-        return self._made(create.dist_graph(self._admitted, sources, degrees, destinations, weights))
 
 
 class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
@@ -374,6 +357,12 @@ class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
 
         Args:
             remain_dims: for each dimension whether it is kept.
+
+        Returns:
+            A request whose result is the communicator of the grid that this process is in.
+
+        Raises:
+            InvalidArgumentError: there is not one item for each dimension.
         """
         return self._made(create.cart_sub(self._admitted, remain_dims))
 
@@ -425,6 +414,9 @@ class Intercomm(Comm, Collectives):
             remote_leader: rank in it of the other leader; counts only at the leader.
             stringtag, info, errhandler: see `Create_from_group`.
 
+        Returns:
+            A request whose result is the intercommunicator.
+
         Raises:
             InvalidRankError: a leader is out of range.
             InvalidCommError: the groups have processes in common.
@@ -438,6 +430,9 @@ class Intercomm(Comm, Collectives):
 
         Args:
             high: True if the own group comes after the other; the same within a group.
+
+        Returns:
+            A request whose result is the communicator of both groups.
 
         Raises:
             InvalidArgumentError: awaiting it: `high` differs within a group.

@@ -38,30 +38,69 @@ class Message:
         self.status = core.envelope(message)
 
     def irecv(self, status: Status | None = None) -> Request[Any]:
-        """Start receiving the message as an object.
+        """Start to receive the message as an object (section 3.8 of MPI-3.1).
 
         Args:
             status: filled with the envelope when the result is taken.
 
+        Returns:
+            A request whose result is the object.
+
         Raises:
-            InvalidRequestError: the message was received before.
+            InvalidRequestError: it has been received already.
+            InvalidTypeError: awaiting it: the message is no object.
         """
         return self._take(None, self._codec, status)
 
     def recv(self, status: Status | None = None) -> Owned[Any]:
-        """Receive the message as an object."""
+        """Receive the message as an object (section 3.8 of MPI-3.1).
+
+        Args:
+            status: filled with the envelope of the message.
+
+        Returns:
+            A request, to be awaited once, whose result is the object.
+
+        Raises:
+            InvalidRequestError: it has been received already.
+            InvalidTypeError: awaiting it: the message is no object.
+        """
         return Owned(self.irecv(status))
 
     def Irecv(self, buf: BufSpec, status: Status | None = None) -> Request[Status]:
-        """Start receiving the message into a writable buffer specification.
+        """Start to receive the message into a buffer (MPI_Imrecv, MPI-3).
+
+        Args:
+            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
+                receive is complete.
+            status: filled with the envelope of the message.
+
+        Returns:
+            A request whose result is the Status.
 
         Raises:
-            InvalidRequestError: the message was received before.
+            InvalidRequestError: it has been received already.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            TruncationError: awaiting it: the message is longer than the buffer.
         """
         return self._take(self._core.conversion.to_receive(buf), None, status)
 
     def Recv(self, buf: BufSpec, status: Status | None = None) -> Owned[Status]:
-        """Receive the message into a buffer."""
+        """Receive the message into a buffer (MPI_Mrecv, MPI-3).
+
+        Args:
+            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
+                receive is complete.
+            status: filled with the envelope of the message.
+
+        Returns:
+            A request, to be awaited once, whose result is the Status.
+
+        Raises:
+            InvalidRequestError: it has been received already.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            TruncationError: awaiting it: the message is longer than the buffer.
+        """
         return Owned(self.Irecv(buf, status))
 
     def _take(self, memory: memoryview | Scattered | None, decode: Decode | None, status: Status | None) -> Receive:

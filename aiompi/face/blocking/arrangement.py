@@ -1,0 +1,185 @@
+# Written by aiompi/face/generate.py from native/arrangement.py: change that.
+"""Constructors of the blocking face that an intracommunicator alone has (chapters 5 and 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from aiompi import create
+from aiompi.comm import Group
+from aiompi.face.blocking.handle import Handle
+from aiompi.face.common import peer_of
+from aiompi.info import INFO_NULL, Info
+
+if TYPE_CHECKING:
+    from aiompi.face.blocking.communicator import Cartcomm, Comm, Distgraphcomm, Graphcomm, Intercomm, Intracomm
+
+
+class Arrangement(Handle):
+    """The constructors that are collective over one group."""
+
+    __slots__ = ()
+
+    def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
+        """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3).
+
+        Args:
+            group: the same in all processes of it.
+            tag: distinguishes calls that are in progress at the same time.
+
+        Returns:
+            The new communicator.
+
+        Raises:
+            InvalidGroupError: this process is not in the group, or the group has processes that are not here.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        return cast("Intracomm", self._made(create.create_group(self._entered("Create_group(group, tag)"), group, tag)))
+
+    def Create_intercomm(self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0) -> Intercomm:
+        """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2).
+
+        Args:
+            local_leader: rank here of the process that communicates with the other leader.
+            peer_comm: a communicator that has both leaders; counts only at the leader.
+            remote_leader: rank in it of the other leader; counts only at the leader.
+            tag: distinguishes calls between the same leaders that are in progress at the same time.
+
+        Returns:
+            The intercommunicator.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidCommError: the groups have processes in common.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        return cast(
+            "Intercomm",
+            self._made(
+                create.create_intercomm(
+                    self._entered("Create_intercomm(local_leader, peer_comm, remote_leader, tag)"),
+                    local_leader,
+                    peer_of(peer_comm),
+                    remote_leader,
+                    tag,
+                )
+            ),
+        )
+
+    def Create_cart(
+        self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
+    ) -> Cartcomm:
+        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid.
+
+        Args:
+            dims: number of processes along each dimension.
+            periods: for each dimension, or for all, whether the last process is a neighbour of the first.
+            reorder: ignored: ranks stay as they are.
+
+        Returns:
+            The new communicator, a null one in a process outside the grid.
+
+        Raises:
+            InvalidDimsError: the grid has more places than there are processes, or a dimension is wrong.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            grid = comm.Create_cart([comm.size], periods=True)
+        """
+        return cast(
+            "Cartcomm", self._made(create.cart(self._entered("Create_cart(dims, periods, reorder)"), dims, periods))
+        )
+
+    def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Graphcomm:
+        """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
+
+        Args:
+            index: index[i] is the number of neighbours of the nodes 0..i together.
+            edges: the neighbours of node 0, of node 1, ...
+            reorder: ignored: ranks stay as they are.
+
+        Returns:
+            The new communicator, a null one in a process that is no node.
+
+        Raises:
+            InvalidArgumentError: the graph is no graph of processes of this communicator.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        return cast(
+            "Graphcomm", self._made(create.graph(self._entered("Create_graph(index, edges, reorder)"), index, edges))
+        )
+
+    def Create_dist_graph_adjacent(
+        self,
+        sources: Sequence[int] | None,
+        destinations: Sequence[int] | None,
+        sourceweights: Sequence[int] | int | None = None,
+        destweights: Sequence[int] | int | None = None,
+        info: Info = INFO_NULL,
+        reorder: bool = False,
+    ) -> Distgraphcomm:
+        """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2).
+
+        Args:
+            sources, destinations: ranks from which and to which edges lead.
+            sourceweights, destweights: one for each of them; None or UNWEIGHTED for none.
+            info, reorder: ignored.
+
+        Returns:
+            The new communicator.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
+        return cast(
+            "Distgraphcomm",
+            self._made(
+                create.dist_graph_adjacent(
+                    self._entered(
+                        "Create_dist_graph_adjacent(sources, destinations, sourceweights, destweights, info, reorder)"
+                    ),
+                    sources,
+                    destinations,
+                    sourceweights,
+                    destweights,
+                )
+            ),
+        )
+
+    def Create_dist_graph(
+        self,
+        sources: Sequence[int],
+        degrees: Sequence[int],
+        destinations: Sequence[int],
+        weights: Sequence[int] | int | None = None,
+        info: Info = INFO_NULL,
+        reorder: bool = False,
+    ) -> Distgraphcomm:
+        """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2).
+
+        Args:
+            sources: ranks from which edges lead.
+            degrees: number of edges from each of them.
+            destinations: where these edges lead to, those of the first source first.
+            weights: one for each edge; None or UNWEIGHTED for none.
+            info, reorder: ignored.
+
+        Returns:
+            The new communicator.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
+        return cast(
+            "Distgraphcomm",
+            self._made(
+                create.dist_graph(
+                    self._entered("Create_dist_graph(sources, degrees, destinations, weights, info, reorder)"),
+                    sources,
+                    degrees,
+                    destinations,
+                    weights,
+                )
+            ),
+        )

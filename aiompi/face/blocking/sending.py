@@ -1,0 +1,398 @@
+"""Sends of the blocking face (chapter 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiompi.comm import Communicator
+from aiompi.core.allocation import joined
+from aiompi.datatype.buffer.address import BufferAutomatic
+from aiompi.engine import Mode, Send
+from aiompi.engine import Request as EngineRequest
+from aiompi.face.blocking.handle import Handle
+from aiompi.face.blocking.process import process
+from aiompi.face.blocking.request_kinds import Prequest
+from aiompi.face.blocking.requests import Request
+from aiompi.face.common import attach
+from aiompi.face.persistent import PersistentSends
+from aiompi.typing import BufSpec
+
+
+class ObjectSends(Handle):
+    """The sends of objects."""
+
+    __slots__ = ()
+
+    def isend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, standard mode (section 3.7).
+
+        As in mpi4py, the object may be changed at once: arrays in it are copied unless they have been sent already.
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete: large arrays in it
+                are not copied, and an object of many items is encoded in slices between turns of the event loop, with
+                later messages behind it.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        return Request._denote(_start_copy(self._admitted, obj, dest, tag, Mode.STANDARD))
+
+    def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, buffered mode (sections 3.4 and 3.6).
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        return Request._denote(start_object(self._admitted, obj, dest, tag, Mode.BUFFERED))
+
+    def issend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, synchronous mode (section 3.4); see `isend`.
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        return Request._denote(_start_copy(self._admitted, obj, dest, tag, Mode.SYNCHRONOUS))
+
+    def irsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending an object, ready mode (section 3.4): the receive must be posted; see `isend`.
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            OtherError: completing it: no receive was posted.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        return Request._denote(_start_copy(self._admitted, obj, dest, tag, Mode.READY))
+
+    def send(self, obj: object, dest: int, tag: int = 0) -> None:
+        """Send an object, standard mode (section 3.2.1).
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete: large arrays in it
+                are not copied, and an object of many items is encoded in slices between turns of the event loop, with
+                later messages behind it.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        core = self._entered("send(obj, dest)")
+        payload, nbytes = process.codec.dumps(obj)
+        request = core.send(payload, nbytes, dest, tag)
+        if not request._done or request._error is not None:
+            self._finish(request)
+
+    def bsend(self, obj: object, dest: int, tag: int = 0) -> None:
+        """Send an object, buffered mode (sections 3.4 and 3.6).
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._finish(start_object(self._entered("bsend(obj, dest)"), obj, dest, tag, Mode.BUFFERED))
+
+    def ssend(self, obj: object, dest: int, tag: int = 0) -> None:
+        """Send an object, synchronous mode (section 3.4).
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._finish(start_object(self._entered("ssend(obj, dest)"), obj, dest, tag, Mode.SYNCHRONOUS))
+
+    def rsend(self, obj: object, dest: int, tag: int = 0) -> None:
+        """Send an object, ready mode (section 3.4): the receive must be posted.
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            OtherError: no receive was posted.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._finish(start_object(self._entered("rsend(obj, dest)"), obj, dest, tag, Mode.READY))
+
+
+class BufferSends(Handle, PersistentSends[Prequest[None]]):
+    """The sends of buffers, and the memory for buffered ones (section 3.6)."""
+
+    __slots__ = ()
+
+    def Isend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer specification, standard mode (section 3.7).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        core = self._admitted
+        memory = core.conversion.to_send(buf, dest)
+        return Request._denote(core.isend((memory,), len(memory), dest, tag))
+
+    def Ibsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer specification, buffered mode (sections 3.4 and 3.6).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        return Request._denote(_start_buffer(self._admitted, buf, dest, tag, Mode.BUFFERED))
+
+    def Issend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer specification, synchronous mode (section 3.4).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        return Request._denote(_start_buffer(self._admitted, buf, dest, tag, Mode.SYNCHRONOUS))
+
+    def Irsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
+        """Start sending a buffer specification, ready mode (section 3.4): the receive must be posted.
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            OtherError: completing it: no receive was posted.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        return Request._denote(_start_buffer(self._admitted, buf, dest, tag, Mode.READY))
+
+    def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
+        """Send a buffer specification, standard mode (section 3.2.1).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        core = self._entered("Send(buf, dest)")
+        if core.send_short(buf, dest, tag):
+            return
+        memory = core.conversion.to_send(buf, dest)
+        request = core.send((memory,), len(memory), dest, tag)
+        if not request._done or request._error is not None:
+            self._finish(request)
+
+    def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
+        """Send a buffer specification, buffered mode (sections 3.4 and 3.6).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._finish(_start_buffer(self._entered("Bsend(buf, dest)"), buf, dest, tag, Mode.BUFFERED))
+
+    def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
+        """Send a buffer specification, synchronous mode (section 3.4).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._finish(_start_buffer(self._entered("Ssend(buf, dest)"), buf, dest, tag, Mode.SYNCHRONOUS))
+
+    def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
+        """Send a buffer specification, ready mode (section 3.4): the receive must be posted.
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            OtherError: no receive was posted.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._finish(_start_buffer(self._entered("Rsend(buf, dest)"), buf, dest, tag, Mode.READY))
+
+    def Attach_buffer(self, buf: BufSpec | BufferAutomatic) -> None:
+        """Give memory to the buffered sends of this communicator (MPI_Comm_attach_buffer, MPI-4.1).
+
+        Args:
+            buf: writable memory; each message takes its length and BSEND_OVERHEAD. None: new memory for each.
+
+        Raises:
+            InvalidBufferError: one is attached already, or it is read-only.
+        """
+        attach(self._admitted.attachment, buf)
+
+    def Detach_buffer(self) -> Any:
+        """Take the attached memory back when the messages in it have left (MPI_Comm_detach_buffer, MPI-4.1).
+
+        Returns:
+            The object that was attached.
+
+        Raises:
+            InvalidBufferError: none is attached.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        return self._finish(self._entered("Detach_buffer()").attachment.detach())
+
+    def Flush_buffer(self) -> None:
+        """Wait until the messages in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1).
+
+        Raises:
+            InvalidBufferError: none is attached.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._finish(self._entered("Flush_buffer()").attachment.flush())
+
+    def Iflush_buffer(self) -> Request[None]:
+        """Start to wait until the messages in the attached buffer have left (MPI_Comm_iflush_buffer, MPI-4.1).
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
+        """
+        return Request._denote(self._admitted.attachment.flush())
+
+
+def _start_buffer(core: Communicator, buf: BufSpec, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+    memory = core.conversion.to_send(buf, dest)
+    return core.isend((memory,), len(memory), dest, tag, mode)
+
+
+def start_object(core: Communicator, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+    payload, nbytes = process.codec.dumps(obj)
+    return core.isend(payload, nbytes, dest, tag, mode)
+
+
+def _start_copy(core: Communicator, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+    """Start a send of an object that may be changed before it has been sent."""
+    payload, nbytes = process.codec.dumps(obj)
+    own = len(payload) == 1 and type(payload[0]) is bytes
+    if not own and nbytes > core.engine.shm_eager_limit:
+        payload, own = [joined(payload, nbytes)], True  # from which the receiver may copy it later
+    request = core.isend(payload, nbytes, dest, tag, mode)
+    if not own and isinstance(request, Send) and not request.released and not request.done():
+        request.detach()
+    return request

@@ -1,0 +1,142 @@
+"""Constructors of the asyncio face that an intracommunicator alone has (chapters 5 and 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from aiompi import create
+from aiompi.comm import Communicator, Group
+from aiompi.engine import Request
+from aiompi.face.common import peer_of
+from aiompi.face.native.handle import Handle
+from aiompi.info import INFO_NULL, Info
+
+if TYPE_CHECKING:
+    from aiompi.face.native.communicator import Cartcomm, Comm, Distgraphcomm, Graphcomm, Intercomm, Intracomm
+
+
+class Arrangement(Handle):
+    """The constructors that are collective over one group."""
+
+    __slots__ = ()
+
+    def _made(self, request: Request[Communicator | None]) -> Request[Any]:
+        """Return the communicator of this face for what a constructor has made."""
+        raise NotImplementedError
+
+    def Create_group(self, group: Group, tag: int = 0) -> Request[Intracomm]:
+        """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3).
+
+        Args:
+            group: the same in all processes of it.
+            tag: distinguishes calls that are in progress at the same time.
+
+        Returns:
+            A request whose result is the new communicator.
+
+        Raises:
+            InvalidGroupError: this process is not in the group, or the group has processes that are not here.
+        """
+        return self._made(create.create_group(self._admitted, group, tag))
+
+    def Create_intercomm(
+        self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0
+    ) -> Request[Intercomm]:
+        """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2).
+
+        Args:
+            local_leader: rank here of the process that communicates with the other leader.
+            peer_comm: a communicator that has both leaders; counts only at the leader.
+            remote_leader: rank in it of the other leader; counts only at the leader.
+            tag: distinguishes calls between the same leaders that are in progress at the same time.
+
+        Returns:
+            A request whose result is the intercommunicator.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidCommError: awaiting it: the groups have processes in common.
+        """
+        return self._made(create.create_intercomm(self._admitted, local_leader, peer_of(peer_comm), remote_leader, tag))
+
+    def Create_cart(
+        self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
+    ) -> Request[Cartcomm]:
+        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid.
+
+        Args:
+            dims: number of processes along each dimension.
+            periods: for each dimension, or for all, whether the last process is a neighbour of the first.
+            reorder: ignored: ranks stay as they are.
+
+        Returns:
+            A request whose result is the new communicator, a null one in a process outside the grid.
+
+        Raises:
+            InvalidDimsError: the grid has more places than there are processes, or a dimension is wrong.
+
+        Example:
+            grid = await world.Create_cart([world.size], periods=True)
+        """
+        return self._made(create.cart(self._admitted, dims, periods))
+
+    def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Request[Graphcomm]:
+        """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
+
+        Args:
+            index: index[i] is the number of neighbours of the nodes 0..i together.
+            edges: the neighbours of node 0, of node 1, ...
+            reorder: ignored: ranks stay as they are.
+
+        Returns:
+            A request whose result is the new communicator, a null one in a process that is no node.
+
+        Raises:
+            InvalidArgumentError: the graph is no graph of processes of this communicator.
+        """
+        return self._made(create.graph(self._admitted, index, edges))
+
+    def Create_dist_graph_adjacent(
+        self,
+        sources: Sequence[int] | None,
+        destinations: Sequence[int] | None,
+        sourceweights: Sequence[int] | int | None = None,
+        destweights: Sequence[int] | int | None = None,
+        info: Info = INFO_NULL,
+        reorder: bool = False,
+    ) -> Request[Distgraphcomm]:
+        """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2).
+
+        Args:
+            sources, destinations: ranks from which and to which edges lead.
+            sourceweights, destweights: one for each of them; None or UNWEIGHTED for none.
+            info, reorder: ignored.
+
+        Returns:
+            A request whose result is the new communicator.
+        """
+        return self._made(create.dist_graph_adjacent(self._admitted, sources, destinations, sourceweights, destweights))
+
+    def Create_dist_graph(
+        self,
+        sources: Sequence[int],
+        degrees: Sequence[int],
+        destinations: Sequence[int],
+        weights: Sequence[int] | int | None = None,
+        info: Info = INFO_NULL,
+        reorder: bool = False,
+    ) -> Request[Distgraphcomm]:
+        """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2).
+
+        Args:
+            sources: ranks from which edges lead.
+            degrees: number of edges from each of them.
+            destinations: where these edges lead to, those of the first source first.
+            weights: one for each edge; None or UNWEIGHTED for none.
+            info, reorder: ignored.
+
+        Returns:
+            A request whose result is the new communicator.
+        """
+        return self._made(create.dist_graph(self._admitted, sources, degrees, destinations, weights))
