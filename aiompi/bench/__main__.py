@@ -1,6 +1,6 @@
 """`python -m aiompi.bench`: the micro-benchmarks, unless the first argument names another command.
 
-The name of a family of figures with targets, such as `datatype`, is short for `targets datatype`, unless a
+The name of a family of figures with targets, such as `startup`, is short for `targets startup`, unless a
 micro-benchmark has the same name.
 """
 
@@ -21,7 +21,6 @@ from aiompi.bench.targets import COMPARISONS, FAMILIES
 COMMANDS: Final = {
     "targets": "aiompi.bench.targets.command",
     "faults": "aiompi.bench.faults.command",
-    "hosts": "aiompi.bench.hosts",
     "simulate": "aiompi.bench.simulate.command",
     "tune": "aiompi.bench.tune",
 }

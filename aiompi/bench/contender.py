@@ -83,8 +83,6 @@ def _pair(name: str, module: str) -> Contender:
 SOCKET: Final = _pair("socket", "bare_socket")
 UVLOOP: Final = _pair("uvloop", "bare_uvloop")
 WAKE_UP: Final = _pair("eventfd", "bare_wake")
-#: four processes, in which asyncio's streams run on uvloop
-STREAMS: Final = Contender("streams", (sys.executable, "-m", f"{_MEASURE}.bare_streams"))
 
 
 def mpich_job(processes: int, of: str = "") -> Contender:

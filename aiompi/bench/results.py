@@ -65,7 +65,7 @@ class Results:
             about.append("idle cores kept awake")
         return ", ".join(about)
 
-    def save(self, complete: bool, *, more: bool = False, **measured: Any) -> None:
+    def save(self, *, complete: bool, more: bool = False, **measured: Any) -> None:
         """Write the whole file again, so that no measurement is lost whatever happens next.
 
         Args:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from aiompi.bench.targets import table
-from aiompi.bench.targets.figure import Figure, Goal
+from aiompi.bench.targets import figures as table
+from aiompi.bench.targets.figures import Figure, Goal
 
 
 def test_ratio_and_difference_are_of_medians() -> None:

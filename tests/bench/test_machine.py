@@ -43,7 +43,7 @@ def test_idle_cores_that_may_not_be_kept_awake(tmp_path: Path) -> None:
         pytest.fail("it may not")
 
 
-@pytest.mark.parametrize("command", [["targets", "matching"], ["latency", "--sizes", "8"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("command", [["targets", "sockets"], ["latency", "--sizes", "8"]], ids=lambda words: words[0])
 def test_commands_keep_cores_awake_where_they_may(command: list[str], site: Site) -> None:
     result = site.start(sys.executable, "-m", "aiompi.bench", *command, "--quick", "--repeat", "1", "--awake").finish(
         LIMIT

@@ -22,47 +22,35 @@ from distributed.protocol import Serialize
 import aiompi
 from aiompi.bench.measure import (
     bare_socket,
-    bare_streams,
     bare_uvloop,
     blocking,
     channels,
     distributed,
-    levels,
     native,
     payloads,
     point_to_point,
     pyzmq,
-    raw_tcp,
     responsive,
     turns,
 )
 
 TIMED = {"iterations": 3, "blocks": 2}
-MATCHING = {"outstanding": 7, "blocks": 2}
 WORKS: list[turns.Work] = [
     {"work": "latency", "nbytes": 8, **TIMED},
     {"work": "latency", "nbytes": 300_000, **TIMED},
-    {"work": "latency_requests", "nbytes": 8, **TIMED},
-    {"work": "latency_wildcards", "nbytes": 8, **TIMED},
-    {"work": "latency_typed", "count": 100, "derived": True, **TIMED},
-    {"work": "latency_typed", "count": 100, "derived": False, **TIMED},
     {"work": "bandwidth", "nbytes": 300_000, "window": 3, **TIMED},
     {"work": "bandwidth_both_ways", "nbytes": 300_000, "window": 3, **TIMED},
-    {"work": "bandwidth_polled", "nbytes": 300_000, "window": 3, **TIMED},
     {"work": "objects", "payload": "dict", **TIMED},
     {"work": "objects", "payload": "array", **TIMED},
     {"work": "objects", "payload": "array", "nbytes": 100, **TIMED},
-    {"work": "matching", "reverse": True, **MATCHING},
-    {"work": "matching", "reverse": False, **MATCHING},
     {"work": "collective", "name": "alltoall", "nbytes": 8, "calls": 2},
     {"work": "collective_objects", "name": "scatter", "payload": "array", "calls": 2, "nbytes": 8},
     {"work": "collective_objects", "name": "reduce", "payload": "array", "calls": 2, "nbytes": 8},
     {"work": "responsiveness", "outstanding": 3, "nbytes": 8, "seconds": 0.01},
     {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": 0.01},
     {"work": "idle", "seconds": 0.01},
-    {"work": "memory", "nbytes": 1000},
 ]
-NATIVE_ONLY = {"latency_requests", "responsiveness", "pipeline", "large_object", "producers"}
+NATIVE_ONLY = {"responsiveness", "large_object", "producers"}
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -102,14 +90,6 @@ def test_native(work: turns.Work, run: Run) -> None:
 
 async def everywhere(ranks: int, work: str, **arguments: Any) -> list[Any]:
     return await asyncio.gather(*(native.WORKS[work](comm, **arguments) for comm in aiompi.local_world(ranks)))
-
-
-@pytest.mark.asyncio
-async def test_pipeline() -> None:
-    ours = await everywhere(4, "pipeline", messages=50)
-    floor = bare_streams.pipeline(50, sorted(os.sched_getaffinity(0)))
-    assert len(ours) == len(floor) == 4
-    assert min(min(rank) for rank in (*ours, *floor)) > 0
 
 
 @pytest.mark.asyncio
@@ -211,14 +191,11 @@ class Idle:
     """A library that communicates nothing, and records the buffers of sends and receives."""
 
     rank, size = 0, 2
-    ANY_SOURCE = ANY_TAG = -1
 
     def __init__(self) -> None:
         self.sent: set[int] = set()
         self.received: set[int] = set()
-        self.Request = self.DOUBLE = self
-        self.Create_vector = lambda *_: self
-        self.Commit = lambda: self
+        self.Request = self
 
     def Send(self, buffer: Any, *_: Any) -> None:
         self._note(self.sent, buffer)
@@ -234,9 +211,8 @@ class Idle:
 
     @staticmethod
     def _note(seen: set[int], buffer: Any) -> None:
-        array = buffer if isinstance(buffer, np.ndarray) else buffer[0]
-        if array.size > 1:  # it is no answer to a window
-            seen.add(array.__array_interface__["data"][0])
+        if buffer.size > 1:  # it is no answer to a window
+            seen.add(buffer.__array_interface__["data"][0])
 
 
 ONE_WAY = [work for work in WORKS if work["work"].startswith(("latency", "bandwidth"))]
@@ -304,34 +280,23 @@ def in_threads(measure: Callable[..., Any], work: turns.Work) -> None:
 
 
 def test_the_faces_can_do_the_same() -> None:
-    blocking_only = {"steps", "exchange", "datatype", "packing", "alltoallw", *raw_tcp.WORKS, *levels.WORKS}
+    blocking_only = {"datatype", "packing", "alltoallw"}
     assert native.WORKS.keys() - NATIVE_ONLY == blocking.WORKS.keys() - blocking_only
 
 
-@pytest.mark.parametrize(
-    ("send", "receive"),
-    [
-        (bare_socket.send, bare_socket.receive),
-        (bare_socket.send_polled, bare_socket.receive_polled),
-    ],
-    ids=["blocking", "polled"],
-)
-def test_raw_movers(send: bare_socket.Mover, receive: bare_socket.Mover) -> None:
+def test_raw_movers() -> None:
     sent = memoryview(bytearray(os.urandom(2**20)))
     received = bytearray(2**20)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        if send is bare_socket.send_polled:
-            ours.setblocking(False)
-            theirs.setblocking(False)
-        sender = threading.Thread(target=send, args=(ours, sent))
+        sender = threading.Thread(target=bare_socket.send, args=(ours, sent))
         sender.start()
-        receive(theirs, memoryview(received))
+        bare_socket.receive(theirs, memoryview(received))
         sender.join()
         assert received == sent
         ours.close()
         with pytest.raises(EOFError, match="has ended"):
-            receive(theirs, memoryview(received))
+            bare_socket.receive(theirs, memoryview(received))
 
 
 def test_timed_leaves_out_the_first_block(monkeypatch: pytest.MonkeyPatch) -> None:

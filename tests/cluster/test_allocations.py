@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from support.limits import LIMIT
 from support.machines import Machines, until
 
 PROGRAM = """
@@ -54,17 +53,3 @@ def test_a_rank_that_fails_ends_all_nodes(slurm: Machines, app: Path) -> None:
     result = slurm[0].run("salloc", "-Q", "-N3", "-n3", *LAUNCH, "app.py", "fail", cwd=str(app))
     assert result.returncode == 9, result
     assert "aiompi-launch: rank 2 on node3 exited with status 9" in result.stderr
-
-
-def test_the_benchmark_of_the_start(slurm: Machines, app: Path, hydra: str) -> None:
-    words = ("-m", "aiompi.bench", "hosts", "node1,node2:2,node3", "--quick")
-    result = slurm[0].run("salloc", "-Q", "-N3", "-n4", sys.executable, *words, cwd=str(app), limit=LIMIT)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert [line[:30].strip() for line in result.stdout.splitlines()[-6:]] == [
-        "mpiexec, mpi4py",
-        "mpiexec, aiompi",
-        "aiompi-launch --hosts",
-        "srun --mpi=pmi2, mpi4py",
-        "srun --mpi=pmi2, aiompi",
-        "srun --mpi=none, aiompi",
-    ]

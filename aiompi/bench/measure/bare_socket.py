@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import pickle
-import select
 import socket
 import struct
 import time
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from aiompi.bench.measure.turns import timed
 
 _LENGTH: Final = struct.Struct("<Q")
-
-#: sends or receives all bytes of a buffer
-Mover: TypeAlias = Callable[[socket.socket, memoryview], None]
 
 
 def send(sock: socket.socket, view: memoryview) -> None:
@@ -31,32 +26,6 @@ def receive(sock: socket.socket, view: memoryview) -> None:
         if not nbytes:
             raise EOFError("the other process has ended")
         missing -= nbytes
-
-
-def send_polled(sock: socket.socket, view: memoryview) -> None:
-    """Send all bytes through a non-blocking socket."""
-    writable = select.poll()
-    writable.register(sock, select.POLLOUT)
-    while view:
-        try:
-            view = view[sock.sendmsg([view]) :]
-        except BlockingIOError:
-            writable.poll()
-
-
-def receive_polled(sock: socket.socket, view: memoryview) -> None:
-    """Fill the buffer from a non-blocking socket."""
-    readable = select.poll()
-    readable.register(sock, select.POLLIN)
-    while view:
-        try:
-            nbytes = sock.recv_into(view)
-        except BlockingIOError:
-            readable.poll()
-            continue
-        if not nbytes:
-            raise EOFError("the other process has ended")
-        view = view[nbytes:]
 
 
 def latency(sock: socket.socket, rank: int, nbytes: int, iterations: int, blocks: int) -> list[float]:
@@ -78,44 +47,20 @@ def latency(sock: socket.socket, rank: int, nbytes: int, iterations: int, blocks
 
 def bandwidth(sock: socket.socket, rank: int, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per window of messages and the answer to them."""
-    return _bandwidth(sock, rank, nbytes, window, iterations, blocks, send, receive)
-
-
-def bandwidth_polled(
-    sock: socket.socket, rank: int, nbytes: int, window: int, iterations: int, blocks: int
-) -> list[float]:
-    """The same with non-blocking system calls."""
-    sock.setblocking(False)
-    try:
-        return _bandwidth(sock, rank, nbytes, window, iterations, blocks, send_polled, receive_polled)
-    finally:
-        sock.setblocking(True)
-
-
-def _bandwidth(
-    sock: socket.socket,
-    rank: int,
-    nbytes: int,
-    window: int,
-    iterations: int,
-    blocks: int,
-    put: Mover,
-    get: Mover,
-) -> list[float]:
     view = memoryview(bytearray(b"\1") * nbytes)
     token = memoryview(bytearray(1))
 
     def lead(n: int) -> None:
         for _ in range(n):
             for _ in range(window):
-                put(sock, view)
-            get(sock, token)
+                send(sock, view)
+            receive(sock, token)
 
     def follow(n: int) -> None:
         for _ in range(n):
             for _ in range(window):
-                get(sock, view)
-            put(sock, token)
+                receive(sock, view)
+            send(sock, token)
 
     return timed(follow if rank else lead, iterations, blocks)
 
@@ -163,17 +108,4 @@ def idle(sock: socket.socket, rank: int, seconds: float) -> float:
     return time.process_time() - start
 
 
-def memory(sock: socket.socket, rank: int, nbytes: int) -> int:
-    """Bytes by which a transfer raises the peak of resident memory above its buffer."""
-    from aiompi.bench.measure import payloads
-
-    view = payloads.touched(nbytes).data
-    before = payloads.peak_memory()
-    if rank == 0:
-        send(sock, view)
-    else:
-        receive(sock, view)
-    return payloads.peak_memory() - before
-
-
-WORKS: Final = {work.__name__: work for work in (latency, bandwidth, bandwidth_polled, objects, idle, memory)}
+WORKS: Final = {work.__name__: work for work in (latency, bandwidth, objects, idle)}

@@ -92,7 +92,7 @@ def child(seed: int) -> None:
     from aiompi import MPI
 
     with contextlib.suppress(*LOST, Disagreement, InvalidPortError, JobAbortedError):
-        storm.immediate(storm.with_children(MPI.Comm.Get_parent(), True, seed))
+        storm.immediate(storm.with_children(MPI.Comm.Get_parent(), seed, high=True))
 
 
 def begin_work() -> None:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
-
-import numpy as np
 
 from aiompi.bench.measure import payloads, turns
 from aiompi.bench.measure.calls import CALLS, WARM_UP, object_call
 from aiompi.bench.measure.payloads import TAG
-from aiompi.bench.measure.point_to_point import Buffers, leads, peer_of
+from aiompi.bench.measure.point_to_point import leads, peer_of
 from aiompi.bench.measure.responsive import responsiveness
-from aiompi.bench.measure.streams import large_object, pipeline, producers
+from aiompi.bench.measure.streams import large_object, producers
 from aiompi.bench.measure.turns import timed_async
-from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.datatype import DOUBLE
 from aiompi.engine import Request
 from aiompi.face.native import Intracomm
 from aiompi.face.native.job import World, run
@@ -28,59 +24,23 @@ async def bind(comm: Intracomm, cores: list[int]) -> None:
 
 
 async def latency(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per round trip of a message, by operations that the await owns."""
-    buffers = payloads.touched(nbytes), payloads.blank(nbytes)
-    return await _ping_pong(comm, comm.Send, comm.Recv, buffers, buffers, iterations, blocks, (peer_of(comm), TAG))
-
-
-async def latency_typed(comm: Intracomm, count: int, derived: bool, iterations: int, blocks: int) -> list[float]:
-    """Seconds per round trip of an even number of doubles: an item of a derived type without gaps, or DOUBLE items."""
-    buffers = np.ones(count), np.full(count, 0.0)
-    described = (1, DOUBLE.Create_vector(count // 2, 2, 2).Commit()) if derived else (count, DOUBLE)
-    specs = [[buffer, *described] for buffer in buffers]
-    return await _ping_pong(comm, comm.Send, comm.Recv, buffers, specs, iterations, blocks, (peer_of(comm), TAG))
-
-
-async def latency_requests(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per round trip of a message, by requests."""
-    buffers = payloads.touched(nbytes), payloads.blank(nbytes)
-    return await _ping_pong(comm, comm.Isend, comm.Irecv, buffers, buffers, iterations, blocks, (peer_of(comm), TAG))
-
-
-async def latency_wildcards(comm: Intracomm, nbytes: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per round trip of a message that is received from any source with any tag."""
-    buffers = payloads.touched(nbytes), payloads.blank(nbytes)
-    return await _ping_pong(comm, comm.Send, comm.Recv, buffers, buffers, iterations, blocks, (ANY_SOURCE, ANY_TAG))
-
-
-async def _ping_pong(
-    comm: Intracomm,
-    send: Callable[..., Awaitable[Any]],
-    recv: Callable[..., Awaitable[Any]],
-    buffers: Buffers,
-    specs: Sequence[Any],
-    iterations: int,
-    blocks: int,
-    wanted: tuple[int, int],
-) -> list[float]:
-    """Make round trips of a message, which is sent from one buffer and received into the other."""
-    source, tag = wanted
+    """Seconds per round trip of a message."""
+    sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     peer = peer_of(comm)
-    sent, received = specs
 
     async def lead(n: int) -> None:
         for _ in range(n):
-            await send(sent, peer, TAG)
-            await recv(received, source, tag)
+            await comm.Send(sent, peer, TAG)
+            await comm.Recv(received, peer, TAG)
 
     async def follow(n: int) -> None:
         for _ in range(n):
-            await recv(received, source, tag)
-            await send(sent, peer, TAG)
+            await comm.Recv(received, peer, TAG)
+            await comm.Send(sent, peer, TAG)
 
     loop = lead if leads(comm) else follow
     seconds = await timed_async(loop, iterations, blocks, comm.Barrier)
-    await payloads.check_async(buffers[1], loop)
+    await payloads.check_async(received, loop)
     return seconds
 
 
@@ -159,36 +119,6 @@ async def idle(comm: Intracomm, seconds: float) -> float:
     return time.process_time() - start
 
 
-async def memory(comm: Intracomm, nbytes: int) -> int:
-    """Bytes by which a transfer raises the peak of resident memory above its buffer."""
-    buffer = payloads.touched(nbytes)
-    await comm.Barrier()
-    before = payloads.peak_memory()
-    if comm.rank == 0:
-        await comm.Send(buffer, 1, TAG)
-    else:
-        await comm.Recv(buffer, 0, TAG)
-    return payloads.peak_memory() - before
-
-
-async def matching(comm: Intracomm, outstanding: int, reverse: bool, blocks: int) -> list[float]:
-    """Seconds per message when many receives are outstanding, each with a tag of its own."""
-    buffers = payloads.touched(8 * outstanding).reshape(outstanding, 8)
-    token = payloads.touched(1)
-    tags = range(outstanding)[::-1] if reverse else range(outstanding)
-
-    async def lead(n: int) -> None:
-        await comm.Recv(token, 1, outstanding)
-        await _all([comm.Isend(buffers[tag], 1, tag) for tag in tags])
-
-    async def follow(n: int) -> None:
-        requests = [comm.Irecv(buffers[tag], 0, tag) for tag in range(outstanding)]
-        await comm.Send(token, 0, outstanding)
-        await _all(requests)
-
-    return await timed_async(lead if leads(comm) else follow, outstanding, blocks)
-
-
 async def collective(comm: Intracomm, name: str, nbytes: int, calls: int) -> list[float]:
     """Seconds that each call of a collective takes; see `calls.collective`."""
     return await _apart(comm, CALLS[name](comm, nbytes), calls)
@@ -223,19 +153,13 @@ WORKS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
     for work in (
         bind,
         latency,
-        latency_typed,
-        latency_requests,
-        latency_wildcards,
         bandwidth,
         bandwidth_both_ways,
         objects,
         idle,
-        memory,
-        matching,
         collective,
         collective_objects,
         responsiveness,
-        pipeline,
         large_object,
         producers,
     )

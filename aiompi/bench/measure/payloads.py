@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -76,8 +75,3 @@ def check_object(received: Any, sent: dict[str, Any]) -> None:
     """
     if received.keys() != sent.keys() or not all(np.array_equal(received[key], sent[key]) for key in sent):
         raise ValueError(f"what was received is not what was sent: {received}, expected {sent}")
-
-
-def peak_memory() -> int:
-    """Return the peak of resident memory of this process in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

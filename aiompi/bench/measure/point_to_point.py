@@ -7,19 +7,13 @@ r + n / 2. Two ranks are one pair.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Final
 
 from aiompi.bench.measure import payloads
 from aiompi.bench.measure.payloads import TAG
 from aiompi.bench.measure.turns import timed
-
-#: what is sent, and where what comes is put: memory of its own, as in the OSU micro-benchmarks
-Buffers: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 
 def peer_of(comm: Any) -> int:
@@ -34,45 +28,22 @@ def leads(comm: Any) -> bool:
 
 def latency(mpi: Any, comm: Any, nbytes: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round trip of a message."""
-    buffers = payloads.touched(nbytes), payloads.blank(nbytes)
-    return _ping_pong(comm, buffers, buffers, iterations, blocks, (peer_of(comm), TAG))
-
-
-def latency_typed(mpi: Any, comm: Any, count: int, derived: bool, iterations: int, blocks: int) -> list[float]:
-    """Seconds per round trip of an even number of doubles: an item of a derived type without gaps, or DOUBLE items."""
-    buffers = np.ones(count), np.full(count, 0.0)
-    described = (1, mpi.DOUBLE.Create_vector(count // 2, 2, 2).Commit()) if derived else (count, mpi.DOUBLE)
-    specs = [[buffer, *described] for buffer in buffers]
-    return _ping_pong(comm, buffers, specs, iterations, blocks, (peer_of(comm), TAG))
-
-
-def latency_wildcards(mpi: Any, comm: Any, nbytes: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per round trip of a message that is received from any source with any tag."""
-    buffers = payloads.touched(nbytes), payloads.blank(nbytes)
-    return _ping_pong(comm, buffers, buffers, iterations, blocks, (mpi.ANY_SOURCE, mpi.ANY_TAG))
-
-
-def _ping_pong(
-    comm: Any, buffers: Buffers, specs: Sequence[Any], iterations: int, blocks: int, wanted: tuple[int, int]
-) -> list[float]:
-    """Make round trips of a message, which is sent from one buffer and received into the other."""
-    source, tag = wanted
+    sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     peer = peer_of(comm)
-    sent, received = specs
 
     def lead(n: int) -> None:
         for _ in range(n):
             comm.Send(sent, peer, TAG)
-            comm.Recv(received, source, tag)
+            comm.Recv(received, peer, TAG)
 
     def follow(n: int) -> None:
         for _ in range(n):
-            comm.Recv(received, source, tag)
+            comm.Recv(received, peer, TAG)
             comm.Send(sent, peer, TAG)
 
     loop = lead if leads(comm) else follow
     seconds = timed(loop, iterations, blocks, comm.Barrier)
-    payloads.check(buffers[1], loop)
+    payloads.check(received, loop)
     return seconds
 
 
@@ -152,47 +123,7 @@ def idle(mpi: Any, comm: Any, seconds: float) -> float:
     return time.process_time() - start
 
 
-def memory(mpi: Any, comm: Any, nbytes: int) -> int:
-    """Bytes by which a transfer raises the peak of resident memory above its buffer."""
-    buffer = payloads.touched(nbytes)
-    comm.Barrier()
-    before = payloads.peak_memory()
-    if comm.rank == 0:
-        comm.Send(buffer, 1, TAG)
-    else:
-        comm.Recv(buffer, 0, TAG)
-    return payloads.peak_memory() - before
-
-
-def matching(mpi: Any, comm: Any, outstanding: int, reverse: bool, blocks: int) -> list[float]:
-    """Seconds per message when many receives are outstanding, each with a tag of its own."""
-    buffers = payloads.touched(8 * outstanding).reshape(outstanding, 8)
-    token = payloads.touched(1)
-    tags = range(outstanding)[::-1] if reverse else range(outstanding)
-
-    def lead(n: int) -> None:
-        comm.Recv(token, 1, outstanding)
-        mpi.Request.Waitall([comm.Isend(buffers[tag], 1, tag) for tag in tags])
-
-    def follow(n: int) -> None:
-        requests = [comm.Irecv(buffers[tag], 0, tag) for tag in range(outstanding)]
-        comm.Send(token, 0, outstanding)
-        mpi.Request.Waitall(requests)
-
-    return timed(lead if leads(comm) else follow, outstanding, blocks)
-
-
-WORKS: Final[tuple[Callable[..., Any], ...]] = (
-    latency,
-    latency_typed,
-    latency_wildcards,
-    bandwidth,
-    bandwidth_both_ways,
-    objects,
-    idle,
-    memory,
-    matching,
-)
+WORKS: Final[tuple[Callable[..., Any], ...]] = (latency, bandwidth, bandwidth_both_ways, objects, idle)
 
 
 def works(mpi: Any) -> dict[str, Callable[..., Any]]:

@@ -116,11 +116,11 @@ async def _stream(comm: Intracomm, messages: Buffers, seconds: float) -> None:
     while loop.time() < end:
         if not messages:
             await asyncio.sleep(seconds)
-        await comm.send(True, 1, _MORE)
+        await comm.send("more", 1, _MORE)
         requests = [comm.Isend(message, 1, _DATA) for message in messages]
         for request in requests:
             await request
-    await comm.send(False, 1, _MORE)
+    await comm.send("", 1, _MORE)
 
 
 async def _answer(comm: Intracomm, buffers: Buffers) -> None:

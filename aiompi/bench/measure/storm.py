@@ -60,10 +60,10 @@ async def result(value: Any) -> Any:
 
 async def messages(comm: Any, numbers: random.Random) -> None:
     """Exchange a message with each member, in an order and with sources that differ."""
-    await _exchange(comm, numbers.choice(SIZES), numbers.random() < 0.5)
+    await _exchange(comm, numbers.choice(SIZES), anybody=numbers.random() < 0.5)
 
 
-async def _exchange(comm: Any, count: int, anybody: bool) -> None:
+async def _exchange(comm: Any, count: int, *, anybody: bool) -> None:
     others = [rank for rank in range(comm.size) if rank != comm.rank]
     buffers = [array("q", bytes(8 * count)) for _ in others]
     sources = [ANY_SOURCE] * len(others) if anybody else others
@@ -156,10 +156,10 @@ async def spawning(comm: Any, numbers: random.Random) -> None:
     if not await counts(comm, children is not None):
         await _given_up(children)
         raise Disagreement
-    await with_children(children, False, seed)
+    await with_children(children, seed, high=False)
 
 
-async def with_children(inter: Any, high: bool, seed: int) -> None:
+async def with_children(inter: Any, seed: int, *, high: bool) -> None:
     """Compute with the other side of an intercommunicator, and part."""
     together: Any = None
     try:
@@ -238,7 +238,7 @@ class Storm:
         for number, operation in enumerate(self.operations):
             await operation(self.comm, random.Random(number))
         for count in SIZES:
-            await _exchange(self.comm, count, False)
+            await _exchange(self.comm, count, anybody=False)
         before = descriptors()
         ready()
         deadline = time.monotonic() + self.seconds

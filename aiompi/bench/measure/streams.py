@@ -1,4 +1,4 @@
-"""Streams of small objects and one large object, in event loops; works of the native face."""
+"""One large object, and producers of small ones, in event loops; works of the native face."""
 
 from __future__ import annotations
 
@@ -16,25 +16,6 @@ from aiompi.face.native import Intracomm
 from aiompi.status import Status
 
 _END: Final = TAG + 1
-
-
-async def pipeline(comm: Intracomm, messages: int) -> tuple[float, float]:
-    """Pass small dicts from rank to rank; return seconds and CPU seconds of this rank per message."""
-    obj, before, after = payloads.make("dict"), comm.rank - 1, comm.rank + 1
-    await comm.Barrier()
-    start, cpu = time.perf_counter(), time.process_time()
-    if comm.rank == 0:
-        for _ in range(messages):
-            await comm.send(obj, after, TAG)
-    elif after < comm.size:
-        for _ in range(messages):
-            await comm.send(await comm.recv(before, TAG), after, TAG)
-    else:
-        for _ in range(messages):
-            obj = await comm.recv(before, TAG)
-    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    payloads.check_object(obj, payloads.make("dict"))
-    return seconds / messages, cpu / messages
 
 
 class Collecting(Queued):

@@ -92,7 +92,7 @@ def main(argv: Sequence[str]) -> None:
         with idle_cores(chosen.awake):
             for row in _shown(measure(plan, left_out)):
                 rows.append(row)
-                results.save(False, more=True, rows=[row.record() for row in rows])
+                results.save(complete=False, more=True, rows=[row.record() for row in rows])
         complete = not failed
     finally:
         if rows:
@@ -150,7 +150,7 @@ def _able(names: Sequence[str], benchmarks: Sequence[Benchmark], ranks: int) -> 
 def _keep(rows: Sequence[Row], complete: bool, results: Results, picture: Path | None) -> None:
     """Write all results, also over a file that an interrupt has left half written."""
     try:
-        results.save(complete, rows=[row.record() for row in rows])
+        results.save(complete=complete, rows=[row.record() for row in rows])
     finally:
         if picture is not None:
             from aiompi.bench.osu import plot

@@ -5,15 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import Final
 
-from aiompi.bench.targets.family import Family
+from aiompi.bench.targets.figures import Family
 
 #: families that are measured by default
-FAMILIES: Final = (
-    "latency", "bandwidth", "objects", "idle", "startup", "memory", "matching", "responsive", "streams",
-    "datatype", "impi",
-)  # fmt: skip
-#: families that are measured only if named, because they need packages of the extra `bench`, or several hosts
-COMPARISONS: Final = ("collective", "mpich", "asynchronous", "network", "levels")
+FAMILIES: Final = ("sockets", "startup", "responsive", "streams")
+#: families that are measured only if named, because they need packages of the extra `bench`
+COMPARISONS: Final = ("mpich",)
 
 
 def family(name: str) -> Family:

@@ -9,15 +9,13 @@ from typing import Any
 from aiompi.bench import arguments, targets
 from aiompi.bench.machine import idle_cores
 from aiompi.bench.results import Results, show
-from aiompi.bench.targets import table
-from aiompi.bench.targets.family import Options
-from aiompi.bench.targets.figure import Figure
+from aiompi.bench.targets.figures import Figure, Options, head, line
 
 _EPILOG = """\
-Every figure is measured by turns with its floor: what bare sockets, a bare uvloop protocol, bare Python processes, or
-NumPy's own expressions need for the same; collectives with mpi4py and MPICH, which pip install 'aiompi[bench]'
-installs. Values are medians over the turns. Processes of a contender are bound to a core each, as far as there are as
-many: taskset -c 0 python -m aiompi.bench targets has them share one.
+Every figure is measured by turns with its floor: the same by bare sockets, a bare uvloop protocol, bare Python
+processes, or mpi4py and MPICH, which pip install 'aiompi[bench]' installs. Values are medians over the turns. Processes
+of a contender are bound to a core each, as far as there are as many: taskset -c 0 python -m aiompi.bench targets has
+them share one.
 """
 
 
@@ -29,7 +27,7 @@ def main(argv: Sequence[str]) -> None:
         BrokenPipeError: nothing reads the output any more.
     """
     chosen = _parser().parse_args(argv)
-    options = Options(chosen.repeat, chosen.quick, chosen.hosts)
+    options = Options(chosen.repeat, chosen.quick)
     results = Results(chosen.json, repeat=chosen.repeat, quick=chosen.quick, awake=chosen.awake)
     show(results.head)
     families = chosen.families or targets.FAMILIES
@@ -38,16 +36,16 @@ def main(argv: Sequence[str]) -> None:
         for name in families:
             figures[name] = [figure.record() for figure in _measured(name, options)]
             last = name == families[-1]
-            results.save(last, more=not last, figures=figures)
+            results.save(complete=last, more=not last, figures=figures)
 
 
 def _measured(name: str, options: Options) -> Iterator[Figure]:
     """Return the figures of a family; print each when it is measured."""
     family = targets.family(name)
     note = f"{family.note}\n" if family.note else ""
-    show(f"\n{note}{table.head(family.title, family.beside)}")
+    show(f"\n{note}{head(family.title, family.beside)}")
     for figure in family.figures(options):
-        show(table.line(figure))
+        show(line(figure))
         yield figure
 
 
@@ -64,10 +62,6 @@ def _parser() -> argparse.ArgumentParser:
         type=known,
         help=f"what to measure: {families} by default, or {comparisons}",
     )
-    parser.add_argument(
-        "--hosts", type=arguments.list_of(str), default=(), metavar="NAME,...",
-        help="hosts for network, which ssh reaches; namespaces of this machine by default, as root",
-    )  # fmt: skip
     arguments.add_turns(parser, Options().repeat)
     arguments.add_results(parser)
     arguments.add_awake(parser)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiompi.bench.contender import (
@@ -24,8 +24,7 @@ from aiompi.bench.contender import (
 from aiompi.bench.measure.turns import Work
 from aiompi.bench.numerals import size
 from aiompi.bench.samples import Side, call_time, callers, in_turns, one_way, per_iteration
-from aiompi.bench.targets.family import Family, Options, compare
-from aiompi.bench.targets.figure import Figure, Goal
+from aiompi.bench.targets.figures import Family, Figure, Goal, Options, compare
 
 _SLEEP: Final = "AIOMPI_SPIN=0"
 _SPIN: Final = "AIOMPI_SPIN=500e-6"
@@ -143,17 +142,12 @@ def figures(options: Options) -> Iterator[Figure]:
 
 
 def _beside(
-    name: str,
-    unit: str,
-    installed: Mapping[str, object],
-    bounds: Bounds,
-    options: Options,
-    sides: Sequence[Side],
-    sense: str = "at most",
+    name: str, unit: str, installed: Iterable[str], bounds: Bounds, samples: Sequence[Sequence[float]]
 ) -> Iterator[Figure]:
-    """Return a figure of each form; the last side is the floor."""
-    *samples, floor = in_turns(options.repeat, *sides)
-    for form, ours in zip(installed, samples, strict=True):
+    """Return a figure of each form; the last samples are those of the floor."""
+    *everyones, floor = samples
+    sense = "at least" if unit == "MB/s" else "at most"
+    for form, ours in zip(installed, everyones, strict=True):
         yield Figure(f"{name}, {form}", unit, ours, floor, Goal("ratio", sense, bounds[form]))
 
 
@@ -186,7 +180,7 @@ def _exchange(exchange: Exchange, installed: Mapping[str, tuple[str, ...]], opti
                 each.ask(exchange.before)
         *ours, theirs = everyone
         sides = [*(Side(each, work, _fastest) for each in ours), Side(theirs, floor_work, _fastest)]
-        yield from _beside(exchange.name, "us", installed, exchange.bounds, options, sides)
+        yield from _beside(exchange.name, "us", installed, exchange.bounds, in_turns(options.repeat, *sides))
 
 
 def _bandwidths(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:
@@ -200,7 +194,7 @@ def _bandwidths(installed: Mapping[str, tuple[str, ...]], options: Options) -> I
             work |= {"iterations": options.scaled(windows), "blocks": _BLOCKS}
             name = f"{_WINDOW} x {size(nbytes)}"
             sides = [Side(each, work, rate) for each in everyone]
-            yield from _beside(name, "MB/s", installed, bounds, options, sides, "at least")
+            yield from _beside(name, "MB/s", installed, bounds, in_turns(options.repeat, *sides))
 
 
 def _asleep(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:
@@ -210,7 +204,9 @@ def _asleep(installed: Mapping[str, tuple[str, ...]], options: Options) -> Itera
         floor = Side(bare, {"work": "latency", **rounds}, _fastest)
         for name, work in _ASLEEP.items():
             sides = [*(Side(each, {**work, **rounds}, _fastest) for each in ours), floor]
-            yield from _beside(f"{name}, asleep / bare", "us", installed, _ASLEEP_BOUNDS, options, sides)
+            yield from _beside(
+                f"{name}, asleep / bare", "us", installed, _ASLEEP_BOUNDS, in_turns(options.repeat, *sides)
+            )
 
 
 def _four(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:
@@ -220,7 +216,7 @@ def _four(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterato
             work = {"work": "collective", "name": name, "nbytes": nbytes}
             sides = callers(work, everyone, call_time, 1 if options.quick else None)
             text = f"{name} {size(nbytes)}" if nbytes else name
-            yield from _beside(f"{text}, 4 ranks", "us", installed, bounds, options, sides)
+            yield from _beside(f"{text}, 4 ranks", "us", installed, bounds, in_turns(options.repeat, *sides))
 
 
 def _one_core(options: Options) -> Iterator[Figure]:

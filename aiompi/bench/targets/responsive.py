@@ -8,8 +8,7 @@ from typing import Final
 
 from aiompi.bench.contender import TRANSPORTS, Answer, aiompi_job, conversations
 from aiompi.bench.samples import Side
-from aiompi.bench.targets.family import Family, Options, compare
-from aiompi.bench.targets.figure import Figure, Goal
+from aiompi.bench.targets.figures import Family, Figure, Goal, Options, compare
 
 OUTSTANDING: Final = 10_000
 #: bytes of a message of the stream -> how they are written

@@ -11,8 +11,7 @@ from functools import partial
 from typing import Final
 
 from aiompi.bench.contender import LAUNCHER, PATIENCE, BenchError, environment, mpich_command
-from aiompi.bench.targets.family import Family, Options, compare
-from aiompi.bench.targets.figure import Figure, Goal
+from aiompi.bench.targets.figures import Family, Figure, Goal, Options, compare
 
 IMPORTS: Final = ("import aiompi", "from aiompi import MPI", "import aiompi; aiompi.run")
 HELLOS: Final = {

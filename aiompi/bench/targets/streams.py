@@ -1,33 +1,24 @@
-"""Streams of small objects, large objects beside other callbacks, and fairness between producers."""
+"""Large objects beside other callbacks of an event loop, and fairness between producers."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from aiompi.bench.contender import STREAMS, TRANSPORTS, Answer, aiompi_job, conversations
+from aiompi.bench.contender import TRANSPORTS, Answer, aiompi_job, conversations
 from aiompi.bench.measure.responsive import TICK
 from aiompi.bench.samples import Side, in_turns
-from aiompi.bench.targets.family import Family, Options
-from aiompi.bench.targets.figure import Figure, Goal
+from aiompi.bench.targets.figures import Family, Figure, Goal, Options
 
-_STAGES: Final = 4
 _MESSAGES: Final = 100_000
 _ITEMS: Final = 200_000
 _MOST_TURNS: Final = 5
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Yield the figures of a pipeline, of a large object, and of two producers."""
+    """Yield the figures of a large object, and of two producers."""
     turns = min(options.repeat, _MOST_TURNS)
-    with conversations(aiompi_job(_STAGES, face="native"), STREAMS) as both:
-        work = {"work": "pipeline", "messages": options.scaled(_MESSAGES)}
-        ours, floor = ([side.ask(work) for _ in range(turns)] for side in both)
-        yield Figure(
-            "pipeline, per dict", "us", _each(_slowest, ours), _each(_slowest, floor), Goal("ratio", "at most", 1.11)
-        )
-        yield Figure("pipeline, CPU of a rank in the middle", "us", _each(_middle, ours), _each(_middle, floor))
     with conversations(aiompi_job(2, face="native")) as (pair,):
         nothing = {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": 0.05 if options.quick else 1.0}
         idle = [pair.ask(nothing) for _ in range(turns)]
@@ -53,18 +44,6 @@ def _large(name: str, answers: list[Answer], idle: list[Answer]) -> Iterator[Fig
     yield Figure(f"{name}, in all", "ms", seconds, at_once, Goal("ratio", "at most", 1.15))
 
 
-def _each(value: Callable[[Answer], float], answers: list[Answer]) -> list[float]:
-    return [value(answer) * 1e6 for answer in answers]
-
-
-def _slowest(answer: Answer) -> float:
-    return float(max(seconds for seconds, _ in answer))
-
-
-def _middle(answer: Answer) -> float:
-    return float(statistics.mean(cpu for _, cpu in answer[1:-1]))
-
-
 def _waited(late: list[float]) -> float:
     """Return the 99th percentile of the delays of callbacks that are due each TICK, also while one is late."""
     waited = [seconds - TICK * missed for seconds in late for missed in range(int(seconds / TICK) + 1)]
@@ -78,12 +57,11 @@ def _uneven(answer: Answer) -> float:
 
 
 FAMILY: Final = Family(
-    "streams and large objects",
+    "large objects and producers",
     figures,
     note="""\
-Native face on uvloop. A pipeline of four ranks passes 100,000 small dicts one by one (2,000 with --quick), beside
-asyncio's streams with msgpack on uvloop. A list of 200,000 small dicts (4,000), or of instances of a class, is sent, or
-two of dicts are joined, while a callback is due every millisecond in both ranks: 99th percentile of its delay, in which
+Native face on uvloop. A list of 200,000 small dicts (4,000 with --quick), or of instances of a class, is sent, or two
+of dicts are joined, while a callback is due every millisecond in both ranks: 99th percentile of its delay, in which
 full collections of garbage do not count, and the whole call beside encoding and decoding without turns of the loop.
 Two ranks send dicts to a third: messages of one per message of the other.""",
 )

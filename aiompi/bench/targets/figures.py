@@ -1,13 +1,18 @@
-"""`Figure`: samples of aiompi and of its floor from the same run, and `Goal`: the target of a figure."""
+"""The parts of a family of figures: its options, its figures with their goals, and the lines of its table."""
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from aiompi.bench.numerals import number
+from aiompi.bench.samples import in_turns
 
 _SYMBOLS: Final = {"at most": "<=", "at least": ">="}
+_LINE: Final = "{:<44}{:<5}{:>8}  {:<16}{:>8}  {:<16}{:>6}  {:<21}{}"
+_VERDICTS: Final = {None: "", True: "ok", False: "missed"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,3 +99,76 @@ def _summary(samples: Sequence[float]) -> dict[str, Any]:
         "max": max(samples),
         "samples": list(samples),
     }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How thoroughly to measure.
+
+    Attributes:
+        repeat: turns of each side, from which the medians come.
+        quick: True to run everything only briefly; the figures then mean little.
+    """
+
+    repeat: int = 9
+    quick: bool = False
+
+    def scaled(self, thorough: int) -> int:
+        """Return a number of iterations: `thorough`, or fewer but at least 1 if `quick`."""
+        return max(1, thorough // 50) if self.quick else thorough
+
+
+class Family(NamedTuple):
+    """Figures that belong together.
+
+    Attributes:
+        title: title of their table.
+        figures: measures them one by one.
+        beside: what they are compared with.
+        note: lines that explain them.
+    """
+
+    title: str
+    figures: Callable[[Options], Iterator[Figure]]
+    beside: str = "floor"
+    note: str = ""
+
+
+def compare(
+    name: str,
+    unit: str,
+    repeat: int,
+    ours: Callable[[], float],
+    floor: Callable[[], float],
+    goal: Goal | None = None,
+) -> Figure:
+    """Return the figure of two sides that take turns."""
+    samples, floor_samples = in_turns(repeat, ours, floor)
+    return Figure(name, unit, samples, floor_samples, goal)
+
+
+def head(title: str, beside: str) -> str:
+    """Return the first line.
+
+    Args:
+        title: title of the figures.
+        beside: what aiompi is compared with.
+    """
+    return _LINE.format(title, "unit", "ours", "min..max", beside, "min..max", "ratio", "target", "").rstrip()
+
+
+def line(figure: Figure) -> str:
+    """Return the line of a figure: medians, spread, ratio of the medians, target and whether it is met."""
+    return _LINE.format(
+        figure.name,
+        figure.unit,
+        *_spread(figure.ours),
+        *_spread(figure.floor),
+        "" if figure.ratio is None else f"{figure.ratio:.2f}",
+        "" if figure.goal is None else figure.goal.text(figure.unit),
+        _VERDICTS[figure.met],
+    ).rstrip()
+
+
+def _spread(samples: Sequence[float]) -> tuple[str, str]:
+    return number(statistics.median(samples)), f"{number(min(samples))}..{number(max(samples))}"
