@@ -213,7 +213,8 @@ class Access:
         try:
             return await self.disk.run(work, at_once=at_once)
         except Exception as error:
-            raise of_cause(error, self.where(name)) from error.__cause__
+            failure = of_cause(error, self.where(name))
+            raise failure from failure.__cause__
 
     async def attempt(self, work: Callable[[], object], name: str) -> MPIError | None:
         """Do something in a thread, and return the MPI error if it fails."""

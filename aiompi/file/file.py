@@ -59,6 +59,16 @@ class File(Access):
 
         return self.start("File_close", run)
 
+    def abandon(self) -> None:
+        """Close the file in this process alone, which starts nothing on it any more."""
+        self.comm.release()
+
+        async def run() -> None:
+            await settled([schedule for schedule in self.comm.engine.schedules if schedule.owner is self.comm])
+            self._release()
+
+        self.comm.engine.spawn(run())
+
     def _release(self) -> None:
         self.shared.close()
         fd, self._fd = self._fd, None

@@ -272,7 +272,8 @@ class File(Access):
         async with await aiompi.File.Open(comm, "data", MPI.MODE_CREATE | MPI.MODE_WRONLY) as file:
             await file.Write_at_all(comm.rank * len(block), block)
 
-    Calls that the standard makes collective are called by all processes of the file, and fail in all of them alike.
+    Calls that the standard makes collective are called by all processes of the file, and fail in all of them alike. An
+    exception that leaves the `async with` closes the file in this process, without the others.
     """
 
     __slots__ = ()
@@ -324,8 +325,11 @@ class File(Access):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self:
+        if self and error is None:
             await self.Close()
+        elif self:  # the others may not come
+            self._admitted.abandon()
+            self._denoted = None
 
     @classmethod
     async def Delete(cls, filename: FileName, info: Info = INFO_NULL) -> None:
