@@ -153,6 +153,22 @@ def test_launcher_imports_the_lowest_layer_and_what_the_page_names(path: Path) -
             assert allowed or unit_of(module) in {*UNITS_OF["words"], "__init__"}, f"{path.name} imports {module}"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path for path in files(LAUNCHER) if path.parts[-2:] != (LAUNCHER.name, "__init__.py")],
+    ids=lambda path: name_of(LAUNCHER, path),
+)
+def test_units_of_the_launcher_import_earlier_ones(path: Path) -> None:
+    units = [*LAYERS["launcher"], "conformance"]  # which the next test holds apart
+    name = name_of(LAUNCHER, path)
+    own = units.index(name.split(".")[1])
+    for module in imports(path, name):
+        package, _, rest = module.partition(".")
+        unit = rest.partition(".")[0]
+        if package == LAUNCHER.name and unit != "conformance":
+            assert units.index(unit) <= own, f"{name} imports {module}"
+
+
 @pytest.mark.parametrize("path", files(LAUNCHER / "conformance"), ids=lambda path: name_of(LAUNCHER, path))
 def test_the_conformance_tester_stands_alone(path: Path) -> None:
     """The tester has to find mistakes of aiompi, so it shares nothing with aiompi or with the launcher."""
