@@ -445,7 +445,7 @@ class Prepared(Generic[P]):
     def using(self, algorithm: str | None) -> Prepared[P]:
         """Return the collective with a fixed algorithm, the same on all ranks; None for the usual choice.
 
-        Calls raise InvalidArgumentError if there is no algorithm of that name, or if it cannot serve them.
+        Calls raise InvalidArgumentError if no algorithm has the name, or if it cannot serve them.
         """
         if algorithm is None:
             return self

@@ -79,7 +79,7 @@ class Collective(Generic[P]):
         """Return the algorithm of a name.
 
         Raises:
-            InvalidArgumentError: there is no algorithm of that name.
+            InvalidArgumentError: no algorithm has this name.
         """
         found = self.algorithms.get(name)
         if found is None:

@@ -94,12 +94,12 @@ class Neighborhood(Membership):
 
     @property
     def inedges(self) -> list[int]:
-        """Ranks from which edges lead here."""
+        """Ranks with an edge to this one."""
         return self.inoutedges[0]
 
     @property
     def outedges(self) -> list[int]:
-        """Ranks to which edges lead from here."""
+        """Ranks to which this one has an edge."""
         return self.inoutedges[1]
 
     @property
@@ -110,12 +110,12 @@ class Neighborhood(Membership):
 
     @property
     def indegree(self) -> int:
-        """Number of edges that lead here."""
+        """Number of incoming edges."""
         return self.degrees[0]
 
     @property
     def outdegree(self) -> int:
-        """Number of edges that lead from here."""
+        """Number of outgoing edges."""
         return self.degrees[1]
 
     def _topology(self, kind: type[K], name: str) -> K:

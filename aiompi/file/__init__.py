@@ -1,8 +1,8 @@
 """Files that the processes of a communicator read and write together (MPI-4.1, chapter 14).
 
 `File` is the object behind the handles of both faces. Its calls start at once and return requests. Threads of a `Disk`
-do what may wait for the disk, so that no event loop waits. `View` maps what a process sees to bytes of the file,
-`transfer` moves bytes, and `collective` lets some processes move those of all.
+make the system calls that may wait for the disk, so that no event loop waits. `View` maps the data of a process to
+bytes of the file, `transfer` moves the bytes, and in a `collective` access some processes move the data of all.
 """
 
 from aiompi.file.file import File

@@ -90,7 +90,7 @@ class Access:
             at_once: True if the caller waits for it before it does anything else.
 
         Returns:
-            The request; its result is the status. Awaiting it raises what has failed.
+            The request; its result is the status. Awaiting it raises the error of the access.
         """
         name = "File_write" if writing else "File_read"
         self.check_positions(name)
@@ -113,7 +113,7 @@ class Access:
         return self._operation(self._done(name, work, at_once), stop)
 
     def collective(self, spec: object, offset: int | None, *, writing: bool, at_once: bool = False) -> Operation:
-        """Start an access that all processes make; see `independent`."""
+        """Start a collective access, which all processes make; see `independent`."""
         name = "File_write_all" if writing else "File_read_all"
         self.check_positions(name)
         buffer, nbytes = self._resolve(spec, name, writing)
@@ -155,7 +155,7 @@ class Access:
         self._split = name, start()
 
     def end(self, name: str) -> Operation:
-        """Return the operation of a split collective, which is to be waited for."""
+        """Return the operation of a split collective; the caller waits for it."""
         if self._split is None or self._split[0] != name:
             raise LocalProtocolError(f"{self.where(name + '_end')}: {name}_begin was not called before")
         operation = self._split[1]
@@ -165,7 +165,7 @@ class Access:
     # Parts.
 
     def check_positions(self, name: str) -> None:
-        """Refuse what needs positions on a file that is read or written in one direction.
+        """Refuse a call that needs positions on a file opened with MODE_SEQUENTIAL.
 
         Raises:
             FileError: ERR_UNSUPPORTED_OPERATION.
@@ -177,7 +177,7 @@ class Access:
             )
 
     def check_same(self, told: Sequence[bytes], what: str) -> None:
-        """Check that all processes have told the same.
+        """Check that all processes have given the same value.
 
         Raises:
             FileError: ERR_NOT_SAME.
@@ -194,7 +194,7 @@ class Access:
         return buffer, self.view.nbytes(buffer)
 
     def _start(self, offset: int | None, nbytes: int, name: str) -> int:
-        """Return where in the stream an access begins, and move the pointer on if it uses that."""
+        """Return where in the stream an access begins; an access at the pointer moves it on."""
         if offset is None:
             offset = self.position
             self.position += nbytes // self.view.unit
@@ -209,7 +209,7 @@ class Access:
         return await request
 
     async def _done(self, name: str, work: Callable[[], T], at_once: bool) -> T:
-        """Do something in a thread, and raise the MPI error if it fails."""
+        """Call a function in a thread; raise its failure as an MPI error."""
         try:
             return await self.disk.run(work, at_once=at_once)
         except Exception as error:
@@ -217,7 +217,7 @@ class Access:
             raise failure from failure.__cause__
 
     async def attempt(self, work: Callable[[], object], name: str) -> MPIError | None:
-        """Do something in a thread, and return the MPI error if it fails."""
+        """Call a function in a thread; return its failure as an MPI error."""
         try:
             await self.disk.run(work)
         except Exception as error:
@@ -225,15 +225,15 @@ class Access:
         return None
 
     def in_thread(self, name: str, work: Callable[[], T], *, at_once: bool = False) -> Request[T]:
-        """Start something that this process does alone."""
+        """Start an operation of this process alone, which a function does in a thread."""
         return self.comm.run(self._done(name, work, at_once))
 
     def start(self, name: str, steps: Callable[[Channel], Coroutine[Any, None, T]]) -> Request[T]:
-        """Start something that all processes do."""
+        """Start a collective operation, whose steps are a coroutine."""
         return self.comm.start_on(self.comm.channel(name), steps)
 
     def move(self, view: View, start: int, buffer: Buffer, stop: Stop, writing: bool) -> int:
-        """Write or read the items of a buffer; threads of the disk do. Return the bytes."""
+        """Write or read the items of a buffer, in a thread of the disk. Return the bytes."""
         nbytes = view.nbytes(buffer)
         with self._guarded(view, start, nbytes, writing):
             if writing:
@@ -247,7 +247,7 @@ class Access:
             return done
 
     def _guarded(self, view: View, start: int, nbytes: int, writing: bool) -> contextlib.AbstractContextManager[None]:
-        """Return what excludes other processes from the bytes of an access in atomic mode (section 14.6.1)."""
+        """Return the lock that an access in atomic mode holds on its bytes (section 14.6.1)."""
         if not self.atomic or not nbytes:
             return contextlib.nullcontext()
         first, last = view.position(start), view.position(start + nbytes - 1)

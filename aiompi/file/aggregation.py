@@ -1,4 +1,4 @@
-"""What an aggregator of a collective access does with the pieces of all ranks."""
+"""Writing and reading the pieces of all ranks at an aggregator of a collective access."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def read_window(fd: int, wanted: Sequence[Pieces]) -> tuple[list[memoryview], in
         wanted: the pieces of each rank.
 
     Returns:
-        The data of each rank before the end of the file, and the first byte that is not in the file, None if all are.
+        The data of each rank, as far as the file has them; the first wanted byte after its end, or None.
 
     Raises:
         OSError: the system cannot read them.
@@ -112,7 +112,7 @@ def read_window(fd: int, wanted: Sequence[Pieces]) -> tuple[list[memoryview], in
 
 
 def _runs(all_pieces: Sequence[Pieces], gap: int) -> list[tuple[int, int]]:
-    """Return the ranges of the file that pieces cover, ascending; those with at most `gap` bytes between are one."""
+    """Return the ranges of the file that pieces cover, ascending; ranges at most `gap` bytes apart are joined."""
     offsets = np.concatenate([offsets for offsets, _ in all_pieces])
     ends = np.concatenate([offsets + lengths for offsets, lengths in all_pieces])
     order = np.argsort(offsets, kind="stable")

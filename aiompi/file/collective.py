@@ -1,8 +1,8 @@
 """Collective accesses: in two phases where pieces are small (MPI-4.1, section 14.4.2).
 
-Some ranks, the *aggregators*, each move a part of the file in large pieces for all ranks, and exchange the data with
-these. What they write is exactly what the ranks have given: bytes between the pieces, which others may own, are not
-written back. Where pieces are large, or each rank has one, every rank moves its own.
+Some ranks are *aggregators*: each writes or reads a part of the file in large pieces for all ranks, and exchanges the
+data with them. Aggregators write no byte that no rank has given, because other programs may own the bytes between the
+pieces. Where pieces are large, or each rank has one, every rank moves its own.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 DIRECT: Final = 16 * 2**10
 #: ranges of aggregators begin at multiples of this, bytes
 _ALIGNED: Final = 64 * 2**10
-#: what a rank says of its access: first byte of the file, byte after the last, bytes, pieces
+#: message of a rank about its access: first byte in the file, byte after the last, bytes, pieces
 _ACCESS: Final = struct.Struct("<4q")
-#: what it says at the end: first byte that is not in the file
+#: message at the end: first wanted byte after the end of the file
 _END: Final = struct.Struct("<q")
 _NEVER: Final = 2**63 - 1
 
 
 class _Range(NamedTuple):
-    """What a rank says of its access."""
+    """The range and the size of the access of one rank."""
 
     low: int
     high: int
@@ -92,7 +92,7 @@ class Collective:
         return done
 
     def _range(self, start: int) -> bytes:
-        """Return what this rank says of its access."""
+        """Return the range and the size of the access of this rank."""
         view, nbytes = self._view, self._nbytes
         if not nbytes:
             return _ACCESS.pack(_NEVER, 0, 0, 0)
@@ -123,7 +123,7 @@ class Collective:
             (self._buffer.from_external32 if self._view.external else self._buffer.unpack)(data)
 
     async def _attempt(self, work: Any) -> Any:
-        """Do something in a thread, and keep the error if it fails, because other ranks go on; return the result."""
+        """Call a function in a thread; return its result. Keep an error for the end, because other ranks go on."""
         return await self.outcome(self._file.disk.run(work, at_once=self._at_once))
 
     async def outcome(self, request: Request[Any]) -> Any:
@@ -140,7 +140,7 @@ class Collective:
         return self._error is not None
 
     def meet_end(self, end: int) -> None:
-        """Note that a byte is not in the file."""
+        """Note that the file ends before a wanted byte."""
         self._end = min(self._end, end)
 
     @property
@@ -160,7 +160,7 @@ class _Exchange:
     Args:
         call: the access.
         channel: of the call.
-        ranges: what the ranks say of their accesses.
+        ranges: ranges and sizes of the accesses, in rank order.
         pieces: of this rank, in the file.
         stream: data of this rank, or room for them.
     """
@@ -206,7 +206,7 @@ class _Exchange:
         return sends
 
     async def _receive(self, step: int) -> list[tuple[Pieces, memoryview]]:
-        """Return what an aggregator writes in a step: pieces, and their data."""
+        """Return the pieces that an aggregator writes in a step, and their data."""
         channel, parts, arrivals = self._channel, [], []
         for rank, all_of_rank in enumerate(self._parts):
             part = self._window_of(all_of_rank, step)
@@ -244,7 +244,7 @@ class _Exchange:
         return arrivals
 
     async def _read_for_all(self, step: int) -> list[Request[None]]:
-        """Read what the ranks want in a step, as far as it is in the file, and send it to them."""
+        """Read the pieces of a step, as far as the file has them, and send them to the ranks."""
         channel = self._channel
         wanted = [(rank, self._window_of(part, step)) for rank, part in enumerate(self._parts)]
         wanted = [(rank, part) for rank, part in wanted if part.nbytes]
@@ -309,7 +309,7 @@ def aggregators(hosts: Sequence[Sequence[int]], wanted: int) -> list[int]:
 
 
 def _told(block: Block) -> Part:
-    """Return the pieces that a rank has told."""
+    """Return the pieces from the message of a rank."""
     numbers = np.frombuffer(block.data, np.int64) if block.nbytes else np.empty(0, np.int64)
     offsets, lengths = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
     return Part((offsets, lengths), 0, total(lengths))

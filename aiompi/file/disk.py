@@ -1,4 +1,4 @@
-"""`Disk`: the threads of a rank that wait for disks, so that nothing else waits for them."""
+"""`Disk`: the threads of a rank that wait for disks, so that its event loop never does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiompi.engine import Engine, Request
 
 T = TypeVar("T")
 
-#: threads of a rank; more of them make no disk faster
+#: most threads of a rank; more make no disk faster
 LIMIT: Final = 4
 #: seconds without a job after which a thread ends
 _IDLE: Final = 2.0
@@ -51,11 +51,11 @@ class Disk:
         """Run a function in a thread.
 
         Args:
-            at_once: True if the caller does nothing before the function has returned. It is then called here, unless
-                an event loop or other threads would wait meanwhile.
+            at_once: True if the caller only waits. The function then runs in this thread, unless an event loop or other
+                threads need it.
 
         Returns:
-            A request whose result is that of the function; it fails with what the function raises.
+            A request with the result of the function; it fails with the exception of the function.
         """
         engine = self._engine()
         assert engine is not None
@@ -95,11 +95,11 @@ class Disk:
 
 
 class _Threads:
-    """The threads; they do not refer to the rank, which may end before them.
+    """The threads; they hold no reference to the rank, which may end before them.
 
     Attributes:
         bell: descriptor that is readable when a function has returned.
-        done: what has returned: the request, the result, the error.
+        done: for each function that has returned: its request, result and error.
     """
 
     def __init__(self) -> None:

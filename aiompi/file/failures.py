@@ -42,7 +42,7 @@ _LENGTH: Final = 4
 
 
 def of_cause(cause: BaseException, where: str) -> MPIError:
-    """Return the MPI error for what has failed, with its cause.
+    """Return the MPI error for an exception, which becomes its cause.
 
     Args:
         where: the call and the file.
@@ -60,7 +60,7 @@ def of_cause(cause: BaseException, where: str) -> MPIError:
 
 
 async def agree(channel: Channel, error: MPIError | None, data: bytes = b"") -> list[bytes]:
-    """Tell all processes how this one fares, and give them data.
+    """Exchange errors and data among all processes.
 
     Args:
         channel: of the collective call.
@@ -94,7 +94,7 @@ async def agree(channel: Channel, error: MPIError | None, data: bytes = b"") -> 
 
 
 def _told(rank: int, text: bytes) -> MPIError:
-    """Return the error that another process has told."""
+    """Return the error from the message of another process."""
     error_class, words = json.loads(text)
     kind = errors.ERROR_CLASSES.get(error_class) or errors.LATER_ERROR_CLASSES.get(error_class)
     words = f"at rank {rank}: {words}"

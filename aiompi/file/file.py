@@ -31,13 +31,13 @@ _NUMBER: Final = struct.Struct("<q")
 
 
 class File(Access):
-    """An open file: its size, view, pointers and settings. `Access` has what reads and writes it.
+    """An open file: its size, view, pointers and settings. The base class `Access` reads and writes it.
 
     Calls that all processes make return requests, which fail in all of them if one fails.
     """
 
     def close(self) -> Request[None]:
-        """Close the file, once what has been started on it is complete (MPI_File_close)."""
+        """Close the file once its operations are complete (MPI_File_close)."""
         pending = [schedule for schedule in self.comm.engine.schedules if schedule.owner is self.comm]
 
         async def run(channel: Channel) -> None:
@@ -87,7 +87,7 @@ class File(Access):
         return self._resize("File_set_size", size, lambda: os.ftruncate(self.fd, size))
 
     def preallocate(self, size: int) -> Request[None]:
-        """Have the file system provide for a number of bytes (MPI_File_preallocate)."""
+        """Reserve disk space for a number of bytes (MPI_File_preallocate)."""
         return self._resize("File_preallocate", size, lambda: os.posix_fallocate(self.fd, 0, size) if size else None)
 
     def _resize(self, name: str, size: int, work: Callable[[], object]) -> Request[None]:
@@ -102,7 +102,7 @@ class File(Access):
         return self.in_thread("File_get_size", lambda: os.fstat(self.fd).st_size, at_once=at_once)
 
     def sync(self) -> Request[None]:
-        """Have all that was written reach the disk (MPI_File_sync)."""
+        """Flush written data to the disk (MPI_File_sync)."""
 
         async def run(channel: Channel) -> None:
             await agree(channel, await self.attempt(lambda: os.fsync(self.fd), "File_sync"))
@@ -114,7 +114,7 @@ class File(Access):
     def set_view(
         self, disp: int, etype: Datatype, filetype: Datatype, datarep: str, given: Mapping[str, str]
     ) -> Request[None]:
-        """Set what this process sees of the file, and go to its start (MPI_File_set_view)."""
+        """Set the view of this process, and move its pointer to the start of the view (MPI_File_set_view)."""
 
         async def run(channel: Channel) -> None:
             error, view = None, self.view
@@ -143,7 +143,7 @@ class File(Access):
         return self.view.position(position * self.view.unit)
 
     def set_atomicity(self, atomic: bool) -> Request[None]:
-        """Let accesses of different processes happen one after the other, or not (MPI_File_set_atomicity)."""
+        """Set or leave atomic mode: accesses then happen one after the other (MPI_File_set_atomicity)."""
 
         async def run(channel: Channel) -> None:
             self.check_same(await agree(channel, None, bytes([atomic])), "File_set_atomicity: flag")
@@ -200,7 +200,7 @@ class File(Access):
         return base + offset
 
     def _by_first(self, name: str, arguments: bytes, work: Callable[[], Any]) -> Request[None]:
-        """Have rank 0 do something, with arguments that all processes give alike."""
+        """Let rank 0 call a function; check that all processes give the same arguments."""
 
         async def run(channel: Channel) -> None:
             self.check_same(await agree(channel, None, arguments), f"{name}: an argument")

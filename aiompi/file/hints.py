@@ -12,12 +12,12 @@ _WAYS: Final = ("enable", "disable", AUTOMATIC)
 
 
 class Hints:
-    """What a program has said about a file. Hints that are not known, or whose values make no sense, are ignored.
+    """The hints of a program about a file. Unknown hints and invalid values are ignored.
 
     Attributes:
         cb_nodes: number of ranks that move the data of all; 0: two for each host.
         cb_buffer_size: bytes that each of them collects at a time.
-        cb_write, cb_read: "enable", "disable" or "automatic": whether collectives move data through these ranks.
+        cb_write, cb_read: whether collectives move data through these ranks: "enable", "disable" or "automatic".
     """
 
     __slots__ = ("cb_buffer_size", "cb_nodes", "cb_read", "cb_write")
@@ -28,7 +28,7 @@ class Hints:
         self.cb_write = self.cb_read = AUTOMATIC
 
     def update(self, given: Mapping[str, str]) -> None:
-        """Take over the hints that are understood."""
+        """Take the known hints from others."""
         self.cb_nodes = _number(given.get("cb_nodes"), self.cb_nodes)
         self.cb_buffer_size = _number(given.get("cb_buffer_size"), self.cb_buffer_size)
         both = {"true": "enable", "false": "disable"}.get(given.get("collective_buffering", ""), "")
@@ -52,5 +52,5 @@ class Hints:
 
 
 def _number(text: str | None, default: int) -> int:
-    """Return the positive number that a hint has, or else the default."""
+    """Return the value of a hint if it is a positive number, else the default."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and int(text) > 0 else default

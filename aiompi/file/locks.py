@@ -1,4 +1,4 @@
-"""Locks of bytes of a file, which processes of all hosts respect whose file system has locks."""
+"""Locks of bytes of a file, respected on all hosts if the file system has locks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _FLOCK = "hhqqi4x"
 
 @contextlib.contextmanager
 def locked(fd: int, mutex: threading.Lock, first: int, nbytes: int, *, shared: bool = False) -> Iterator[None]:
-    """Hold a lock of bytes of a file; threads of disks do, for a moment.
+    """Hold a lock on bytes of a file; threads of disks call this, and hold it only briefly.
 
-    It belongs to the open file and not to the process, so that ranks of one process exclude each other as well.
+    The lock belongs to the open file and not to the process, so that ranks of one process exclude each other as well.
 
     Args:
         fd: the open file.
         mutex: excludes other threads with the same open file.
-        first, nbytes: the bytes; 0 bytes are all from the first on.
+        first, nbytes: the bytes; `nbytes` 0: to the end of the file.
         shared: True to let others read meanwhile.
 
     Raises:

@@ -1,4 +1,4 @@
-"""FILE_NULL: what handles of no file denote."""
+"""FILE_NULL: the file of handles that have none."""
 
 from __future__ import annotations
 

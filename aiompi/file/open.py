@@ -23,7 +23,7 @@ from aiompi.file.shared import SharedPointer
 _AMODE: Final = struct.Struct("<q")
 #: position at first, and the token of the shared pointer
 _START: Final = struct.Struct("<q16s")
-#: rights of a new file, from which the umask takes some
+#: permissions of a new file before the umask
 _RIGHTS: Final = 0o666
 
 Name = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -34,7 +34,7 @@ def open_file(comm: Communicator, filename: Name, amode: int, given: Mapping[str
 
     Args:
         comm: an intracommunicator.
-        filename: path of the file, which all processes reach.
+        filename: path, which names the same file in all processes.
         amode: mode of access, the same in all processes.
         given: hints.
 

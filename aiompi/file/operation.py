@@ -1,4 +1,4 @@
-"""Operations on files: requests whose result is the status, and that can be stopped between two pieces."""
+"""Operations on files: requests whose result is the status; they can be stopped between two pieces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Operation(Schedule[Status]):
     Args:
         comm: of the file.
         coroutine: makes the access, and returns the bytes.
-        stop: ends the access of this process alone before its end; None for a collective one, which all need.
+        stop: stops an independent access early; None for a collective access, which all processes need.
         external: True if the bytes are in external32.
     """
 
@@ -37,11 +37,11 @@ class Operation(Schedule[Status]):
 
     @property
     def status(self) -> Status:
-        """The number of bytes that were written or read, as `Status.Get_count` tells."""
+        """The number of bytes written or read, for `Status.Get_count`."""
         return self._value if isinstance(self._value, Status) else super().status
 
     def cancel(self) -> bool:
-        """Stop between two pieces (MPI_Cancel); do nothing if other processes need the operation."""
+        """Stop between two pieces (MPI_Cancel); collective operations go on, because other processes need them."""
         if self._stop is None or self._done:
             return False
         self._stop.asked = True

@@ -1,8 +1,8 @@
 """The shared file pointer (MPI-4.1, section 14.4.4).
 
-It is a number in a hidden file beside the file. The hidden file is made at the first use, and processes lock it to
-change the number. So no rank has to answer others, which it could not while it computes, and the ranks may be on
-several hosts. It is removed when the file is closed; a job that is killed leaves it behind.
+The pointer is a number in a hidden file beside the file. The first use creates the hidden file, and processes lock it
+to change the number. So no rank has to answer messages while it computes, and the ranks may be on several hosts.
+Closing the file removes the hidden file; a job that is killed leaves it behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NUMBER: Final = struct.Struct("<q")
 
 
 class SharedPointer:
-    """The position that all processes of a file share, in elementary types. Threads of disks call the methods.
+    """The position that all processes share, in elementary types. Threads of disks call the methods.
 
     Args:
         path: of the file.

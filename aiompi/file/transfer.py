@@ -1,4 +1,4 @@
-"""Transfers: what threads of a disk do with the bytes of a file, in pieces between which they can be stopped."""
+"""Transfers: threads of a disk write and read bytes of a file, in pieces; a transfer can be stopped between two."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from aiompi.datatype.layout.layout import Layout
 STEP: Final = 8 * 2**20
 #: pieces of memory that one system call takes
 _IOV_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
-#: bytes of an average run of memory from which the kernel gathers it; shorter runs are packed first
+#: average bytes of a run of memory from which on the kernel gathers the runs; shorter ones are packed first
 _LONG_RUN: Final = 16 * 2**10
-#: bytes that are read at once to take several pieces from
+#: most bytes that one read takes to serve several pieces
 _WINDOW: Final = 4 * 2**20
-#: such a read has at most this many bytes for each that is wanted
+#: most bytes that such a read takes for each wanted byte
 _SPARSE: Final = 8
-#: pieces that are made Python's integers at a time
+#: pieces that become Python integers at a time
 _BATCH: Final = 4096
 
 
 class Stop:
-    """Says to a transfer that it is to end between two pieces."""
+    """Asks a transfer to end after its current piece."""
 
     __slots__ = ("asked",)
 
@@ -85,7 +85,7 @@ class Stream:
 
 
 def in_place(buffer: Buffer, external: bool) -> Stream | None:
-    """Return the stream of a buffer that needs no copy, None if it needs one."""
+    """Return the stream of a buffer if it needs no copy, else None."""
     if external and not buffer.lies_external:
         return None
     if buffer.contiguous:
@@ -106,7 +106,7 @@ def write(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, stop: Stop
     """Write a stream to pieces of a file.
 
     Returns:
-        The bytes that were written, all of them unless it was stopped.
+        The bytes that were written: all, unless the transfer was stopped.
 
     Raises:
         OSError: the system cannot write them.
@@ -128,7 +128,7 @@ def read(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, stop: Stop)
     """Read pieces of a file into a stream.
 
     Returns:
-        The bytes that were read: those before the end of the file, fewer if it was stopped.
+        The bytes that were read, up to the end of the file; fewer if the transfer was stopped.
 
     Raises:
         OSError: the system cannot read them.
@@ -167,7 +167,7 @@ def _read_each(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, start
 
 
 def _read_window(fd: int, pieces: tuple[IntArray, IntArray], span: int, out: memoryview) -> int:
-    """Read all that is between the first piece and the last, and take the pieces from it; return their bytes."""
+    """Read the file from the first piece to the last, and copy the pieces; return their bytes."""
     offsets, lengths = pieces
     low, memory = int(offsets[0]), allocate(span)
     there = read_span(fd, low, memory)
@@ -177,7 +177,7 @@ def _read_window(fd: int, pieces: tuple[IntArray, IntArray], span: int, out: mem
 
 
 def read_span(fd: int, offset: int, memory: memoryview) -> int:
-    """Fill memory from a file; return the bytes that are there before the end of the file."""
+    """Fill memory from a file; return the bytes up to the end of the file."""
     done = 0
     while done < len(memory):
         moved = os.preadv(fd, [memory[done : done + STEP]], offset + done)
@@ -205,7 +205,7 @@ def gather(memory: memoryview, low: int, pieces: tuple[IntArray, IntArray], out:
 
 
 def layout_of(pieces: tuple[IntArray, IntArray], low: int) -> Layout:
-    """Return the layout of pieces, one after the other in the stream, in memory that begins at byte `low`."""
+    """Return the layout of pieces of a contiguous stream in memory that begins at byte `low`."""
     offsets, lengths = pieces
     if not len(offsets):
         return Layout.concat(())
@@ -214,7 +214,7 @@ def layout_of(pieces: tuple[IntArray, IntArray], low: int) -> Layout:
 
 
 def _each(pieces: tuple[IntArray, IntArray]) -> Iterator[tuple[int, int]]:
-    """Yield pieces as integers of Python, which take more room than those of NumPy."""
+    """Yield pieces as Python integers, a few at a time: they take more memory than those of NumPy."""
     offsets, lengths = pieces
     for first in range(0, len(offsets), _BATCH):
         yield from zip(offsets[first : first + _BATCH].tolist(), lengths[first : first + _BATCH].tolist(), strict=True)

@@ -23,14 +23,14 @@ _PIECES: Final = 2**18
 class View:
     """A displacement, an elementary type, a file type and a representation of data.
 
-    The file type is laid over the file again and again from the displacement on. Its data, without its gaps, are the
-    *stream* of the process, which offsets count in elementary types.
+    Copies of the file type cover the file from the displacement on. Their data, without the gaps, are the *stream* of
+    the process; offsets count elementary types of the stream.
 
     Args:
         disp: bytes before the first file type.
         etype: elementary type.
         filetype: file type, which consists of elementary types.
-        datarep: "native", "internal", which is the same here, "external32", or a registered one.
+        datarep: "native", "internal" (the same as "native"), "external32", or a registered name.
 
     Attributes:
         disp, etype, filetype, datarep: as above.
@@ -40,8 +40,8 @@ class View:
     Raises:
         InvalidArgumentError: the displacement is negative, or the file type does not fit a file.
         InvalidTypeError: a type is null, or not committed.
-        FileError: ERR_UNSUPPORTED_DATAREP: the representation is unknown, or elements of the file type have another
-            size in it.
+        FileError: ERR_UNSUPPORTED_DATAREP: the representation is unknown, or gives elements of the file type another
+            size.
     """
 
     __slots__ = (
@@ -110,7 +110,7 @@ class View:
         return nbytes
 
     def pieces(self, start: int, nbytes: int) -> tuple[IntArray, IntArray]:
-        """Return where a part of the stream is in the file: offsets and lengths, ascending, in bytes."""
+        """Return the pieces of the file that hold a part of the stream: offsets and lengths in bytes, ascending."""
         if nbytes == 0:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         if self._offsets is None:
@@ -132,7 +132,7 @@ class View:
         return self._run(start + nbytes - 1)[0] - self._run(start)[0] + 1
 
     def batches(self, nbytes: int) -> Iterator[int]:
-        """Yield the lengths of parts of the stream that have few enough pieces to be computed at once."""
+        """Yield the lengths of parts of the stream; each has few enough pieces to keep them in memory."""
         step = nbytes
         if self._offsets is not None:
             step = max(1, _PIECES * self._size // len(self._offsets))
@@ -140,7 +140,7 @@ class View:
             yield min(step, nbytes - first)
 
     def _run(self, at: int) -> tuple[int, int]:
-        """Return the number of the run that has a byte of the stream, over all tiles, and its place in the run."""
+        """Return the run that holds a byte of the stream, counted over all tiles, and the place of the byte in it."""
         tile, within = divmod(at, self._size)
         run = int(np.searchsorted(self._starts, within, "right")) - 1
         return tile * len(self._starts) + run, within - int(self._starts[run])
@@ -166,10 +166,10 @@ class View:
         return tile * self._size + int(self._starts[run]) + inside
 
     def extent_of(self, datatype: Datatype) -> int:
-        """Return the extent that items of a type have in the file (MPI_File_get_type_extent).
+        """Return the extent of a type in the file (MPI_File_get_type_extent).
 
         Raises:
-            FileError: ERR_UNSUPPORTED_DATAREP: the type has gaps, and elements with another size in external32.
+            FileError: ERR_UNSUPPORTED_DATAREP: the type has gaps, and elements whose size in external32 differs.
         """
         if not self.external:
             return datatype.Get_extent()[1]
@@ -187,7 +187,7 @@ def register_datarep(name: str, read: object, write: object) -> None:
         read, write: functions that convert data; both must be None.
 
     Raises:
-        FileError: ERR_DUP_DATAREP: there is such a representation; ERR_CONVERSION: there are functions.
+        FileError: ERR_DUP_DATAREP: the name is taken; ERR_CONVERSION: a function was given.
     """
     if name in _DATAREPS:
         raise FileError(f"Register_datarep: there is a representation of data {name!r} already", ERR_DUP_DATAREP)

@@ -22,8 +22,8 @@ class DistributedGraph:
     """The edges of a directed graph at one process.
 
     Attributes:
-        sources: ranks from which edges lead here.
-        destinations: ranks to which edges lead from here.
+        sources: ranks with an edge to this one.
+        destinations: ranks to which this one has an edge.
         weights: (of the sources, of the destinations), None for a graph without weights.
     """
 

@@ -38,7 +38,7 @@ class BufferCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -59,7 +59,7 @@ class BufferCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -83,7 +83,7 @@ class BufferCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -105,7 +105,7 @@ class BufferCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -127,7 +127,7 @@ class BufferCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -146,7 +146,7 @@ class BufferCollectives(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -165,7 +165,7 @@ class BufferCollectives(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -179,12 +179,12 @@ class BufferCollectives(Handle):
         """Block r of every rank goes to rank r (section 4.8).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, of which a copy is made.
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, and are copied first.
             recvbuf: (size, count) items, C order.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -195,7 +195,7 @@ class BufferCollectives(Handle):
         self._finish(buffers.alltoall.begin(self._entered("Alltoall(sendbuf, recvbuf)"), sendbuf, recvbuf))
 
     def Alltoallv(self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV) -> None:
-        """Block r of every rank, of any length, goes to a place at rank r (section 4.8).
+        """Send block r, of any length, of every rank to a place at rank r (section 4.8).
 
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
@@ -204,7 +204,7 @@ class BufferCollectives(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -224,7 +224,7 @@ class BufferCollectives(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -248,7 +248,7 @@ class BufferCollectives(Handle):
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -271,7 +271,7 @@ class BufferCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -295,7 +295,7 @@ class BufferCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -322,7 +322,7 @@ class BufferCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -347,7 +347,7 @@ class BufferCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -368,7 +368,7 @@ class BufferCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 

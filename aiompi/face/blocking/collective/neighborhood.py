@@ -28,7 +28,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -48,11 +48,11 @@ class NeighborhoodForms(Handle):
 
         Args:
             sendbuf: (count,) items.
-            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
+            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the incoming edges.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -76,7 +76,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -93,13 +93,13 @@ class NeighborhoodForms(Handle):
         """Do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
 
         Args:
-            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here;
-                blocks may overlap.
-            recvbuf: the same for the edges that lead here.
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
+                overlap.
+            recvbuf: the same for the incoming edges.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -123,7 +123,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: another rank sends more or less than this one receives.
             ProcessFailedError: a rank of the communicator has failed.
             BlockingCallError: an event loop is running in this thread.
 
@@ -139,7 +139,7 @@ class NeighborhoodForms(Handle):
         )
 
     def neighbor_allgather(self, sendobj: object) -> list[Any]:
-        """Collect the objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1).
+        """Collect the objects of all neighbours with an edge to this rank (section 7.6.1 of MPI-3.1).
 
         Args:
             sendobj: any object that can be pickled.
@@ -173,7 +173,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -190,14 +190,14 @@ class NeighborhoodForms(Handle):
 
         Args:
             sendbuf: (count,) items.
-            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
+            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the incoming edges.
 
         Returns:
             A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -221,7 +221,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -237,16 +237,16 @@ class NeighborhoodForms(Handle):
         7.6.2 of MPI-3.1).
 
         Args:
-            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here;
-                blocks may overlap.
-            recvbuf: the same for the edges that lead here.
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
+                overlap.
+            recvbuf: the same for the incoming edges.
 
         Returns:
             A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -270,7 +270,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -295,7 +295,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -313,7 +313,7 @@ class NeighborhoodForms(Handle):
 
         Args:
             sendbuf: (count,) items.
-            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
+            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the incoming edges.
             info: hints, of which none is known.
 
         Returns:
@@ -321,7 +321,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -347,7 +347,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -364,9 +364,9 @@ class NeighborhoodForms(Handle):
         MPI-3.1).
 
         Args:
-            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here;
-                blocks may overlap.
-            recvbuf: the same for the edges that lead here.
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
+                overlap.
+            recvbuf: the same for the incoming edges.
             info: hints, of which none is known.
 
         Returns:
@@ -374,7 +374,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -400,7 +400,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:

@@ -45,7 +45,7 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -69,7 +69,7 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -96,7 +96,7 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -121,7 +121,7 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -146,7 +146,7 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -168,7 +168,7 @@ class NonblockingCollectives(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -190,7 +190,7 @@ class NonblockingCollectives(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -204,7 +204,7 @@ class NonblockingCollectives(Handle):
         """Start an `Alltoall`: block r of every rank goes to rank r (section 4.8).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, of which a copy is made.
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, and are copied first.
             recvbuf: (size, count) items, C order.
 
         Returns:
@@ -212,7 +212,7 @@ class NonblockingCollectives(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -223,7 +223,7 @@ class NonblockingCollectives(Handle):
         return Request._denote(buffers.alltoall(self._admitted, sendbuf, recvbuf))
 
     def Ialltoallv(self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV) -> Request[None]:
-        """Start an `Alltoallv`: block r of every rank, of any length, goes to a place at rank r (section 4.8).
+        """Start an `Alltoallv`: send block r, of any length, of every rank to a place at rank r (section 4.8).
 
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
@@ -235,7 +235,7 @@ class NonblockingCollectives(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -258,7 +258,7 @@ class NonblockingCollectives(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -285,7 +285,7 @@ class NonblockingCollectives(Handle):
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -309,7 +309,7 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -337,7 +337,7 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -364,7 +364,7 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -389,7 +389,7 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:
@@ -413,7 +413,7 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            TruncationError, InvalidCountError: completing it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: completing it: another rank sends more or less than this one receives.
             ProcessFailedError: completing it: a rank of the communicator has failed.
 
         Example:

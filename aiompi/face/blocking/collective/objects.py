@@ -105,8 +105,8 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change both
+                objects, which are copies.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
 
         Returns:
@@ -131,8 +131,8 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change both
+                objects, which are copies.
 
         Returns:
             The combined object.
@@ -155,8 +155,8 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change both
+                objects, which are copies.
 
         Returns:
             The combined object.
@@ -178,8 +178,8 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change both
+                objects, which are copies.
 
         Returns:
             The combined object; None on rank 0.

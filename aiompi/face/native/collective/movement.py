@@ -17,13 +17,13 @@ class MovingCollectives(Handle):
         """Wait until every rank has called it (section 4.3).
 
         Args:
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; it is complete when every rank has called this.
 
         Raises:
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -41,7 +41,7 @@ class MovingCollectives(Handle):
         Args:
             buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -49,8 +49,8 @@ class MovingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -72,7 +72,7 @@ class MovingCollectives(Handle):
             sendbuf: at the root (size, count) items, C order; ignored elsewhere.
             recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -80,8 +80,8 @@ class MovingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -106,7 +106,7 @@ class MovingCollectives(Handle):
             recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
                 it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -114,8 +114,8 @@ class MovingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -138,7 +138,7 @@ class MovingCollectives(Handle):
             sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
             recvbuf: at the root (size, count) items, C order; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -146,8 +146,8 @@ class MovingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -170,7 +170,7 @@ class MovingCollectives(Handle):
             recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
                 where they go, in items; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -178,8 +178,8 @@ class MovingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -198,15 +198,15 @@ class MovingCollectives(Handle):
         Args:
             sendbuf: (count,) items, or IN_PLACE.
             recvbuf: (size, count) items, C order.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -225,15 +225,15 @@ class MovingCollectives(Handle):
         Args:
             sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
             recvbuf: as of `Gatherv`, with the same counts on all ranks.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -250,17 +250,17 @@ class MovingCollectives(Handle):
         """Block r of every rank goes to rank r (section 4.8).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, of which a copy is made.
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, and are copied first.
             recvbuf: (size, count) items, C order.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -274,21 +274,21 @@ class MovingCollectives(Handle):
         return Owned(buffers.alltoall.using(algorithm)(self._admitted, sendbuf, recvbuf))
 
     def Alltoallv(self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None) -> Owned[None]:
-        """Block r of every rank, of any length, goes to a place at rank r (section 4.8).
+        """Send block r, of any length, of every rank to a place at rank r (section 4.8).
 
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
                 as in `Alltoall`.
             recvbuf: the same; its count for a rank is what that one sends here.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -308,15 +308,15 @@ class MovingCollectives(Handle):
         Args:
             sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
             recvbuf: the same.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:

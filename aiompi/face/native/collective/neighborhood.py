@@ -32,7 +32,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -51,14 +51,14 @@ class NeighborhoodCollectives(NeighborhoodForms):
 
         Args:
             sendbuf: (count,) items.
-            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
+            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the incoming edges.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -84,7 +84,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -102,16 +102,16 @@ class NeighborhoodCollectives(NeighborhoodForms):
         """Do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
 
         Args:
-            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here;
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges;
                 blocks may overlap.
-            recvbuf: the same for the edges that lead here.
+            recvbuf: the same for the incoming edges.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -137,7 +137,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -152,7 +152,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
         return Owned(neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf))
 
     def neighbor_allgather(self, sendobj: object) -> Owned[list[Any]]:
-        """Collect the objects of all neighbours from which edges lead here (section 7.6.1 of MPI-3.1).
+        """Collect the objects of all neighbours with an edge to this rank (section 7.6.1 of MPI-3.1).
 
         Args:
             sendobj: any object that can be pickled.

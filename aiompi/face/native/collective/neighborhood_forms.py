@@ -34,7 +34,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -55,14 +55,14 @@ class NeighborhoodForms(Handle):
 
         Args:
             sendbuf: (count,) items.
-            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
+            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the incoming edges.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -90,7 +90,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -110,16 +110,16 @@ class NeighborhoodForms(Handle):
         7.6.2 of MPI-3.1).
 
         Args:
-            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here;
-                blocks may overlap.
-            recvbuf: the same for the edges that lead here.
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
+                overlap.
+            recvbuf: the same for the incoming edges.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -147,7 +147,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -163,7 +163,7 @@ class NeighborhoodForms(Handle):
         return neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf)
 
     def ineighbor_allgather(self, sendobj: object) -> Request[list[Any]]:
-        """Start a `neighbor_allgather`: collect the objects of all neighbours from which edges lead here (section 7.6.1
+        """Start a `neighbor_allgather`: collect the objects of all neighbours with an edge to this rank (section 7.6.1
         of MPI-3.1).
 
         Args:
@@ -225,7 +225,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -245,7 +245,7 @@ class NeighborhoodForms(Handle):
 
         Args:
             sendbuf: (count,) items.
-            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead here.
+            recvbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the incoming edges.
             info: hints, of which none is known.
 
         Returns:
@@ -253,7 +253,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -281,7 +281,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -300,9 +300,9 @@ class NeighborhoodForms(Handle):
         MPI-3.1).
 
         Args:
-            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the edges that lead from here;
-                blocks may overlap.
-            recvbuf: the same for the edges that lead here.
+            sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
+                overlap.
+            recvbuf: the same for the incoming edges.
             info: hints, of which none is known.
 
         Returns:
@@ -310,7 +310,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -338,7 +338,7 @@ class NeighborhoodForms(Handle):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:

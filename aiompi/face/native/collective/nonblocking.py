@@ -21,13 +21,13 @@ class NonblockingCollectives(Handle):
         """Start a `Barrier`: wait until every rank has called it (section 4.3).
 
         Args:
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; it is complete when every rank has called this.
 
         Raises:
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -45,7 +45,7 @@ class NonblockingCollectives(Handle):
         Args:
             buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -53,8 +53,8 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -77,7 +77,7 @@ class NonblockingCollectives(Handle):
             sendbuf: at the root (size, count) items, C order; ignored elsewhere.
             recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -85,8 +85,8 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -112,7 +112,7 @@ class NonblockingCollectives(Handle):
             recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
                 it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -120,8 +120,8 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -145,7 +145,7 @@ class NonblockingCollectives(Handle):
             sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
             recvbuf: at the root (size, count) items, C order; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -153,8 +153,8 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -178,7 +178,7 @@ class NonblockingCollectives(Handle):
             recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
                 where they go, in items; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -186,8 +186,8 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -209,15 +209,15 @@ class NonblockingCollectives(Handle):
         Args:
             sendbuf: (count,) items, or IN_PLACE.
             recvbuf: (size, count) items, C order.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -239,15 +239,15 @@ class NonblockingCollectives(Handle):
         Args:
             sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
             recvbuf: as of `Gatherv`, with the same counts on all ranks.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -267,17 +267,17 @@ class NonblockingCollectives(Handle):
         """Start an `Alltoall`: block r of every rank goes to rank r (section 4.8).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, of which a copy is made.
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, and are copied first.
             recvbuf: (size, count) items, C order.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -294,21 +294,21 @@ class NonblockingCollectives(Handle):
     def Ialltoallv(
         self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None
     ) -> Request[None]:
-        """Start an `Alltoallv`: block r of every rank, of any length, goes to a place at rank r (section 4.8).
+        """Start an `Alltoallv`: send block r, of any length, of every rank to a place at rank r (section 4.8).
 
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
                 as in `Alltoall`.
             recvbuf: the same; its count for a rank is what that one sends here.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -331,15 +331,15 @@ class NonblockingCollectives(Handle):
         Args:
             sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
             recvbuf: the same.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -364,7 +364,7 @@ class NonblockingCollectives(Handle):
             recvbuf: (count,) items at the root; ignored elsewhere.
             op: operation, defined for the datatype.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -373,8 +373,8 @@ class NonblockingCollectives(Handle):
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -397,7 +397,7 @@ class NonblockingCollectives(Handle):
             sendbuf: (count,) items, or IN_PLACE.
             recvbuf: (count,) items; the same bits on all ranks.
             op: operation, defined for the datatype.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -405,8 +405,8 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -437,7 +437,7 @@ class NonblockingCollectives(Handle):
             recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
             recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
             op: operation, defined for the datatype.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -445,8 +445,8 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -472,7 +472,7 @@ class NonblockingCollectives(Handle):
                 of one block, here as in `recvbuf`.
             recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
             op: operation, defined for the datatype.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -480,8 +480,8 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -505,7 +505,7 @@ class NonblockingCollectives(Handle):
             sendbuf: (count,) items, or IN_PLACE.
             recvbuf: (count,) items.
             op: operation, defined for the datatype.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -513,8 +513,8 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -537,7 +537,7 @@ class NonblockingCollectives(Handle):
             sendbuf: (count,) items, or IN_PLACE.
             recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
             op: operation, defined for the datatype.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -545,8 +545,8 @@ class NonblockingCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:

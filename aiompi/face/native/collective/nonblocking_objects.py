@@ -27,13 +27,13 @@ class NonblockingObjectCollectives(Handle):
         """Start a `barrier`: wait until every rank has called it (section 4.3).
 
         Args:
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; it is complete when every rank has called this.
 
         Raises:
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -55,7 +55,7 @@ class NonblockingObjectCollectives(Handle):
         Args:
             obj: the object at the root; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the root's object.
@@ -63,7 +63,7 @@ class NonblockingObjectCollectives(Handle):
         Raises:
             InvalidRootError: there is no such rank.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -86,7 +86,7 @@ class NonblockingObjectCollectives(Handle):
         Args:
             sendobj: `size` objects at the root; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the item for this rank.
@@ -94,7 +94,7 @@ class NonblockingObjectCollectives(Handle):
         Raises:
             InvalidRootError: there is no such rank.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -113,7 +113,7 @@ class NonblockingObjectCollectives(Handle):
         Args:
             sendobj: any object that can be pickled.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the list of the objects in rank order at the root, None elsewhere.
@@ -121,7 +121,7 @@ class NonblockingObjectCollectives(Handle):
         Raises:
             InvalidRootError: there is no such rank.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -138,14 +138,14 @@ class NonblockingObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the list of the objects in rank order.
 
         Raises:
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -162,14 +162,14 @@ class NonblockingObjectCollectives(Handle):
 
         Args:
             sendobj: `size` objects, one for each rank.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the list of what the ranks sent here, in rank order.
 
         Raises:
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -188,10 +188,10 @@ class NonblockingObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change both
+                objects, which are copies.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the combined object at the root, None elsewhere.
@@ -200,7 +200,7 @@ class NonblockingObjectCollectives(Handle):
             InvalidRootError: there is no such rank.
             InvalidOpError: the operation is null.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -217,9 +217,9 @@ class NonblockingObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change both
+                objects, which are copies.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the combined object.
@@ -227,7 +227,7 @@ class NonblockingObjectCollectives(Handle):
         Raises:
             InvalidOpError: the operation is null.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -244,9 +244,9 @@ class NonblockingObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change both
+                objects, which are copies.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the combined object.
@@ -254,7 +254,7 @@ class NonblockingObjectCollectives(Handle):
         Raises:
             InvalidOpError: the operation is null.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -273,9 +273,9 @@ class NonblockingObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change both
+                objects, which are copies.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the combined object; None on rank 0.
@@ -283,7 +283,7 @@ class NonblockingObjectCollectives(Handle):
         Raises:
             InvalidOpError: the operation is null.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:

@@ -26,13 +26,13 @@ class ObjectCollectives(Handle):
         """Wait until every rank has called it (section 4.3).
 
         Args:
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; it is complete when every rank has called this.
 
         Raises:
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -54,7 +54,7 @@ class ObjectCollectives(Handle):
         Args:
             obj: the object at the root; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the root's object.
@@ -62,7 +62,7 @@ class ObjectCollectives(Handle):
         Raises:
             InvalidRootError: there is no such rank.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -84,7 +84,7 @@ class ObjectCollectives(Handle):
         Args:
             sendobj: `size` objects at the root; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the item for this rank.
@@ -92,7 +92,7 @@ class ObjectCollectives(Handle):
         Raises:
             InvalidRootError: there is no such rank.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -110,7 +110,7 @@ class ObjectCollectives(Handle):
         Args:
             sendobj: any object that can be pickled.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the list of the objects in rank order at the root, None elsewhere.
@@ -118,7 +118,7 @@ class ObjectCollectives(Handle):
         Raises:
             InvalidRootError: there is no such rank.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -136,14 +136,14 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the list of the objects in rank order.
 
         Raises:
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -159,14 +159,14 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: `size` objects, one for each rank.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the list of what the ranks sent here, in rank order.
 
         Raises:
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -184,10 +184,10 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change
+                both objects, which are copies.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the combined object at the root, None elsewhere.
@@ -196,7 +196,7 @@ class ObjectCollectives(Handle):
             InvalidRootError: there is no such rank.
             InvalidOpError: the operation is null.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -212,9 +212,9 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change
+                both objects, which are copies.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the combined object.
@@ -222,7 +222,7 @@ class ObjectCollectives(Handle):
         Raises:
             InvalidOpError: the operation is null.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -239,9 +239,9 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change
+                both objects, which are copies.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the combined object.
@@ -249,7 +249,7 @@ class ObjectCollectives(Handle):
         Raises:
             InvalidOpError: the operation is null.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -267,9 +267,9 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            op: operation, or a function of two objects, the one of lower ranks first. It may change them, because it
-                gets copies of the objects of callers.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            op: operation, or a function of two objects; the first comes from lower ranks. The function may change
+                both objects, which are copies.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request whose result is the combined object; None on rank 0.
@@ -277,7 +277,7 @@ class ObjectCollectives(Handle):
         Raises:
             InvalidOpError: the operation is null.
             InvalidTypeError: an object cannot be turned into a message.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:

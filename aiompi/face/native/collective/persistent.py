@@ -27,13 +27,13 @@ class PersistentCollectives(Handle):
 
         Args:
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
 
         Raises:
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -52,7 +52,7 @@ class PersistentCollectives(Handle):
             buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
@@ -60,8 +60,8 @@ class PersistentCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -88,7 +88,7 @@ class PersistentCollectives(Handle):
             recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
@@ -96,8 +96,8 @@ class PersistentCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -127,7 +127,7 @@ class PersistentCollectives(Handle):
                 it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
@@ -135,8 +135,8 @@ class PersistentCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -164,7 +164,7 @@ class PersistentCollectives(Handle):
             recvbuf: at the root (size, count) items, C order; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
@@ -172,8 +172,8 @@ class PersistentCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -201,7 +201,7 @@ class PersistentCollectives(Handle):
                 where they go, in items; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
@@ -209,8 +209,8 @@ class PersistentCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -230,15 +230,15 @@ class PersistentCollectives(Handle):
             sendbuf: (count,) items, or IN_PLACE.
             recvbuf: (size, count) items, C order.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -258,15 +258,15 @@ class PersistentCollectives(Handle):
             sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
             recvbuf: as of `Gatherv`, with the same counts on all ranks.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -283,18 +283,18 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Alltoall`; all ranks bind in the same order (MPI-4; section 4.8).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, of which a copy is made.
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, and are copied first.
             recvbuf: (size, count) items, C order.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -315,15 +315,15 @@ class PersistentCollectives(Handle):
                 as in `Alltoall`.
             recvbuf: the same; its count for a rank is what that one sends here.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -344,15 +344,15 @@ class PersistentCollectives(Handle):
             sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
             recvbuf: the same.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -382,7 +382,7 @@ class PersistentCollectives(Handle):
             op: operation, defined for the datatype.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
@@ -391,8 +391,8 @@ class PersistentCollectives(Handle):
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -419,7 +419,7 @@ class PersistentCollectives(Handle):
             recvbuf: (count,) items; the same bits on all ranks.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
@@ -427,8 +427,8 @@ class PersistentCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -457,7 +457,7 @@ class PersistentCollectives(Handle):
             recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
@@ -465,8 +465,8 @@ class PersistentCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -495,7 +495,7 @@ class PersistentCollectives(Handle):
             recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
@@ -503,8 +503,8 @@ class PersistentCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -531,7 +531,7 @@ class PersistentCollectives(Handle):
             recvbuf: (count,) items.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
@@ -539,8 +539,8 @@ class PersistentCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:
@@ -567,7 +567,7 @@ class PersistentCollectives(Handle):
             recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             An inactive persistent request; `start` starts the operation, and `await` waits for it.
@@ -575,8 +575,8 @@ class PersistentCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Example:

@@ -26,7 +26,7 @@ class CombiningCollectives(Handle):
             recvbuf: (count,) items at the root; ignored elsewhere.
             op: operation, defined for the datatype.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -35,8 +35,8 @@ class CombiningCollectives(Handle):
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidRootError: there is no such rank.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -58,7 +58,7 @@ class CombiningCollectives(Handle):
             sendbuf: (count,) items, or IN_PLACE.
             recvbuf: (count,) items; the same bits on all ranks.
             op: operation, defined for the datatype.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -66,8 +66,8 @@ class CombiningCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -96,7 +96,7 @@ class CombiningCollectives(Handle):
             recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
             recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
             op: operation, defined for the datatype.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -104,8 +104,8 @@ class CombiningCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -129,7 +129,7 @@ class CombiningCollectives(Handle):
                 of one block, here as in `recvbuf`.
             recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
             op: operation, defined for the datatype.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -137,8 +137,8 @@ class CombiningCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -160,7 +160,7 @@ class CombiningCollectives(Handle):
             sendbuf: (count,) items, or IN_PLACE.
             recvbuf: (count,) items.
             op: operation, defined for the datatype.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -168,8 +168,8 @@ class CombiningCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
@@ -191,7 +191,7 @@ class CombiningCollectives(Handle):
             sendbuf: (count,) items, or IN_PLACE.
             recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
             op: operation, defined for the datatype.
-            algorithm: instead of the one that the settings and the tuning data choose; the same on all ranks.
+            algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -199,8 +199,8 @@ class CombiningCollectives(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
             InvalidOpError: the operation is null, or not defined for the datatype.
-            InvalidArgumentError: there is no algorithm of that name, or it cannot serve the call.
-            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than is received here.
+            InvalidArgumentError: no algorithm has this name, or it cannot serve the call.
+            TruncationError, InvalidCountError: awaiting it: another rank sends more or less than this one receives.
             ProcessFailedError: awaiting it: a rank of the communicator has failed.
 
         Cancelling:
