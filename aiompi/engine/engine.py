@@ -1,6 +1,6 @@
 """The engine: the state of one rank. It holds contexts, peers, sends in progress and arriving messages.
 
-`Engine` starts receives and probes; `aiompi.engine.endpoint.Endpoint` starts sends. Failures are in
+Receives and probes are started in `aiompi.engine.receiving`, sends in `aiompi.engine.endpoint`. Failures are in
 `aiompi.engine.failure`, waiting in `aiompi.core.progress`.
 """
 
@@ -11,27 +11,23 @@ from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiompi.core import Request
-from aiompi.core.progress import Progress
-from aiompi.core.pure.receive import SHORT
 from aiompi.engine.bsend import Attachment
 from aiompi.engine.credit import NO_CREDIT
 from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.environment import Environment
 from aiompi.engine.failure import FailureHandler
 from aiompi.engine.matching import Matcher, Sources
-from aiompi.engine.message import Landing, Message
+from aiompi.engine.message import Landing
 from aiompi.engine.peer import Peer
-from aiompi.engine.probe import Probe
 from aiompi.engine.processes import FIRST_MET, Processes
-from aiompi.engine.receive import ArrivedReceive, Decode, Receive
+from aiompi.engine.receiving import Receiving
 from aiompi.engine.schedule import Schedule, settled
 from aiompi.engine.seams import Driver
 from aiompi.engine.send import Send
 from aiompi.engine.single_copy import CopyQueue
-from aiompi.engine.withheld import WithholdingEndpoint, asks
+from aiompi.engine.withheld import WithholdingEndpoint
 from aiompi.errors import ProcessFailedError
 from aiompi.settings import Settings
-from aiompi.status import Status
 
 if TYPE_CHECKING:
     from aiompi.core._native import SlotExchange
@@ -42,7 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Engine(Progress):
+class Engine(Receiving):
     """One rank.
 
     Args:
@@ -248,107 +244,6 @@ class Engine(Progress):
     def spawn(self, coroutine: Coroutine[Any, None, T], owner: object = None) -> Schedule[T]:
         """Start a coroutine that awaits requests, and note its owner with it."""
         return Schedule(self, coroutine, owner)
-
-    def receive(self, receive: Receive) -> None:
-        """Start a receive: match it with an unexpected message, or post it."""
-        if self._dropped:
-            self.finalizers.run()
-        if self.error is not None:
-            receive.fail(self.error)
-            return
-        matcher = receive.matcher
-        try:
-            if matcher.arrivals or matcher.early:
-                message = matcher.find(receive.want_source, receive.want_tag)
-                if message is not None:
-                    message.peer.match(message, receive)
-                    return
-            if self.degraded:
-                error = self.failure.error_of(receive.peer_rank, receive.matcher)
-                if error is not None:
-                    receive.fail(error)
-                    return
-            self.post(receive)
-        except BaseException:
-            # The caller does not get the receive, so no message may arrive in its memory.
-            if not receive.cancel() and receive.landing is not None:
-                receive.withdraw()
-            raise
-
-    def post(self, receive: Receive) -> None:
-        """Post a receive."""
-        receive.matcher.post(receive)
-        if self.withholding:
-            self.ask(receive.matcher, receive.want_tag, receive.peer_rank)
-
-    def ask(self, matcher: Matcher, tag: int, peer_rank: int) -> None:
-        """Ask withholding peers for a message that a receive or a probe can match.
-
-        Args:
-            peer_rank: rank of the world, or ANY_SOURCE.
-        """
-        for peer in [*self.withholding]:
-            if peer.questions is not None and asks(matcher, peer, peer_rank):
-                peer.questions.ask(matcher.context, tag)
-
-    def receive_arrived(
-        self, matcher: Matcher, source: int, tag: int, decode: Decode, status: Status | None
-    ) -> ArrivedReceive | None:
-        """Receive the message that a receive would match now, if it is short, has arrived, and needs no answer."""
-        if self._dropped:
-            self.finalizers.run()
-        message = matcher.find_unexpected(source, tag)
-        if message is None or message.data is None or message.length > SHORT or message.srqid or self.error is not None:
-            return None
-        if type(message) is not Message:  # from another IMPI client, which has to be told
-            return None
-        matcher.remove_unexpected(message)
-        eager, message.eager = message.eager, 0
-        message.peer.consumed(eager)
-        return ArrivedReceive(self, message, decode, status)
-
-    def receive_matched(self, message: Message, receive: Receive) -> None:
-        """Start to receive a message that a matched probe has taken."""
-        if self.error is not None:
-            receive.fail(self.error)
-        elif (error := message.payload_error) is not None:
-            receive.fail(error)
-        else:
-            message.peer.deliver(message, receive)
-
-    def probe(self, probe: Probe) -> None:
-        """Start a probe."""
-        if self._dropped:
-            self.finalizers.run()
-        message = probe.matcher.find(probe.want_source, probe.want_tag)
-        error = self.failure.error_of(probe.peer_rank, probe.matcher)
-        if message is not None:
-            if probe.takes:
-                message.extract()
-            probe.found(message)
-        elif error is not None:
-            probe.fail(error)
-        else:
-            probe.matcher.probes.append(probe)
-            if self.withholding:
-                self.ask(probe.matcher, probe.want_tag, probe.peer_rank)
-
-    def iprobe(self, matcher: Matcher, source: int, tag: int, peer_rank: int) -> Message | None:
-        """Return the message that a receive would get now (MPI_Iprobe, section 3.8), None if there is none.
-
-        Raises:
-            ProcessFailedError: there is none, and none can come.
-        """
-        if self._dropped:
-            self.finalizers.run()
-        message = matcher.find(source, tag)
-        if message is None:
-            error = self.failure.error_of(peer_rank, matcher)
-            if error is not None:
-                raise error
-            if self.withholding:
-                self.ask(matcher, tag, peer_rank)
-        return message
 
     def close(self) -> None:
         """Start no operation any more.

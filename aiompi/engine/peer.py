@@ -24,36 +24,24 @@ from aiompi.core.allocation import LARGE, allocate, copied
 from aiompi.core.pure.peer import OVERHEAD
 from aiompi.engine.message import Landing, Message
 from aiompi.engine.receive import Receive
-from aiompi.engine.send import STANDARD, Mode, Send
-from aiompi.engine.single_copy import copy_from_sender, copy_to_receiver
-from aiompi.engine.withheld import WithholdingEndpoint
+from aiompi.engine.sending_peer import SendingPeer
+from aiompi.engine.single_copy import copy_from_sender
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
-from aiompi.wire.frame import EAGER, HEADER, MAX_ANNOUNCED, Offer, Payload
+from aiompi.wire.frame import EAGER, MAX_ANNOUNCED, Offer
 
 if TYPE_CHECKING:
-    from aiompi.core import Request
     from aiompi.engine.engine import Engine
     from aiompi.engine.matching import Matcher
-    from aiompi.engine.seams import Failable, Link, Sharing
+    from aiompi.engine.seams import Failable
 
 #: contexts that messages of one peer may open before this rank has made the communicators
 MAX_CONTEXTS = 2**14
 #: announcements that are kept with their offers; messages announced beyond these are asked for
 _MAX_OFFERS = 2**12
 
-_pack: Final = HEADER.pack
 
-#: mode -> kind of the frame of a short message, and of a long message
-_KINDS: Final = {
-    Mode.STANDARD: (EAGER, frame.RTS),
-    Mode.BUFFERED: (EAGER, frame.RTS),
-    Mode.SYNCHRONOUS: (frame.EAGER_SYNC, frame.RTS),
-    Mode.READY: (frame.EAGER_READY, frame.RTS_READY),
-}
-
-
-class Peer(WithholdingEndpoint):
+class Peer(SendingPeer):
     """One other rank that understands frames, or this rank itself.
 
     Attributes:
@@ -68,123 +56,6 @@ class Peer(WithholdingEndpoint):
         self.recallable: dict[int, Message] = {}
         self.contexts_opened = 0
         self._announced = 0  # messages that the peer has announced unasked, and that are not matched
-
-    # Sending.
-
-    def send(
-        self, payload: Payload, nbytes: int, context: int, source: int, tag: int, mode: Mode = STANDARD, note: int = 0
-    ) -> Request[None]:
-        engine = self.engine
-        cost = nbytes + OVERHEAD
-        if mode is not STANDARD or nbytes > engine.brief_limit or cost > self.credit:
-            request = Send(engine, self, payload, nbytes)
-            try:
-                self._send_acknowledged(request, context, source, tag, mode, note)
-            except BaseException:
-                request.withdraw()  # the caller does not get it
-                raise
-            return request
-        link = self.link or self.connect()
-        header = _pack(EAGER, tag, source, self._owed, context, nbytes, 0, note)
-        self.credit -= cost
-        self._owed = 0
-        if link.dispatch(header, payload):
-            return engine.completed_send
-        request = Send(engine, self, payload, nbytes)
-        request.expendable = engine.lenient
-        try:
-            if link.send(header, payload, request):
-                request.sent()
-        except BaseException:
-            request.withdraw()
-            raise
-        return request
-
-    @property
-    def _sharing(self) -> Sharing | None:
-        return None if self.link is None else self.link.sharing
-
-    def _send_acknowledged(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
-        """Start a message that the receiver must answer, or for which the link has no room."""
-        nbytes, cost = request.nbytes, request.nbytes + OVERHEAD
-        short, _ = _KINDS[mode]
-        request.expendable = self.engine.lenient and short == EAGER and nbytes <= self.engine.eager_limit
-        request.ready = mode is Mode.READY
-        self._fail_if_gone(request)
-        if request.done():
-            return
-        link = self.link or self.connect()
-        limit = self.engine.tcp_eager_limit if link.far else self.engine.eager_limit
-        eager = nbytes <= limit and not self._exposes(request, mode) and self._affords(cost)
-        if not eager or short != EAGER:
-            request.acknowledged = False
-            request.context = context
-            request.srqid = self.engine.next_id()
-            self.engine.sends[request.srqid] = request
-            self._unanswered += 1
-        if not eager:
-            request.unsent = True
-            if self._unanswered <= self._max_announced:
-                self.announce(request, context, source, tag, mode, note)
-            else:
-                self._withhold(request, (context, source, tag, mode, note))
-            return
-        self.credit -= cost
-        header = self._header(short, tag, source, context, nbytes, request.srqid, note)
-        if link.send(header, request.payload, request):
-            request.sent()
-
-    def _exposes(self, request: Send, mode: Mode) -> bool:
-        """Return True if the peer is to copy a message from the memory of this rank."""
-        sharing = self._sharing
-        return sharing is not None and _KINDS[mode][1] == frame.RTS and sharing.exposes(request.payload, request.nbytes)
-
-    def announce(self, request: Send, context: int, source: int, tag: int, mode: Mode, note: int) -> None:
-        kind, sharing = _KINDS[mode][1], self._sharing
-        if sharing is not None and self._exposes(request, mode):
-            envelope = kind, tag, source, context, request.nbytes, request.srqid, note
-            if self._give(envelope, lambda header: sharing.expose(header, request.payload)):
-                request.unsent = False
-                request.sent()
-                return
-        self.emit(kind, tag, source, context, request.nbytes, request.srqid, note)
-
-    def recall(self, send: Send) -> None:
-        if self._withheld is not None and self._withheld.take(send.srqid):
-            self._answer_to(send.srqid).recalled()
-        elif send.srqid in self.engine.sends and not send.recalling:
-            send.recalling = True
-            self.emit(frame.CANCEL, srqid=send.srqid)
-
-    def emit(
-        self,
-        kind: int,
-        tag: int = 0,
-        source: int = 0,
-        context: int = 0,
-        length: int = 0,
-        srqid: int = 0,
-        drqid: int = 0,
-    ) -> None:
-        """Send a frame without payload."""
-        if self.error is not None:
-            return
-        header = self._header(kind, tag, source, context, length, srqid, drqid)
-        (self.link or self.connect()).send(header, (), None)
-
-    def adopt(self, link: Link) -> None:
-        """Use a link for frames to the peer, unless there is one already; the peer may send over another link."""
-        if link not in self._links:
-            self._links.append(link)
-        if self.link is None:
-            self.link = link
-            if self.engine.ends_for(self.rank):
-                self.emit(frame.FINI)
-
-    def connect(self) -> Link:
-        link = self.engine.environment.connect(self)
-        self.adopt(link)
-        return self.link or link
 
     # Receiving: frames of the peer in their order (protocol aiompi.wire.frame.Sink).
 
@@ -290,11 +161,6 @@ class Peer(WithholdingEndpoint):
             message.landing.drop()
         self.break_off(self._forgery(message.matcher, message.source))
 
-    def break_off(self, cause: str) -> None:
-        """Break the connection in the next turn, because the peer has violated the protocol."""
-        for link in self._links:
-            self.engine.driver.call_soon(link.lost, cause)
-
     def offer(self, header: tuple[int, ...], offer: Offer) -> None:
         self.gain(header[3])
         self._take_announcement(header, offer)
@@ -393,66 +259,11 @@ class Peer(WithholdingEndpoint):
         if message.srqid:
             self.recallable[message.srqid] = message
 
-    def _cts(self, header: tuple[int, ...], payload: memoryview) -> None:
-        wanted, srqid, drqid = header[5:]
-        request = self._answered(srqid)
-        if wanted > request.nbytes:
-            raise RemoteProtocolError(f"rank {self.rank} asks for {wanted} bytes of a message of {request.nbytes}")
-        self._answer_to(srqid)
-        request.acknowledged, request.unsent = True, False
-        pieces = request.payload if wanted == request.nbytes else frame.beginning(request.payload, wanted)
-        header_bytes = self._header(frame.DATA, 0, 0, 0, wanted, 0, drqid)
-        if (self.link or self.connect()).send(header_bytes, pieces, request):
-            request.sent()
-
-    def _invited(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """Refuse an invitation that the core has not accepted, or ignore it if its message is complete or withdrawn."""
-        number, wanted, srqid, address = header[1], *header[5:]
-        request = self.engine.sends.get(srqid)
-        if request is None or request.peer is not self or self._sharing is None:
-            return
-        if wanted > request.nbytes or number <= 0 or address + wanted > frame.ADDRESSES:
-            raise RemoteProtocolError(
-                f"rank {self.rank} has {wanted} bytes of a message of {request.nbytes} written to {address:#x}, by "
-                f"invitation {number}"
-            )
-        if request.invited:  # each invitation may cost this rank a copy of the whole message
-            raise RemoteProtocolError(f"rank {self.rank} has a message written twice")
-
-    def assist_on(self, send: Send, write: Callable[[int], bool]) -> None:
-        part = functools.partial(copy_to_receiver, self, send, send.payload, write)
-        self.engine.assisted[send.srqid] = part
-        self.engine.copy_queue.begin_later(part)
-
-    def _answer_to(self, srqid: int) -> Send:
-        """Take the send that gets its last answer; nothing refers to its memory any more."""
-        request = self._answered(srqid)
-        del self.engine.sends[srqid]
-        self._unanswered -= 1
-        self._release(srqid)
-        part = self.engine.assisted.pop(srqid, None)
-        if part is not None:
-            self.engine.copy_queue.drop(part)
-        return request
-
     def _data(self, header: tuple[int, ...], payload: memoryview) -> None:
         length, drqid = header[5], header[7]
         if length == 0 and drqid not in self.engine.arriving:
             return
         self._landing(drqid, length).put(payload)
-
-    def _syncack(self, header: tuple[int, ...], payload: memoryview) -> None:
-        if self._answered(header[6]).unsent:
-            raise RemoteProtocolError(f"rank {self.rank} has matched a message without asking for it")
-        self._answer_to(header[6]).matched()
-
-    def _notready(self, header: tuple[int, ...], payload: memoryview) -> None:
-        if not self._answered(header[6]).ready:
-            raise RemoteProtocolError(f"rank {self.rank} was not ready for a message that is not in ready mode")
-        self._answer_to(header[6]).not_ready(self.rank)
-
-    def _protoack(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """Do nothing more: such a frame only returns credit, in its header."""
 
     def _cancel(self, header: tuple[int, ...], payload: memoryview) -> None:
         srqid = header[6]
@@ -464,25 +275,7 @@ class Peer(WithholdingEndpoint):
         message.discard()
         self.emit(frame.CANCELYES, srqid=srqid)
 
-    def _cancelyes(self, header: tuple[int, ...], payload: memoryview) -> None:
-        if not self._answered(header[6]).recalling:
-            raise RemoteProtocolError(f"rank {self.rank} gives back a message that this rank has not recalled")
-        self._answer_to(header[6]).recalled()
-
-    def _cancelno(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """Note that the recall came too late. If the message still needs an answer, the answer completes the send."""
-        request = self.engine.sends.get(header[6])
-        if request is not None and request.peer is self:
-            request.recalling = False
-            if self.finalize_error is not None:
-                del self.engine.sends[request.srqid]
-                request.fail(self.finalize_error)
-
-    def _answered(self, srqid: int) -> Send:
-        request = self.engine.sends.get(srqid)
-        if request is None or request.peer is not self:
-            raise RemoteProtocolError(f"rank {self.rank} answers to a message that was not sent to it")
-        return request
+    # Failures, and the end.
 
     def spread_revocation(self, context: int) -> None:
         self.emit(frame.REVOKE, context=context)
@@ -492,8 +285,6 @@ class Peer(WithholdingEndpoint):
 
     def _unknown(self, header: tuple[int, ...], payload: memoryview) -> None:
         raise RemoteProtocolError(f"a frame of unknown kind {header[0]}")
-
-    # The end.
 
     def fini(self) -> None:
         if self.link is not None:

@@ -19,6 +19,7 @@ from aiompi.status import Status
 Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
 
 if TYPE_CHECKING:
+    from aiompi.core.progress import Progress
     from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
     from aiompi.engine.impi_peer import ImpiPeer
@@ -225,7 +226,7 @@ class ArrivedReceive(Request[Any]):
 
     __slots__ = ("_decode", "_message", "_status_out")
 
-    def __init__(self, engine: Engine, message: Message, decode: Decode, status: Status | None) -> None:
+    def __init__(self, engine: Progress, message: Message, decode: Decode, status: Status | None) -> None:
         super().__init__(engine)
         self._done = True
         self._message: Message | None = message

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aiompi.engine.peer import Peer
     from aiompi.engine.seams import Driver
     from aiompi.engine.send import Send
+    from aiompi.engine.sending_peer import SendingPeer
 
 #: bytes that are copied before the event loop gets a turn
 _PER_TURN: Final = 4 * 2**20
@@ -104,7 +105,7 @@ def _copy_from_sender(peer: Peer, landing: Landing, srqid: int, offer: Offer) ->
     return False
 
 
-def copy_to_receiver(peer: Peer, request: Send, payload: Payload, write: Callable[[int], bool]) -> bool:
+def copy_to_receiver(peer: SendingPeer, request: Send, payload: Payload, write: Callable[[int], bool]) -> bool:
     """Copy a part of a message to its receiver; return True if there is more.
 
     Args:
