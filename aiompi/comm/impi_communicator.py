@@ -11,7 +11,7 @@ from aiompi.constants import ANY_TAG, PROC_NULL
 from aiompi.datatype import memory_to_send, resolve_recv, resolve_send
 from aiompi.datatype.buffer.bufspec import check_disjoint
 from aiompi.datatype.pack import EXTERNAL32
-from aiompi.engine import Message, Receive, Scattered
+from aiompi.engine import Message, Owned, Receive, Scattered
 from aiompi.engine.impi_peer import ImpiPeer
 from aiompi.engine.receive import Decode
 from aiompi.engine.spanning import SpanningReceive
@@ -61,12 +61,23 @@ class ImpiCommunicator(Communicator):
         source, tag = self._integers("source", source, tag)
         peer_rank = self._peer_rank(source, tag)
         receive = self._receive(memory, (source, tag, peer_rank), decode, status)
+        receive.describe("recv from", self, source, tag)
         if source == PROC_NULL:
             receive.source = PROC_NULL
             receive.complete()
         else:
             self.engine.receive(receive)
         return receive
+
+    def own_recv(
+        self,
+        memory: memoryview | Scattered | None,
+        source: SupportsIndex,
+        tag: SupportsIndex,
+        decode: Decode | None = None,
+        status: Status | None = None,
+    ) -> Owned[Any]:
+        return Owned(self.irecv(memory, source, tag, decode, status))
 
     def imrecv(
         self,
@@ -80,6 +91,7 @@ class ImpiCommunicator(Communicator):
             return self.irecv(memory, PROC_NULL, ANY_TAG, decode, status)
         envelope = message.source, message.tag, message.peer.rank
         receive = self._receive(memory, envelope, decode, status, keep)
+        receive.describe("mrecv from", self, message.source, message.tag)
         self.engine.receive_matched(message, receive)
         return receive
 
