@@ -538,7 +538,7 @@ def last_used_code() -> int:
 
 
 def failure(error: BaseException) -> str:
-    """Return what is said of a process that an exception has ended. The text of an exception may raise another one."""
+    """Return the text that describes an exception which ends a process. Making that text may raise another one."""
     try:
         words = str(error)
     except Exception:

@@ -156,12 +156,12 @@ class Settings:
         single_copy: True if messages of more than shm_eager_limit bytes between ranks of one host are copied once,
             directly from memory to memory, where the kernel allows it.
         spin: seconds for which a waiting rank polls shared memory for messages before it sleeps; 0 for never. The
-            default, None, is 500e-6, or never if the host has more ranks than its control group has time for. With more
-            ranks than cores, a spinning rank yields the core at once to any other process.
+            default, None, is 500e-6, or never if the host has more ranks than cores and a control group limits their
+            time. With more ranks than cores, a spinning rank yields the core at once to any other process.
         bind: address, or name of one, that TCP listeners bind to. Empty means the addresses of `interface`.
         interface: interfaces whose addresses are published and listened on: names, numeric addresses and networks,
             comma-separated, as "ib0,10.0.0.0/8". Peers try the addresses in this order. Empty means the address of this
-            host in the connection to the agent; in a job of several IMPI clients, that which the IMPI server sees.
+            host in the connection to the agent, or to the IMPI server in a job of several IMPI clients.
         port_range: ports of everything that listens for TCP, as "20000-20999". Empty means any free port.
         names: directory of published names (`Publish_name`), which only this user may enter. Empty means one in the
             directory for temporary files.
@@ -170,8 +170,8 @@ class Settings:
         tls_cert: file with a certificate, and its chain, in place of the one that each process makes.
         tls_key: file with the private key of tls_cert; empty if it is in the same file.
         tls_ca: file with the authorities that sign the certificates of the other hosts; empty for tls_cert itself.
-        engine: name of the process manager that has started this process, such as "pmi", or "none" if it is to run
-            alone. Empty means the one whose variables are set. It is not used under `aiompi-launch`.
+        engine: name of the process manager that has started this process, such as "pmi", or "none" to run alone. Empty
+            means the process manager whose variables are set. Processes of `aiompi-launch` ignore it.
         pmix_library: path of libpmix.so.2. Empty means the one beside the program that has started this process, or
             else the one that the dynamic linker finds.
         start_timeout: seconds in which all ranks that an engine has started must have joined.
@@ -192,10 +192,10 @@ class Settings:
         impi_xsize: bytes from which collectives between IMPI clients use their long form, -1 for 1024; all clients
             must agree.
         impi_maxlinear: number of clients up to which such collectives are linear, -1 for 4; all clients must agree.
-        impi_native_order: ranks of IMPI clients to which user data is sent as it is in the memory of this machine
-            instead of in external32, as historic LAM/MPI sends it between machines of one kind.
-        impi_reduce_point_to_point: ranks of IMPI clients with which Reduce sends its messages in the point-to-point
-            context, as historic LAM/MPI does.
+        impi_native_order: ranks of IMPI clients to which user data is sent in the byte order of this machine instead of
+            in external32; LAM/MPI does so between machines of one kind.
+        impi_reduce_point_to_point: ranks of IMPI clients with which Reduce communicates in the point-to-point context,
+            as LAM/MPI does.
         impi_leaders_collective: True if the leaders of Intercomm_create use the collective context of a peer
             communicator that spans IMPI clients, False for its point-to-point context; IMPI does not specify this.
         debug: seconds after which a rank reports what a waiting call waits for; 0 for never.
@@ -207,10 +207,10 @@ class Settings:
         heartbeat: seconds after which a rank that is stopped, or whose machine does not answer, is expelled from the
             job; 0 for never. The default, None, is 10 with --serve and in a job of several IMPI clients, 10 for
             machines alone under other engines, Dask and Ray, 20 with --hosts, otherwise 0.
-        silence: seconds after which a host of --hosts from which nothing comes is given up, once it has started; 0 for
-            never. A host whose machine does not answer is given up sooner.
-        universe_size: number of processes that there is room for, the attribute UNIVERSE_SIZE. 0 means the slots of
-            --hosts, or the cores of this machine if all ranks are on it, or else the number of ranks.
+        silence: seconds without data after which the launcher gives up a started host of --hosts; 0 for never. It gives
+            up a host sooner whose machine does not answer.
+        universe_size: the attribute UNIVERSE_SIZE: number of processes that the machines have room for. 0 means the
+            slots of --hosts, or the cores of this machine if all ranks are on it, or else the number of ranks.
     """
 
     eager_limit: int = _checked(256 * 2**10, _byte_count)

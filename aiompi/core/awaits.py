@@ -54,8 +54,8 @@ def waiting(operation: Request[Any]) -> Generator[Any, None, Any]:
 def undone(operation: Request[Any], error: BaseException) -> Generator[Any, None, Any]:
     """Withdraw an operation as soon as possible, and raise the error that has ended its await.
 
-    A warning reports a lost message. An exception would replace the cancellation: a task that catches it and goes on
-    would not be cancelled.
+    A warning reports a lost message. An exception would replace the cancellation, and a task that catches exceptions
+    would go on in spite of it.
     """
     if not operation._engine.driver.in_own_thread:
         operation._engine.finalizers.defer(functools.partial(abandon, operation))

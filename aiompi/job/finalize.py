@@ -70,7 +70,7 @@ async def _finalize(runtime: Runtime, schedules: list[Schedule[Any]]) -> bool:
 
 
 async def _tell_agent(runtime: Runtime, message: control.Message, answer: Request[None] | None = None) -> None:
-    """Say the last word to the agent, after which it expects no more of this rank."""
+    """Send the last message to the agent, which expects no more from this rank."""
     if runtime.agent is not None:
         runtime.agent.send(message)
         if answer is not None:

@@ -1,4 +1,4 @@
-"""The ways into a job from inside a running event loop: `init`, `join` for an open job, and `spawn`.
+"""Functions that enter a job from inside a running event loop: `init`, `join` for an open job, and `spawn`.
 
 This module imports little. If a rank needs modules that are not imported yet, a thread imports them when the block or
 the call begins, so that the event loop goes on meanwhile.
@@ -44,7 +44,7 @@ class Scope(Protocol[T_co]):
 
 
 class Joining(Generic[T_co]):
-    """A rank or a member from its start to its end: `async with` it, or `await` it and end what you get yourself.
+    """A rank or a member from its start to its end: `async with` it, or `await` it and end the result yourself.
 
     With `init`, leaving the block by an exception ends the job, since the other ranks would wait in vain. Leaving it
     otherwise finalizes. If that wait is cancelled, this rank leaves alone.

@@ -48,10 +48,10 @@ class Member:
     """A process that is in a job.
 
     Attributes:
-        id: its number in the job, which no other process ever has.
+        id: its number in the job; numbers are never used again.
         host: name of its machine.
         since: when it joined, in seconds since the epoch, by the clock of the job.
-        attributes: what it has said of itself when it joined.
+        attributes: the attributes with which it joined.
     """
 
     id: int
@@ -217,7 +217,7 @@ class Changed:
 
 
 class AssembledWorld(World):
-    """A world of all members that were there when it was assembled.
+    """A world of all members of the job at the time of its assembly.
 
     Attributes:
         generation: number of the world in its job, from 1 on, the same at all ranks.
@@ -341,9 +341,9 @@ class Membership:
     async def assemble(self, at_least: int = 1, within: float | None = None) -> AssembledWorld:
         """Leave the world of this member, and return a new one of all members that ask for one.
 
-        The world is there as soon as every member has asked that was in a world or asks now, and there are enough of
-        them. When the time of a member is over, the world is made of those that have asked. The result is the same at
-        all of them, with ranks in the order in which they joined.
+        The world is complete as soon as every member of an earlier world has asked too, and enough members have asked.
+        When the time of a member is over, the world consists of the members that have asked. The result is the same at
+        all of them; ranks are in the order in which the members joined.
 
         Args:
             at_least: smallest size of the world.

@@ -43,13 +43,13 @@ class Runtime:
         wiring: the connections of this rank, which are the environment of its engine.
         names: the names of ports that this rank has published.
         agent: the connection to the agent; None for a rank that is in no job.
-        welcome, cards: requests of what the agent answers when this rank joins the job.
+        welcome, cards: requests for the answers of the agent when this rank joins the job.
         world, self_comm: communicators COMM_WORLD and COMM_SELF, valid after the start.
         sessions: its sessions, beside COMM_WORLD.
         codec: serialises objects.
         on_end: called with an exit status if the job ends early and this rank has not caused it.
         parent: communicator with the processes that have spawned this one, None if there are none.
-        parting: in a rank that lives only for ranks that it has spawned, returns a request of its end; otherwise None.
+        parting: returns a request for the end of a rank that lives only for its spawned ranks; None in other ranks.
         on_finalize: called first when communication ends, while all calls are still possible.
         joined: True if the job has accepted this process as a rank. From then on its agent knows why the job ends.
         finalized: True if communication has ended.

@@ -1,8 +1,8 @@
 """Jobs that a process starts: a launcher as its child, whose ranks connect to a port of the process (MPI_Comm_spawn).
 
-A socket pair joins the process and the launcher. The launcher says on it why processes fail (`control.Obituary`), and
-ends the job when the other end closes, which happens however the process ends. The driver waits for both, and for the
-end of the launcher.
+A socket pair connects the process and the launcher. The launcher sends the causes of failures through it
+(`control.Obituary`), and ends the job when the other end closes, because the kernel closes it however the process ends.
+The driver waits for both, and for the end of the launcher.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Children:
 
         Args:
             programs, port, options: as there.
-            hosts: addresses under which other hosts reach this rank, and are to reach the new processes as well.
+            hosts: addresses at which other hosts reach this rank, and shall reach the new processes.
         """
         settings = self._engine.settings
         given = settings.bind or settings.interface or not hosts
@@ -196,7 +196,7 @@ def _hosts(programs: Sequence[Program]) -> list[str]:
     """Return the option for the hosts of these programs, if they name any.
 
     Raises:
-        SpawnError: a name cannot be that of a host, or a host has ranks between which there are others.
+        SpawnError: a name cannot be that of a host, or the ranks of a host do not follow one another.
     """
     if not any(program.hosts for program in programs):
         return []

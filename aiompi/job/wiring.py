@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Wiring(Environment):
-    """The transports of a rank, and what it learns of its peers through them and through the agent.
+    """The transports of a rank, and its knowledge of its peers from them and from the agent.
 
     Args:
         settings: of the rank.
@@ -133,7 +133,8 @@ class Wiring(Environment):
         """Return the addresses under which other ranks reach this one.
 
         Args:
-            seen: address of this host in the connection to the agent or the IMPI server; empty if these are here.
+            seen: address of this host in the connection to the agent or the IMPI server; empty if they are on this
+                host.
             bind: numeric address on which this rank listens, or empty.
         """
         if self.engine.settings.interface:

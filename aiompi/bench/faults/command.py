@@ -1,6 +1,6 @@
 """`python -m aiompi.bench faults`: a campaign of jobs with failures.
 
-A seed decides everything about a job but the course of time, and which process of a crowd a number means.
+A seed decides everything about a job except its timing and, in a group of processes, the one that a number denotes.
 """
 
 from __future__ import annotations

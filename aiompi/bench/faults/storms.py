@@ -21,7 +21,7 @@ _MASTER: Final = -1  # number of the victim that has the pool
 
 
 class Ranks(Trial):
-    """Ranks that communicate, and go on without those that have failed; in way "serve" they join the job."""
+    """Ranks that communicate, and go on when some of them fail; in the mode "serve" they join the job."""
 
     _also_reported: ClassVar[frozenset[str]] = frozenset()
     _reports: ClassVar[tuple[str, ...]] = ("aiompi-launch: rank ",)

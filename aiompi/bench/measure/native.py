@@ -70,7 +70,7 @@ async def bandwidth(comm: Intracomm, nbytes: int, window: int, iterations: int, 
 
 
 async def bandwidth_both_ways(comm: Intracomm, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per window of messages each way at the same time, and an answer to them."""
+    """Seconds per round: a window of messages in both directions at once, and an answer."""
     sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer, answer = peer_of(comm), comm.Recv if leads(comm) else comm.Send

@@ -14,7 +14,7 @@ NOTHING: Final = Block(memoryview(bytearray()))
 
 
 async def dissemination(channel: Channel) -> None:
-    """Tell ranks 1, 2, 4, ... places further that all ranks heard of so far have entered.
+    """Send to the ranks at distance 1, 2, 4, ...; a message means that all ranks known to the sender have entered.
 
     Steps: ceil(log2 n). Per rank: as many messages, no bytes. Any number of ranks: in the last step a rank may hear of
     ranks that it knows already.

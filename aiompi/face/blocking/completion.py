@@ -79,7 +79,7 @@ def wait_for_all(requests: Sequence[Request[Any]]) -> None:
 
 
 def wait_for_one(requests: Sequence[Request[Any]]) -> int | None:
-    """Wait until an active one is complete, if any is active; the index of the first."""
+    """Wait until an active request is complete; return the index of the first, None if no request is active."""
     check(requests)
     found, active = find(requests)
     if found is None and active:

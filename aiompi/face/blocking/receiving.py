@@ -205,7 +205,7 @@ class Receives(Handle):
         recvtag: int = ANY_TAG,
         status: Status | None = None,
     ) -> None:
-        """Send what is in a buffer, and receive into the same (section 3.10).
+        """Send the content of a buffer, and receive into the same buffer (section 3.10).
 
         Args:
             buf: a writable buffer specification, which is sent and then receives; at least as long as the received
@@ -264,7 +264,7 @@ class Receives(Handle):
     def Isendrecv_replace(
         self, buf: BufSpec, dest: int, sendtag: int = 0, source: int = ANY_SOURCE, recvtag: int = ANY_TAG
     ) -> Request[Status]:
-        """Start to send what is in a buffer, and to receive into the same (MPI_Isendrecv_replace, MPI-4).
+        """Start to send the content of a buffer, and to receive into the same buffer (MPI_Isendrecv_replace, MPI-4).
 
         Args:
             buf: a buffer specification (`aiompi.typing.BufSpec`).

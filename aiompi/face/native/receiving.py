@@ -226,7 +226,7 @@ class Receives(ObjectSends, BufferSends):
         recvtag: int = ANY_TAG,
         status: Status | None = None,
     ) -> Owned[Status]:
-        """Send what is in a buffer, and receive into the same (section 3.10).
+        """Send the content of a buffer, and receive into the same buffer (section 3.10).
 
         Args:
             buf: a writable buffer specification, which is sent and then receives; at least as long as the received
