@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 from aiompi.compat import install
-from aiompi.job.program import Program
+from aiompi.job.program import MainProgram
 
 USAGE: Final = "usage: python -m aiompi.compat [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...]"
 
@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> None:
     Args:
         arguments: of the command line, as Python itself takes them.
     """
-    program = Program.take_over(arguments, USAGE)
+    program = MainProgram.take_over(arguments, USAGE)
     install()
     program.load("__main__")
 

@@ -1,7 +1,7 @@
 """What a rank does when a peer finalizes, dies or cannot be reached, and when the job is aborted.
 
-A transport notices the end of a rank when a connection breaks, or the launcher reports it. `Departures` (in
-`aiompi.job.departures`) judges whether the rank has left or failed, and calls `Endpoint.mark_closed` or
+A transport notices the end of a rank when a connection breaks, or the launcher reports it. `FailureDetector` (in
+`aiompi.job.failure_detector`) judges whether the rank has left or failed, and calls `Endpoint.mark_closed` or
 `mark_failed`. The endpoint then calls the `FailureHandler` of the engine, which fails every operation with that rank.
 """
 

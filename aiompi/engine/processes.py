@@ -87,7 +87,7 @@ class Processes:
         self._names: dict[int, Name] = {}  # of the processes that were met
         self._numbers: dict[Name, int] = {}
         # The namespaces of each process by its number, with its index in each. The last one is used to address it.
-        self._ways: dict[int, list[tuple[Namespace, int]]] = {}
+        self._addresses: dict[int, list[tuple[Namespace, int]]] = {}
         self._references: dict[int, int] = {}  # number of a met process -> count of the communicators that refer to it
         self._gone: set[int] = set()  # processes that were met and have left their job or failed
 
@@ -154,8 +154,8 @@ class Processes:
 
     def namespace_of(self, number: int) -> tuple[Namespace, int]:
         """Return the namespace in which a process is addressed, and its index there."""
-        ways = self._ways.get(number)
-        return ways[-1] if ways else (self.namespaces[self.job], self.name(number).process)
+        addresses = self._addresses.get(number)
+        return addresses[-1] if addresses else (self.namespaces[self.job], self.name(number).process)
 
     def caller(self, namespace: bytes, index: int) -> int | None:
         """Return the number of a connecting process, None if it is unknown or is this rank itself.
@@ -188,7 +188,7 @@ class Processes:
             self.cards[number] = card
             self._references[number] = 0
         if name.job != self.job:
-            self._ways.setdefault(number, []).append((namespace, index))
+            self._addresses.setdefault(number, []).append((namespace, index))
             self.namespaces[namespace.id] = namespace
             namespace.members[index] = number
         return number
@@ -235,7 +235,7 @@ class Processes:
         self._gone.discard(number)
         if self._numbers.get(name) == number:
             del self._numbers[name]
-        for namespace, index in self._ways.pop(number, ()):
+        for namespace, index in self._addresses.pop(number, ()):
             del namespace.members[index]
             if not namespace.members and not namespace.open:
                 self.namespaces.pop(namespace.id, None)

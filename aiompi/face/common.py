@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aiompi.datatype.buffer.memory import buffer
 
 
-class Membership:
+class CommunicatorHandle:
     """Rank of this process, and the groups, of a communicator.
 
     Handles of one communicator are equal. A null communicator is false, and equal to any other null one.
@@ -156,7 +156,7 @@ class Membership:
         """
         self._core.hints.update(hints(info))
 
-    def Compare(self, comm: Membership) -> int:
+    def Compare(self, comm: CommunicatorHandle) -> int:
         """Compare with another communicator (MPI_Comm_compare, sections 5.4.1 and 5.6.1).
 
         Args:
@@ -166,7 +166,7 @@ class Membership:
             IDENT for one communicator, CONGRUENT for equal groups, SIMILAR for groups with the same processes in
             another order, otherwise UNEQUAL.
         """
-        other = instance(comm, Membership, "Compare: comm", "a communicator")._core
+        other = instance(comm, CommunicatorHandle, "Compare: comm", "a communicator")._core
         other.rank  # noqa: B018
         return self._core.compare(other)
 
@@ -174,7 +174,7 @@ class Membership:
         return not is_null(self._core)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Membership):
+        if not isinstance(other, CommunicatorHandle):
             return NotImplemented
         return self._core is other._core or not (self or other)
 
@@ -186,7 +186,7 @@ def _of_session(group: Group, core: Communicator) -> Group:
     return Group.of(group.members, core.group.own, core.session)
 
 
-class Caching(Membership, attribute.Caching):
+class Caching(CommunicatorHandle, attribute.Caching):
     """Values that a program caches on a communicator of its process (section 5.7)."""
 
     __slots__ = ()
@@ -198,10 +198,10 @@ class Caching(Membership, attribute.Caching):
         return self._core.attributes
 
 
-C = TypeVar("C", bound=Membership)
+C = TypeVar("C", bound=CommunicatorHandle)
 
 
-async def duplicate(comm: Membership, make: Callable[[Communicator], C], info: Info | None) -> C:
+async def duplicate(comm: CommunicatorHandle, make: Callable[[Communicator], C], info: Info | None) -> C:
     """Duplicate a communicator with its attributes (MPI_Comm_dup, sections 5.4.2 and 5.7).
 
     Args:
@@ -214,7 +214,7 @@ async def duplicate(comm: Membership, make: Callable[[Communicator], C], info: I
 
 
 def furnish(
-    comm: Membership,
+    comm: CommunicatorHandle,
     attributes: Attributes,
     core: Communicator,
     make: Callable[[Communicator], C],
@@ -241,7 +241,7 @@ def furnish(
 
 def peer_of(comm: object) -> Communicator:
     """The communicator of the leaders, an argument of Create_intercomm."""
-    return instance(comm, Membership, "Create_intercomm: peer_comm", "a communicator")._core
+    return instance(comm, CommunicatorHandle, "Create_intercomm: peer_comm", "a communicator")._core
 
 
 def hints(info: Info) -> dict[str, str]:
@@ -249,7 +249,7 @@ def hints(info: Info) -> dict[str, str]:
     return dict(instance(info, Info, "info", "an Info").items())
 
 
-def free(comm: Membership) -> Request[None]:
+def free(comm: CommunicatorHandle) -> Request[None]:
     """Start to free a communicator, after the callbacks of its attributes (section 5.4.3).
 
     Raises:
@@ -261,14 +261,14 @@ def free(comm: Membership) -> Request[None]:
     return create.free(comm._core)
 
 
-def disconnect(comm: Membership) -> Request[None]:
+def disconnect(comm: CommunicatorHandle) -> Request[None]:
     """Start to free a communicator once its pending communication is complete; see `free`."""
     if not comm._core.predefined:
         clear_attributes(comm)
     return create.disconnect(comm._core)
 
 
-def clear_attributes(comm: Membership) -> None:
+def clear_attributes(comm: CommunicatorHandle) -> None:
     """Forget all attributes of a communicator: it is being freed, or is COMM_SELF at Finalize (MPI-2, section 4.8).
 
     Raises:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from aiompi.engine import Mode, PersistentRequest
-from aiompi.face.common import Membership
+from aiompi.face.common import CommunicatorHandle
 from aiompi.typing import BufSpec
 
 #: class of the persistent requests of a face
 Inactive = TypeVar("Inactive")
 
 
-class PersistentSends(Membership, Generic[Inactive]):
+class PersistentSends(CommunicatorHandle, Generic[Inactive]):
     """The sends of a communicator with their arguments bound (section 3.9)."""
 
     __slots__ = ()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from aiompi.comm import Group, recovery
-from aiompi.face.common import Membership
+from aiompi.face.common import CommunicatorHandle
 
 
-class Recovery(Membership):
+class Recovery(CommunicatorHandle):
     """Failures of members and revocation."""
 
     __slots__ = ()

@@ -12,12 +12,12 @@ from typing import TypeVar
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph, Topology
 from aiompi.constants import UNDEFINED
 from aiompi.errors import InvalidCommError, InvalidTopologyError
-from aiompi.face.common import Membership
+from aiompi.face.common import CommunicatorHandle
 
 K = TypeVar("K", Cartesian, Graph, DistributedGraph)
 
 
-class TopologyTest(Membership):
+class TopologyTest(CommunicatorHandle):
     """Tests for a topology, which every communicator has."""
 
     __slots__ = ()
@@ -38,7 +38,7 @@ class TopologyTest(Membership):
         return self.Get_topology() != UNDEFINED
 
 
-class TopologyMap(Membership):
+class TopologyMap(CommunicatorHandle):
     """The ranks that processes would get in a topology."""
 
     __slots__ = ()
@@ -75,7 +75,7 @@ class TopologyMap(Membership):
             raise InvalidCommError(f"{call} on {self!r}: an intercommunicator has no topology")
 
 
-class Neighborhood(Membership):
+class Neighborhood(CommunicatorHandle):
     """The neighbours of this process, in the order of neighbourhood collectives."""
 
     __slots__ = ()

@@ -15,7 +15,7 @@ from aiompi.face.blocking import COMM_WORLD
 from aiompi.face.blocking.process import process
 from aiompi.futures.blocking import BlockingWorkers, run_worker
 from aiompi.futures.executor import MPIPoolExecutor
-from aiompi.job.program import Program
+from aiompi.job.program import MainProgram
 
 USAGE: Final = "usage: aiompi-launch -n N -m aiompi.futures [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...]"
 
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> None:
     Args:
         arguments: arguments of the command line, without the name of this module.
     """
-    program = Program.take_over(arguments, USAGE)
+    program = MainProgram.take_over(arguments, USAGE)
     process.start(THREAD_MULTIPLE)
     if COMM_WORLD.rank != 0:
         run_worker(0, COMM_WORLD.Dup())

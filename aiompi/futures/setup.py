@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from aiompi.job.program import Program
+from aiompi.job.program import MainProgram
 
 #: name of the main program in a worker, so that code guarded by `__name__ == "__main__"` is not run
 WORKER_NAME: Final = "__worker__"
@@ -45,7 +45,7 @@ class Setup:
         calls: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = [
             (set_environment, environment, {})
         ]
-        program = Program.current() or Program.of_main() if self.main else None
+        program = MainProgram.current() or MainProgram.of_main() if self.main else None
         if program is not None:
             sys.modules.setdefault(WORKER_NAME, sys.modules["__main__"])  # the module name in pickled results
             _process = _process or os.urandom(16)
@@ -65,7 +65,7 @@ def set_environment(env: Mapping[str, str], wdir: str, path: Iterable[str]) -> N
     sys.path.extend(directory for directory in path if directory not in sys.path)
 
 
-def load_main(path: Iterable[str], arguments: list[str], program: Program, process: bytes) -> None:
+def load_main(path: Iterable[str], arguments: list[str], program: MainProgram, process: bytes) -> None:
     """Load the master's main program, so that this worker finds its functions by the names in messages.
 
     Args:
@@ -76,7 +76,7 @@ def load_main(path: Iterable[str], arguments: list[str], program: Program, proce
     if process == _process:
         return
     sys.path.extend(directory for directory in path if directory not in sys.path)
-    if Program.current() != program:
+    if MainProgram.current() != program:
         sys.argv = arguments
         program.load(WORKER_NAME)
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
-_ATTRIBUTE: Final = "__program__"  # attribute of the main module: its `Program`
+_ATTRIBUTE: Final = "__program__"  # attribute of the main module: its `MainProgram`
 #: True inside the calls of a program that a worker loads for its functions; also in its tasks, but not in other threads
 _is_loading: Final = contextvars.ContextVar("_is_loading", default=False)
 
 
-class Program(NamedTuple):
+class MainProgram(NamedTuple):
     """The location of the code of a main program.
 
     Attributes:
@@ -32,7 +32,7 @@ class Program(NamedTuple):
     code: str = ""
 
     @classmethod
-    def take_over(cls, arguments: Sequence[str], usage: str) -> Program:
+    def take_over(cls, arguments: Sequence[str], usage: str) -> MainProgram:
         """Return the program that the rest of a command line names, and set sys.argv and sys.path for it.
 
         Args:
@@ -57,12 +57,12 @@ class Program(NamedTuple):
         return program
 
     @classmethod
-    def current(cls) -> Program | None:
+    def current(cls) -> MainProgram | None:
         """Return the main program of this process, None if `load` has not loaded it."""
         return getattr(sys.modules["__main__"], _ATTRIBUTE, None)
 
     @classmethod
-    def of_main(cls) -> Program | None:
+    def of_main(cls) -> MainProgram | None:
         """Return the program that Python runs in this process; None if it is no module and has no file."""
         main = sys.modules["__main__"]
         spec = getattr(main, "__spec__", None)

@@ -109,8 +109,8 @@ class Runtime:
             case control.Finalized():
                 self.wiring.all_finalized.complete()
             case control.Left() | control.Failed() | control.Obituary():
-                assert self.wiring.departures is not None
-                self.wiring.departures.report(message)
+                assert self.wiring.detector is not None
+                self.wiring.detector.report(message)
             case control.Revoke():
                 rank = self.engine.processes.of_job(message.process)
                 if rank is not None:  # otherwise it has nothing to do with this rank

@@ -14,7 +14,7 @@ from aiompi.engine.processes import Program
 from aiompi.engine.seams import Recovery
 from aiompi.engine.slots import SlotProvider
 from aiompi.errors import InvalidArgumentError, OtherError
-from aiompi.job.departures import Departures
+from aiompi.job.failure_detector import FailureDetector
 from aiompi.job.spawn import Children
 from aiompi.net import interfaces
 from aiompi.settings import Settings
@@ -45,7 +45,7 @@ class Wiring(Environment):
         transports: the transports that the rank uses, those with the highest preference first.
         loopback: the transport of messages to the rank itself and to ranks of the same process.
         host: the connection to the IMPI host; None without other IMPI clients.
-        departures: judges how peers have ended; None while the rank is alone.
+        detector: judges how peers have ended; None while the rank is alone.
         agent_recovery: asks the agent about communicators with failed members; None if the job has no agent for this.
         all_finalized: request that completes when every rank of the job has finalized.
         children: the jobs that this rank has started.
@@ -58,7 +58,7 @@ class Wiring(Environment):
         self.engine = Engine(0, 1, settings, driver, self)
         self.transports: list[Transport] = []
         self.host: ImpiHost | None = None
-        self.departures: Departures | None = None
+        self.detector: FailureDetector | None = None
         self.agent_recovery: AgentRecovery | None = None
         self.all_finalized: Request[None] = Request(self.engine)
         self.children = Children(self.engine)
@@ -90,9 +90,9 @@ class Wiring(Environment):
             knows_all: True if the agent knows all ranks of the world and decides which have failed.
         """
         self._alone = False
-        self.departures = Departures(self.engine, self.transports, tell, self.all_finalized.done, knows_all)
+        self.detector = FailureDetector(self.engine, self.transports, tell, self.all_finalized.done, knows_all)
         if knows_all:
-            self.agent_recovery = AgentRecovery(self.engine, tell, self.departures.gone)
+            self.agent_recovery = AgentRecovery(self.engine, tell, self.detector.gone)
 
     async def open_gateway(
         self, universe: Universe, address: str, key: bytes, on_lost: Callable[[str], object]
@@ -168,18 +168,18 @@ class Wiring(Environment):
         return next(filter(None, (transport.slot_provider for transport in self.transports)), None)
 
     def lost(self, peer: Endpoint, cause: str) -> None:
-        if self.departures is None:
+        if self.detector is None:
             peer.mark_failed(cause)
         else:
-            self.departures.lost(peer, cause)
+            self.detector.lost(peer, cause)
 
     def forgotten(self, peer: Endpoint) -> None:
-        if self.departures is not None:
-            self.departures.forgotten(peer)
+        if self.detector is not None:
+            self.detector.forgotten(peer)
 
     def unfit(self, error: Exception) -> None:
-        if self.departures is not None:
-            self.departures.unfit(error)
+        if self.detector is not None:
+            self.detector.unfit(error)
 
     def fatal(self, error: BaseException) -> None:
         self._on_fatal(error)
@@ -204,8 +204,8 @@ class Wiring(Environment):
             return
         if processes.job not in processes.namespaces:  # this process is in no job
             processes.enrol(os.urandom(NAMESPACE_BYTES), new_key(), 0)
-        if self.departures is None:
-            self.departures = Departures(engine, self.transports, None, self.all_finalized.done)
+        if self.detector is None:
+            self.detector = FailureDetector(engine, self.transports, None, self.all_finalized.done)
         self.open(dataclasses.replace(self.transports[0].site, bind=bind, hosts=self.hosts("", bind)), kinds)
         added = self.business_card(self.transports[-len(kinds) :], "")
         card = processes.cards.setdefault(engine.rank, added)
@@ -232,12 +232,12 @@ class Wiring(Environment):
         return self.children.start(programs, port, options, self.transports[0].site.hosts)
 
     def obituaries_changed(self) -> None:
-        if self.departures is not None:
-            self.departures.obituaries_changed()
+        if self.detector is not None:
+            self.detector.obituaries_changed()
 
     def relay(self, obituary: control.Obituary) -> None:
-        if self.departures is not None:
-            self.departures.relay(obituary)
+        if self.detector is not None:
+            self.detector.relay(obituary)
 
     # The end.
 
@@ -246,8 +246,8 @@ class Wiring(Environment):
         return all(transport.idle() for transport in self.transports) and (self.host is None or self.host.idle())
 
     def _on_drained(self) -> None:
-        if self.departures is not None:
-            self.departures.drained()
+        if self.detector is not None:
+            self.detector.drained()
         if self._drained is not None and self.idle():
             drained, self._drained = self._drained, None
             drained.complete()
@@ -266,8 +266,8 @@ class Wiring(Environment):
 
     def give_up(self, error: Exception) -> None:
         """End communication at once: every operation fails with the error, now and later."""
-        if self.departures is not None:
-            self.departures.say(str(error))
+        if self.detector is not None:
+            self.detector.say(str(error))
         self.engine.failure.abort(error)
         if self.agent_recovery is not None:
             self.agent_recovery.close(error)
@@ -279,6 +279,6 @@ class Wiring(Environment):
     def close(self) -> None:
         """Close all connections, and end the jobs that this rank has started."""
         self.children.close()
-        for part in (self.departures, self._resolving, *self.transports, self.host):
+        for part in (self.detector, self._resolving, *self.transports, self.host):
             if part is not None:
                 part.close()

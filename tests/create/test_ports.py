@@ -48,7 +48,7 @@ def left(world: aiompi.World) -> list[int]:
     """Return the lengths of everything in which another process could be left."""
     engine = world._runtime.engine
     processes = engine.processes
-    tables = (processes._names, processes._numbers, processes._references, processes._ways, processes.namespaces)
+    tables = (processes._names, processes._numbers, processes._references, processes._addresses, processes.namespaces)
     links, *imports = (
         sum(len(getattr(transport, name, ())) for transport in world._runtime.wiring.transports)
         for name in ("links", "peer_slots")

@@ -11,7 +11,7 @@ import pytest
 import aiompi
 from aiompi import MPI
 from aiompi.coll import buffers, neighborhood
-from aiompi.face.common import Membership
+from aiompi.face.common import CommunicatorHandle
 from aiompi.face.native.collective.nonblocking_objects import NonblockingObjectCollectives
 from aiompi.face.native.job import World
 
@@ -41,7 +41,7 @@ NEITHER: Final = {*PROBES, "Mprobe", "Improbe", "Barrier", "Ibarrier"}
 
 def public(face: type) -> dict[str, Any]:
     """What a communicator of a face can do, apart from what both inherit."""
-    classes = takewhile(lambda cls: cls is not Membership, face.__mro__)
+    classes = takewhile(lambda cls: cls is not CommunicatorHandle, face.__mro__)
     names = {name: value for cls in classes for name, value in vars(cls).items() if name[0] != "_"}
     return {name: value for name, value in names.items() if not hasattr(value, "is_absent")}
 

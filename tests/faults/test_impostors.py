@@ -95,7 +95,7 @@ from aiompi.wire import control
 world = MPI.COMM_WORLD
 world.Barrier()
 if world.rank == 0:
-    world._core.engine.environment.departures._ask(control.Suspect(3, "slander"))
+    world._core.engine.environment.detector._ask(control.Suspect(3, "slander"))
     world.recv(source=1)
 try:
     world.recv(source=0)
@@ -121,7 +121,7 @@ world = MPI.COMM_WORLD
 core = world._core
 world.Barrier()
 if world.rank == 3:
-    ask = core.engine.environment.departures._ask
+    ask = core.engine.environment.detector._ask
     for number in range(core.agreements, core.agreements + 10):
         ask(control.Agree(core.context_id, number, [3, 0], 0, 2**64 - 1, []))
         ask(control.Agree(core.context_id, number, [0, 1, 3], 0, 2**64 - 1, []))

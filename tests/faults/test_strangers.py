@@ -118,9 +118,9 @@ def test_tcp_ports(site: Site, face: str) -> None:
 WAITS: Final = """
 import select, socket, sys
 from aiompi import MPI
-from aiompi.job import departures
+from aiompi.job import failure_detector
 from aiompi.wire.hello import ROLE_PEER, Channel, Connector
-departures.MANY_LOOKS = 10
+failure_detector.MANY_LOOKS = 10
 world = MPI.COMM_WORLD
 if world.rank == 0:
     processes = world._core.engine.processes

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aiompi.job.program import Program
+from aiompi.job.program import MainProgram
 
 SOURCE = """
 import sys
@@ -21,14 +21,14 @@ if __name__ == "__main__": print("as main")
 
 SHOW = """
 import pickle, sys
-from aiompi.job.program import Program
-program = Program(**{arguments})
+from aiompi.job.program import MainProgram
+program = MainProgram(**{arguments})
 sys.path.insert(0, {directory!r})
 module = program.load({name!r})
 assert sys.modules["__main__"] is module, sys.modules["__main__"]
 function = pickle.loads(pickle.dumps(module.function))
 print(function is module.function, function())
-print(Program.current() == program)
+print(MainProgram.current() == program)
 """
 
 
@@ -75,12 +75,12 @@ def test_programs_that_are_run(directory: Path, kind: str, value: str) -> None:
     """They are what Python makes of them: the name of a module gives way to its file, and no mark is left."""
     code = """
 import sys
-from aiompi.job.program import Program
+from aiompi.job.program import MainProgram
 sys.path.insert(0, {directory!r})
 sys.argv = ["name", "-x"]
-Program(**{arguments}).run()
+MainProgram(**{arguments}).run()
 main = sys.modules["__main__"]
-print(sys.argv[0] == (main.__file__ if main.__spec__ else "name"), sys.argv[1:], main.function(), Program.current())
+print(sys.argv[0] == (main.__file__ if main.__spec__ else "name"), sys.argv[1:], main.function(), MainProgram.current())
 """
     code = code.format(directory=str(directory), arguments={kind: value.replace("{}", str(directory))})
     command = [sys.executable, "-W", "error", "-c", code]
@@ -92,7 +92,7 @@ print(sys.argv[0] == (main.__file__ if main.__spec__ else "name"), sys.argv[1:],
 def test_annotations_are_what_the_program_says(tmp_path: Path, kind: str) -> None:
     text = "def function(argument: int): ...\n"
     (tmp_path / "app.py").write_text(text)
-    program = Program(path=str(tmp_path / "app.py")) if kind == "path" else Program(code=text)
+    program = MainProgram(path=str(tmp_path / "app.py")) if kind == "path" else MainProgram(code=text)
     code, _ = program._find()
     values: dict[str, Any] = {}
     exec(code, values)
@@ -100,7 +100,11 @@ def test_annotations_are_what_the_program_says(tmp_path: Path, kind: str) -> Non
 
 
 def test_programs_that_are_not_there(tmp_path: Path) -> None:
-    for program in (Program(module="no_such_module"), Program(module="no_such.module"), Program(path=str(tmp_path))):
+    for program in (
+        MainProgram(module="no_such_module"),
+        MainProgram(module="no_such.module"),
+        MainProgram(path=str(tmp_path)),
+    ):
         with pytest.raises(ImportError, match="that can be run"):
             program.load("__worker__")
 
@@ -110,24 +114,29 @@ def test_what_a_package_misses_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "lacking" / "__init__.py").write_text("import no_such_module")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
-        Program(module="lacking.module").load("__worker__")
+        MainProgram(module="lacking.module").load("__worker__")
 
 
 def test_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for arguments, program, argv, first in (
-        (["-m", "module", "-x"], Program(module="module"), ["module", "-x"], str(tmp_path)),
-        (["-c", "pass", "1"], Program(code="pass"), ["-c", "1"], ""),
-        (["dir/app.py", "-m"], Program(path=str(tmp_path / "dir/app.py")), ["dir/app.py", "-m"], str(tmp_path / "dir")),
-        ([".", "-m"], Program(path=os.path.join(tmp_path, ".")), [".", "-m"], os.path.join(tmp_path, ".")),
+        (["-m", "module", "-x"], MainProgram(module="module"), ["module", "-x"], str(tmp_path)),
+        (["-c", "pass", "1"], MainProgram(code="pass"), ["-c", "1"], ""),
+        (
+            ["dir/app.py", "-m"],
+            MainProgram(path=str(tmp_path / "dir/app.py")),
+            ["dir/app.py", "-m"],
+            str(tmp_path / "dir"),
+        ),
+        ([".", "-m"], MainProgram(path=os.path.join(tmp_path, ".")), [".", "-m"], os.path.join(tmp_path, ".")),
     ):
         monkeypatch.setattr(sys, "argv", ["__main__"])
         monkeypatch.setattr(sys, "path", ["before", "kept"])
-        assert Program.take_over(arguments, "usage: it") == program
+        assert MainProgram.take_over(arguments, "usage: it") == program
         assert (sys.argv, sys.path) == (argv, [first, "kept"])
     (tmp_path / "link.py").symlink_to("dir/app.py")
-    Program.take_over(["link.py"], "usage: it")
+    MainProgram.take_over(["link.py"], "usage: it")
     assert sys.path[0] == os.path.realpath(tmp_path / "dir")
     for arguments in ([], ["-x"], ["-m"]):
         with pytest.raises(SystemExit, match="usage: it"):
-            Program.take_over(arguments, "usage: it")
+            MainProgram.take_over(arguments, "usage: it")

@@ -292,7 +292,7 @@ def test_connection_that_breaks_ends_a_job_that_does_not_survive(run: Run, site:
 
 def test_a_rank_whose_job_has_ended_is_let_go_of(run: Run, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by the timer of a link that broke, in a service whose event loop goes on."""
-    monkeypatch.setattr("aiompi.job.departures._SUSPECT", 30.0)
+    monkeypatch.setattr("aiompi.job.failure_detector._SUSPECT", 30.0)
     job, address = site.serve(2)
 
     def engines() -> int:
@@ -307,7 +307,7 @@ def test_a_rank_whose_job_has_ended_is_let_go_of(run: Run, site: Site, monkeypat
         await asyncio.gather(first.send("connects", dest=1), second.recv())
         (link,) = (link for transport in second._runtime.wiring.transports for link in getattr(transport, "links", ()))
         link._socket.shutdown(socket.SHUT_RDWR)
-        while not first._runtime.wiring.departures.verdicts:
+        while not first._runtime.wiring.detector.verdicts:
             await asyncio.sleep(0.01)
         with contextlib.suppress(JobAbortedError):
             second.Abort(4)

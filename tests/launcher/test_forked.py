@@ -457,9 +457,9 @@ def double(own): return Own(2 * own)
 
 if __name__ == "__main__":
     from aiompi import MPI
-    from aiompi.job.program import Program
+    from aiompi.job.program import MainProgram
     comm = MPI.COMM_WORLD
-    found = [{FORKED}, Program.current()]
+    found = [{FORKED}, MainProgram.current()]
     for method in ("spawn", "fork"):
         with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
             found.append(pool.submit(double, Own(comm.rank)).result())

@@ -12,12 +12,12 @@ from aiompi.driver.threads import ASYNCIO_EVENTS, get_ident, loop_is_running
 from aiompi.engine import PersistentRequest, Request
 from aiompi.face.blocking.process import check_running_loop, process, wait
 from aiompi.face.blocking.request_kinds import Prequest
-from aiompi.face.common import Membership
+from aiompi.face.common import CommunicatorHandle
 
 T = TypeVar("T")
 
 
-class Handle(Membership, NumberedByHandle):
+class Handle(CommunicatorHandle, NumberedByHandle):
     """A handle of a communicator.
 
     It has no `__getattr__`, with which every lookup of an attribute or a method takes three times as long or more.

@@ -7,10 +7,10 @@ from typing import Any
 from aiompi.comm import Communicator
 from aiompi.driver.threads import get_ident
 from aiompi.engine import PersistentRequest
-from aiompi.face.common import Membership
+from aiompi.face.common import CommunicatorHandle
 
 
-class Handle(Membership):
+class Handle(CommunicatorHandle):
     """A communicator that only one thread may use for communication."""
 
     __slots__ = ()

@@ -9,7 +9,7 @@ from aiompi import create
 from aiompi.comm import Communicator
 from aiompi.engine import Request
 from aiompi.engine.processes import Program
-from aiompi.face.common import Membership
+from aiompi.face.common import CommunicatorHandle
 from aiompi.face.processes import Command, error_codes, one_program, several_programs
 from aiompi.info import INFO_NULL, Info
 from aiompi.job.runtime import Runtime
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aiompi.face.native.communicator import Intercomm
 
 
-class Meeting(Membership):
+class Meeting(CommunicatorHandle):
     """Calls of all members of an intracommunicator, by which they get an intercommunicator with other processes."""
 
     __slots__ = ()

@@ -32,7 +32,7 @@ from typing import Any, Final
 import msgpack
 
 from aiompi.job import program as programs
-from aiompi.job.program import Program
+from aiompi.job.program import MainProgram
 
 #: most bytes of a message, and of the order to run a program
 _LIMIT: Final = 4096
@@ -133,7 +133,7 @@ def hides_modules(place: str) -> bool:
     return False
 
 
-def _run(program: Program) -> None:
+def _run(program: MainProgram) -> None:
     try:
         program.run()
     except SystemExit:
@@ -161,13 +161,13 @@ def main(descriptor: str, *words: str) -> None:
     """Fork ranks that run a program."""
     sys.orig_argv = [*sys.orig_argv[: -len(words) - 2], *words]
     _rename(sys.orig_argv)
-    program = Program.take_over(words, _USAGE)
+    program = MainProgram.take_over(words, _USAGE)
     directory = sys.path.pop(0)
     import_what_ranks_need()
     _serve(socket.socket(fileno=int(descriptor)), program, directory)
 
 
-def _serve(sock: socket.socket, program: Program, directory: str) -> None:
+def _serve(sock: socket.socket, program: MainProgram, directory: str) -> None:
     hidden = hides_modules(directory)
     sys.path.insert(0, directory)
     become_ranks(sock)
@@ -203,7 +203,7 @@ def fork_early() -> tuple[int, socket.socket] | None:
     os.environ.update(environ)
     _rename(sys.orig_argv)
     sys.path.insert(0, "")
-    program = Program.take_over(sys.orig_argv[1:], _USAGE)
+    program = MainProgram.take_over(sys.orig_argv[1:], _USAGE)
     _serve(theirs, program, sys.path.pop(0))
     return None
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import mpi4py
 from aiompi.compat import install
 from aiompi.face.blocking.process import process
-from aiompi.job.program import Program
+from aiompi.job.program import MainProgram
 
 _USAGE = """\
 usage: {python} -m {name} [options] <pyfile> [arg] ...
@@ -43,10 +43,10 @@ def run_command_line(args: Sequence[str] | None = None) -> None:
     """
     words = list(sys.argv[1:] if args is None else args)
     if words[:1] == ["-"]:
-        program = Program(code=sys.stdin.read())
+        program = MainProgram(code=sys.stdin.read())
         sys.argv = words
     else:
-        program = Program.take_over(words, _usage())
+        program = MainProgram.take_over(words, _usage())
     install()
     program.load("__main__")
 

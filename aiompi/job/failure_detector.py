@@ -1,4 +1,4 @@
-"""`Departures`: judges how a peer has ended, by its links and by the reports of the agent.
+"""`FailureDetector`: judges how a peer has ended, by its links and by the reports of the agent.
 
 The agent reports each process of the job that leaves or fails. No agent reports the processes of another job. Such a
 process has left if it finalized before its link ended; otherwise it has failed, and its last message says why, if it
@@ -31,7 +31,7 @@ _VERDICT: Final = 10.0
 _LAST_WORDS: Final = 2**64 - 16
 
 
-class Departures:
+class FailureDetector:
     """The ends of the peers of one rank.
 
     Args:
