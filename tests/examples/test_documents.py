@@ -52,6 +52,7 @@ OTHERS = {
     "mypy",
     ".",
     ".ci/run",
+    ".ci/coverage",
     "mpirun",
     "mpiexec",
     "dask-mpi",
