@@ -318,7 +318,7 @@ async def test_agreement_is_uniform_whenever_members_die(seed: int) -> None:
         if act == "die":
             worlds[n]._runtime.close()
         elif requests[n] is None:
-            requests[n] = comms[n].Agree(~(1 << n))
+            requests[n] = comms[n].Iagree(~(1 << n))
     results = set()
     for n in range(5):
         if n not in dead:
@@ -480,7 +480,7 @@ async def test_groups_do_not_wait_for_answers_when_a_process_has_died(
     while any(left(world)[7] < links for world, links in zip(worlds, (4, 3, 4, 3), strict=True)):
         await asyncio.sleep(0.001)
     worlds[dies]._runtime.close()  # as when it is killed
-    del calls[dies]
+    calls.pop(dies).close()
     for end in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), LIMIT):
         assert isinstance(end, aiompi.MPI.InvalidPortError | aiompi.ProcessFailedError)
     for world in worlds:

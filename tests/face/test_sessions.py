@@ -46,7 +46,7 @@ async def test_only_members_take_part_and_calls_overlap(comm: Intracomm) -> None
     assert len({new._core.context_id for new in made}) == len(made)
     for (group, _), new in zip(mine, ordered, strict=True):
         assert await new.allgather(comm.rank) == list(group.members)
-        new.Free()
+        await new.Free()
 
 
 @on_ranks(3, across=False)
@@ -56,7 +56,7 @@ async def test_equal_calls_run_in_their_order(comm: Intracomm) -> None:
         assert await new.allgather(number) == [number] * 3
     contexts = len(comm._core.engine.contexts)
     for new in made:
-        new.Free()
+        await new.Free()
     await comm.Barrier()
     assert len(comm._core.engine.contexts) == contexts - 10
     assert comm._core.ids.temporary == {}

@@ -312,7 +312,7 @@ async def test_without_survival_a_failure_ends_no_collective_of_others() -> None
     job = Job(3)
     for world in job.worlds:
         world._core.engine.survives = False
-    pending = job.worlds[0].allreduce(1)
+    pending = job.worlds[0].iallreduce(1)
     job.kill(2)
     await asyncio.sleep(0)
     assert not pending.done() or pending.exception() is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiompi import create
 from aiompi.comm import Communicator, Group
-from aiompi.engine import Request
+from aiompi.engine import Owned, Request
 from aiompi.face.common import peer_of
 from aiompi.face.native.handle import Handle
 from aiompi.info import INFO_NULL, Info
@@ -21,11 +21,11 @@ class Arrangement(Handle):
 
     __slots__ = ()
 
-    def _made(self, request: Request[Communicator | None]) -> Request[Any]:
+    def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]:
         """Return the communicator of this face for what a constructor has made."""
         raise NotImplementedError
 
-    def Create_group(self, group: Group, tag: int = 0) -> Request[Intracomm]:
+    def Create_group(self, group: Group, tag: int = 0) -> Owned[Intracomm]:
         """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3).
 
         Args:
@@ -38,11 +38,11 @@ class Arrangement(Handle):
         Raises:
             InvalidGroupError: this process is not in the group, or the group has processes that are not here.
         """
-        return self._made(create.create_group(self._admitted, group, tag))
+        return Owned(self._made(create.create_group(self._admitted, group, tag), "Create_group"))
 
     def Create_intercomm(
         self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0
-    ) -> Request[Intercomm]:
+    ) -> Owned[Intercomm]:
         """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2).
 
         Args:
@@ -58,11 +58,16 @@ class Arrangement(Handle):
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidCommError: awaiting it: the groups have processes in common.
         """
-        return self._made(create.create_intercomm(self._admitted, local_leader, peer_of(peer_comm), remote_leader, tag))
+        return Owned(
+            self._made(
+                create.create_intercomm(self._admitted, local_leader, peer_of(peer_comm), remote_leader, tag),
+                "Create_intercomm",
+            )
+        )
 
     def Create_cart(
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
-    ) -> Request[Cartcomm]:
+    ) -> Owned[Cartcomm]:
         """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid.
 
         Args:
@@ -79,9 +84,9 @@ class Arrangement(Handle):
         Example:
             grid = await world.Create_cart([world.size], periods=True)
         """
-        return self._made(create.cart(self._admitted, dims, periods))
+        return Owned(self._made(create.cart(self._admitted, dims, periods), "Create_cart"))
 
-    def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Request[Graphcomm]:
+    def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Owned[Graphcomm]:
         """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
 
         Args:
@@ -95,7 +100,7 @@ class Arrangement(Handle):
         Raises:
             InvalidArgumentError: the graph is no graph of processes of this communicator.
         """
-        return self._made(create.graph(self._admitted, index, edges))
+        return Owned(self._made(create.graph(self._admitted, index, edges), "Create_graph"))
 
     def Create_dist_graph_adjacent(
         self,
@@ -105,7 +110,7 @@ class Arrangement(Handle):
         destweights: Sequence[int] | int | None = None,
         info: Info = INFO_NULL,
         reorder: bool = False,
-    ) -> Request[Distgraphcomm]:
+    ) -> Owned[Distgraphcomm]:
         """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2).
 
         Args:
@@ -116,7 +121,12 @@ class Arrangement(Handle):
         Returns:
             A request whose result is the new communicator.
         """
-        return self._made(create.dist_graph_adjacent(self._admitted, sources, destinations, sourceweights, destweights))
+        return Owned(
+            self._made(
+                create.dist_graph_adjacent(self._admitted, sources, destinations, sourceweights, destweights),
+                "Create_dist_graph_adjacent",
+            )
+        )
 
     def Create_dist_graph(
         self,
@@ -126,7 +136,7 @@ class Arrangement(Handle):
         weights: Sequence[int] | int | None = None,
         info: Info = INFO_NULL,
         reorder: bool = False,
-    ) -> Request[Distgraphcomm]:
+    ) -> Owned[Distgraphcomm]:
         """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2).
 
         Args:
@@ -139,4 +149,6 @@ class Arrangement(Handle):
         Returns:
             A request whose result is the new communicator.
         """
-        return self._made(create.dist_graph(self._admitted, sources, degrees, destinations, weights))
+        return Owned(
+            self._made(create.dist_graph(self._admitted, sources, degrees, destinations, weights), "Create_dist_graph")
+        )

@@ -12,7 +12,7 @@ from aiompi.comm import Communicator, Group, recovery
 from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.null import NULL, OUTSIDE, freed
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
-from aiompi.engine import Engine, Request
+from aiompi.engine import Engine, Owned, Request
 from aiompi.errors import InvalidGroupError, JobAbortedError
 from aiompi.face.absent import AbsentOfComm
 from aiompi.face.common import Caching, disconnect, duplicate, free
@@ -63,7 +63,7 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
 
     # Constructors (section 5.4.2).
 
-    def Dup(self: C, info: Info | None = None) -> Request[C]:
+    def Dup(self: C, info: Info | None = None) -> Owned[C]:
         """Duplicate it, with its attributes, hints and topology, in a context of its own (MPI_Comm_dup).
 
         Args:
@@ -75,9 +75,9 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
         Raises:
             MPIError: awaiting it: a callback that copies an attribute has failed.
         """
-        return self._admitted.run(duplicate(self, self._kin, info))
+        return Owned(self._dup(info))
 
-    def Dup_with_info(self: C, info: Info) -> Request[C]:
+    def Dup_with_info(self: C, info: Info) -> Owned[C]:
         """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3).
 
         Args:
@@ -86,10 +86,10 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
         Returns:
             A request whose result is the duplicate.
         """
-        return self.Dup(info)
+        return Owned(self._dup(info))
 
     def Idup(self: C, info: Info | None = None) -> Request[C]:
-        """Duplicate it: as every call here, `Dup` does not wait (MPI_Comm_idup, MPI-3).
+        """Start a `Dup`, whose request is kept and awaited later (MPI_Comm_idup, MPI-3).
 
         Args:
             info: hints for the duplicate instead of those of this communicator.
@@ -97,10 +97,10 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
         Returns:
             A request whose result is the duplicate.
         """
-        return self.Dup(info)
+        return self._dup(info)
 
     def Idup_with_info(self: C, info: Info) -> Request[C]:
-        """Duplicate it, with other hints (MPI_Comm_idup_with_info, MPI-4).
+        """Start a `Dup_with_info`, whose request is kept and awaited later (MPI_Comm_idup_with_info, MPI-4).
 
         Args:
             info: hints for the duplicate.
@@ -108,17 +108,20 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
         Returns:
             A request whose result is the duplicate.
         """
-        return self.Dup(info)
+        return self._dup(info)
 
-    def Clone(self: C) -> Request[C]:
+    def Clone(self: C) -> Owned[C]:
         """Duplicate it; see `Dup`.
 
         Returns:
             A request whose result is the duplicate.
         """
-        return self.Dup()
+        return Owned(self._dup(None))
 
-    def Create(self, group: Group) -> Request[Comm]:
+    def _dup(self: C, info: Info | None) -> Request[C]:
+        return self._admitted.run(duplicate(self, self._kin, info), "Dup")
+
+    def Create(self, group: Group) -> Owned[Comm]:
         """Make a communicator of some of its processes (MPI_Comm_create).
 
         Args:
@@ -132,9 +135,9 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
             InvalidGroupError: the group has processes that are not here; awaiting it: a process of a group has given
                 another one.
         """
-        return self._made(create.create(self._admitted, group))
+        return Owned(self._made(create.create(self._admitted, group), "Create"))
 
-    def Split(self, color: int = 0, key: int = 0) -> Request[Comm]:
+    def Split(self, color: int = 0, key: int = 0) -> Owned[Comm]:
         """Make one communicator of all processes that give the same colour (MPI_Comm_split).
 
         Args:
@@ -150,9 +153,9 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
         Example:
             halves = await world.Split(color=world.rank % 2, key=world.rank)
         """
-        return self._made(create.split(self._admitted, color, key))
+        return Owned(self._made(create.split(self._admitted, color, key), "Split"))
 
-    def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Comm]:
+    def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Owned[Comm]:
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3).
 
         Args:
@@ -169,9 +172,10 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
         Example:
             node = await world.Split_type(aiompi.MPI.COMM_TYPE_SHARED)
         """
-        return self._made(create.split_type(self._admitted, split_type, key, lambda: self._runtime.node))
+        request = create.split_type(self._admitted, split_type, key, lambda: self._runtime.node)
+        return Owned(self._made(request, "Split_type"))
 
-    def Free(self) -> Request[None]:
+    def Free(self) -> Owned[None]:
         """Free the communicator, whose handle is null at once (MPI_Comm_free, section 5.4.3).
 
         Pending operations complete normally.
@@ -185,9 +189,9 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
         core = self._admitted
         request = free(self)
         self._core = freed(core)
-        return request
+        return Owned(request, "Free", core)
 
-    def Disconnect(self) -> Request[None]:
+    def Disconnect(self) -> Owned[None]:
         """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2).
 
         All its processes call it. Processes of other jobs that no other communicator connects are then independent of
@@ -197,11 +201,13 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
         request = disconnect(self)
         self._core = freed(core)
         parting = self._runtime.parting
-        return request if parting is None else core.engine.spawn(_parted(request, core.engine, parting()))
+        if parting is not None:
+            request = core.engine.spawn(_parted(request, core.engine, parting()))
+        return Owned(request, "Disconnect", core)
 
     # Failures (ULFM).
 
-    def Agree(self, flag: int) -> Request[int]:
+    def Agree(self, flag: int) -> Owned[int]:
         """Agree with all living members on a number (MPI_Comm_agree, ULFM), also on a revoked communicator.
 
         Args:
@@ -214,10 +220,10 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
             ProcessFailedError: awaiting it: a member has failed, and not all others had acknowledged that by
                 `Ack_failed`. All of them raise it. Its attribute `flag` has the result.
         """
-        return recovery.agree(self._admitted, flag)
+        return Owned(recovery.agree(self._admitted, flag), "Agree", self._core)
 
     def Iagree(self, flag: int) -> Request[int]:
-        """Agree on a number: as every call here, `Agree` does not wait (MPI_Comm_iagree, ULFM).
+        """Start an `Agree`, whose request is kept and awaited later (MPI_Comm_iagree, ULFM).
 
         Args:
             flag: of 64 bits with sign.
@@ -225,9 +231,9 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
         Returns:
             A request whose result is the bitwise AND of the flags, the same at all members.
         """
-        return self.Agree(flag)
+        return recovery.agree(self._admitted, flag)
 
-    def Shrink(self: C) -> Request[C]:
+    def Shrink(self: C) -> Owned[C]:
         """Make a communicator of the members that have not failed (MPI_Comm_shrink, ULFM), also of a revoked one.
 
         All living members call this. Ranks keep their order. Failures do not make it fail.
@@ -235,17 +241,17 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
         Returns:
             A request whose result is the new communicator.
         """
-        return self._made(create.shrink(self._admitted))
+        return Owned(self._made(create.shrink(self._admitted), "Shrink"))
 
     def Ishrink(self: C) -> Request[C]:
-        """Make a communicator of the living: as every call here, `Shrink` does not wait (MPI_Comm_ishrink, ULFM).
+        """Start a `Shrink`, whose request is kept and awaited later (MPI_Comm_ishrink, ULFM).
 
         Returns:
             A request whose result is the new communicator.
         """
-        return self.Shrink()
+        return self._made(create.shrink(self._admitted), "Shrink")
 
-    def Join(self, fd: int) -> Request[Intercomm]:
+    def Join(self, fd: int) -> Owned[Intercomm]:
         """Connect to the process at the other end of a socket, of this or another job (MPI_Comm_join, MPI-2).
 
         Both processes call it; nothing else is sent over the socket meanwhile.
@@ -257,7 +263,7 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
             The request; its result is an intercommunicator of both processes.
         """
         self._admitted  # noqa: B018
-        return self._made(create.join(self._runtime.self_comm, integer(fd, "Join: fd")))
+        return Owned(self._made(create.join(self._runtime.self_comm, integer(fd, "Join: fd")), "Join"))
 
     def Get_parent(self) -> Intercomm:
         """Return the communicator with the processes that have spawned this one (MPI_Comm_get_parent, MPI-2).
@@ -286,14 +292,14 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
             self._runtime.exit(errorcode)
         raise JobAbortedError(reason)
 
-    def _made(self, request: Request[Communicator | None]) -> Request[Any]:
-        """Return the communicator of this face for what a constructor has made."""
+    def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]:
+        """Return the communicator of this face for what a constructor, `call`, has made."""
 
         async def make() -> Any:
             core = await request
             return self._kin(OUTSIDE if core is None else core)
 
-        return self._core.run(make())
+        return self._core.run(make(), call)
 
     def _kin(self, core: Communicator) -> Any:
         """Return the communicator of this face for a core, of the class for its kind."""
@@ -316,9 +322,9 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
 
     if TYPE_CHECKING:
 
-        def Create(self, group: Group) -> Request[Intracomm]: ...
-        def Split(self, color: int = 0, key: int = 0) -> Request[Intracomm]: ...
-        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Intracomm]: ...
+        def Create(self, group: Group) -> Owned[Intracomm]: ...
+        def Split(self, color: int = 0, key: int = 0) -> Owned[Intracomm]: ...
+        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Owned[Intracomm]: ...
 
     @classmethod
     def Create_from_group(
@@ -327,7 +333,7 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
         stringtag: str = "org.mpi4py",
         info: Info = INFO_NULL,
         errhandler: Errhandler | None = None,
-    ) -> Request[Intracomm]:
+    ) -> Owned[Intracomm]:
         """Make a communicator of a group, without another communicator (MPI_Comm_create_from_group, MPI-4).
 
         Args:
@@ -352,7 +358,7 @@ class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
 
     __slots__ = ()
 
-    def Sub(self, remain_dims: Sequence[bool]) -> Request[Cartcomm]:
+    def Sub(self, remain_dims: Sequence[bool]) -> Owned[Cartcomm]:
         """Cut the grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6).
 
         Args:
@@ -364,7 +370,7 @@ class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
         Raises:
             InvalidArgumentError: there is not one item for each dimension.
         """
-        return self._made(create.cart_sub(self._admitted, remain_dims))
+        return Owned(self._made(create.cart_sub(self._admitted, remain_dims), "Sub"))
 
 
 class Graphcomm(Intracomm, NeighborhoodCollectives, GraphInquiry):
@@ -390,9 +396,9 @@ class Intercomm(Comm, Collectives):
 
     if TYPE_CHECKING:
 
-        def Create(self, group: Group) -> Request[Intercomm]: ...
-        def Split(self, color: int = 0, key: int = 0) -> Request[Intercomm]: ...
-        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Request[Intercomm]: ...
+        def Create(self, group: Group) -> Owned[Intercomm]: ...
+        def Split(self, color: int = 0, key: int = 0) -> Owned[Intercomm]: ...
+        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Owned[Intercomm]: ...
 
     @classmethod
     def Create_from_groups(
@@ -404,7 +410,7 @@ class Intercomm(Comm, Collectives):
         stringtag: str = "org.mpi4py",
         info: Info = INFO_NULL,
         errhandler: Errhandler | None = None,
-    ) -> Request[Intercomm]:
+    ) -> Owned[Intercomm]:
         """Connect two groups, without another communicator (MPI_Intercomm_create_from_groups, MPI-4).
 
         Args:
@@ -425,7 +431,7 @@ class Intercomm(Comm, Collectives):
         groups = (local_group, local_leader, remote_group, remote_leader, stringtag)
         return _from_group(Intercomm, create.create_from_groups, local_group, groups, info, errhandler)
 
-    def Merge(self, high: bool = False) -> Request[Intracomm]:
+    def Merge(self, high: bool = False) -> Owned[Intracomm]:
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2).
 
         Args:
@@ -437,7 +443,7 @@ class Intercomm(Comm, Collectives):
         Raises:
             InvalidArgumentError: awaiting it: `high` differs within a group.
         """
-        return self._made(create.merge(self._admitted, high))
+        return Owned(self._made(create.merge(self._admitted, high), "Merge"))
 
 
 async def _parted(disconnecting: Request[None], engine: Engine, parting: Request[None]) -> None:
@@ -469,7 +475,7 @@ def _from_group(
     arguments: tuple[Any, ...],
     info: Info,
     errhandler: Errhandler | None,
-) -> Request[C]:
+) -> Owned[C]:
     """Return the communicator of this face for what a constructor makes of a group."""
     session = instance(group, Group, f"{constructor.__name__}: group", "a Group").session
     if session is None:
@@ -481,7 +487,7 @@ def _from_group(
     async def make() -> C:
         return kind() if request is None else of_group(kind(runtime, await request), info, errhandler)
 
-    return runtime.engine.spawn(make())
+    return Owned(runtime.engine.spawn(make()), constructor.__name__.capitalize())
 
 
 COMM_NULL: Final = Comm()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from aiompi.driver import aio
 from aiompi.driver.threads import refuse_running_loop
-from aiompi.engine import Request
+from aiompi.engine import Owned, Request
 from aiompi.errors import InvalidArgumentError, LocalProtocolError
 from aiompi.face import uncaught
 from aiompi.face.common import allocate, clear_attributes
@@ -52,7 +52,7 @@ class World(Intracomm, Ports):
 
     __slots__ = ()
 
-    def finalize(self, timeout: float | None = None) -> Request[bool]:
+    def finalize(self, timeout: float | None = None) -> Owned[bool]:
         """End communication: complete when every rank of the job has called it (MPI_Finalize, section 7.5).
 
         Args:
@@ -62,15 +62,15 @@ class World(Intracomm, Ports):
             A request whose result is True if all ranks have finalized, False if this rank has left without them.
         """
         self._runtime.engine.driver.check_thread()
-        return self._runtime.finalize(timeout)
+        return Owned(self._runtime.finalize(timeout), "finalize", self._core)
 
-    def leave(self) -> Request[None]:
+    def leave(self) -> Owned[None]:
         """End communication of this rank alone, as when its service stops: complete once what it sent is delivered.
 
         Ranks that still wait for this one get a ProcessFailedError.
         """
         self._runtime.engine.driver.check_thread()
-        return self._runtime.leave()
+        return Owned(self._runtime.leave(), "leave", self._core)
 
     def Alloc_mem(self, size: int) -> buffer:
         """New memory (MPI_Alloc_mem, MPI-2); it is freed when nothing refers to it any more.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiompi import create
 from aiompi.comm import Communicator
-from aiompi.engine import Request
+from aiompi.engine import Owned, Request
 from aiompi.engine.processes import Program
 from aiompi.face.common import CommunicatorHandle
 from aiompi.face.processes import Command, error_codes, one_program, several_programs
@@ -25,9 +25,9 @@ class Meeting(CommunicatorHandle):
 
     if TYPE_CHECKING:
 
-        def _made(self, request: Request[Communicator | None]) -> Request[Any]: ...
+        def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]: ...
 
-    def Accept(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Request[Intercomm]:
+    def Accept(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Owned[Intercomm]:
         """Wait for a group that connects to a port (MPI_Comm_accept, MPI-2).
 
         Args:
@@ -38,9 +38,9 @@ class Meeting(CommunicatorHandle):
         Raises:
             InvalidPortError: awaiting it: the root has no such port, or the other group is gone.
         """
-        return self._made(create.accept(self._admitted, port_name, root))
+        return Owned(self._made(create.accept(self._admitted, port_name, root), "Accept"))
 
-    def Connect(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Request[Intercomm]:
+    def Connect(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Owned[Intercomm]:
         """Connect to a group that accepts at a port, also of another job (MPI_Comm_connect, MPI-2).
 
         Args:
@@ -51,7 +51,7 @@ class Meeting(CommunicatorHandle):
         Raises:
             InvalidPortError: awaiting it: there is no such port, or it cannot be reached.
         """
-        return self._made(create.connect(self._admitted, port_name, root))
+        return Owned(self._made(create.connect(self._admitted, port_name, root), "Connect"))
 
     def Spawn(
         self,
@@ -61,7 +61,7 @@ class Meeting(CommunicatorHandle):
         info: Info = INFO_NULL,
         root: int = 0,
         errcodes: list[int] | None = None,
-    ) -> Request[Intercomm]:
+    ) -> Owned[Intercomm]:
         """Start processes that run a program (MPI_Comm_spawn, MPI-2).
 
         Args:
@@ -81,7 +81,7 @@ class Meeting(CommunicatorHandle):
         """
         own = self._core.rank == root
         programs = one_program(command, args, maxprocs, info) if own else []
-        return _reporting(self._made(create.spawn(self._admitted, programs, root)), errcodes)
+        return _reporting(self._made(create.spawn(self._admitted, programs, root), "Spawn"), errcodes)
 
     def Spawn_multiple(
         self,
@@ -91,7 +91,7 @@ class Meeting(CommunicatorHandle):
         info: Sequence[Info] | Info = INFO_NULL,
         root: int = 0,
         errcodes: list[list[int]] | None = None,
-    ) -> Request[Intercomm]:
+    ) -> Owned[Intercomm]:
         """Start processes that run several programs in one world (MPI_Comm_spawn_multiple, MPI-2); see `Spawn`.
 
         Raises:
@@ -99,12 +99,13 @@ class Meeting(CommunicatorHandle):
         """
         own = self._core.rank == root
         programs = several_programs(command, args, maxprocs, info) if own or command else []
-        return _reporting(self._made(create.spawn(self._admitted, programs, root)), errcodes, programs)
+        started = self._made(create.spawn(self._admitted, programs, root), "Spawn_multiple")
+        return _reporting(started, errcodes, programs)
 
 
 def _reporting(
     request: Request[Intercomm], errcodes: list[Any] | None, programs: Sequence[Program] | None = None
-) -> Request[Intercomm]:
+) -> Owned[Intercomm]:
     """Let a request that starts processes put their error codes into a list, if there is one."""
 
     def done(_: Request[Intercomm]) -> None:
@@ -113,7 +114,7 @@ def _reporting(
 
     if not request.done():
         request.when_done(done)
-    return request
+    return Owned(request)
 
 
 class Ports:
@@ -123,7 +124,7 @@ class Ports:
 
     _runtime: Runtime
 
-    def Open_port(self, info: Info = INFO_NULL) -> Request[str]:
+    def Open_port(self, info: Info = INFO_NULL) -> Owned[str]:
         """Open a port, at which `Accept` waits for processes of any job (MPI_Open_port, MPI-2).
 
         The name of the port contains a key, as a password does: any process that knows it can connect. Processes on
@@ -133,7 +134,7 @@ class Ports:
             The request; its result is the name.
         """
         engine = self._runtime.engine
-        return engine.spawn(create.open_port(engine))
+        return Owned(engine.spawn(create.open_port(engine)), "Open_port")
 
     def Close_port(self, port_name: str) -> None:
         """Close a port: nobody can connect to it any more (MPI_Close_port, MPI-2).

@@ -24,6 +24,12 @@ FORGOTTEN: dict[str, tuple[str, Callable[[aiompi.Intracomm], Any]]] = {
     "barrier": ("Barrier on {}", lambda comm: comm.barrier()),
     "Barrier": ("Barrier on {}", lambda comm: comm.Barrier()),
     "bcast": ("bcast on {}", lambda comm: comm.bcast("x")),
+    "Split": ("Split on {}", lambda comm: comm.Split(0)),
+    "Dup": ("Dup on {}", lambda comm: comm.Dup()),
+    "Create_cart": ("Create_cart on {}", lambda comm: comm.Create_cart([1])),
+    "Create_from_group": ("Create_from_group", lambda comm: aiompi.Intracomm.Create_from_group(comm.group)),
+    "Accept": ("Accept on {}", lambda comm: comm.Accept("no port")),
+    "Agree": ("Agree on {}", lambda comm: comm.Agree(1)),
     "Allreduce": ("Allreduce on {}", lambda comm: comm.Allreduce(bytearray(4), bytearray(4), op=aiompi.MPI.BOR)),
 }
 
@@ -73,6 +79,8 @@ def test_what_is_made_to_be_kept_does_not_warn() -> None:
             comm.irecv(0)
             comm.Ibarrier()
             comm.ibcast("x")
+            comm.Idup()
+            comm.Iagree(1)
             task = asyncio.create_task(comm.barrier())
             await task
             done = comm.allreduce(1)
