@@ -1,4 +1,4 @@
-"""What both forms of the core do with operations that are awaited: words for them, steps, withdrawal, warnings."""
+"""Awaited operations in both forms of the core: their names in messages, steps, withdrawal, warnings."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class CartesianInquiry(Neighborhood):
         """Return the shape of the grid (MPI_Cart_get, section 6.5.4).
 
         Returns:
-            Number of processes along each dimension, 1 for those that are periodic and 0 for others, and the
+            Number of processes along each dimension, 1 for each periodic dimension and 0 for the others, and the
             coordinates of this process.
         """
         return list(self._grid.dims), list(map(int, self._grid.periods)), self._grid.coords(self.rank)
