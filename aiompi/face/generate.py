@@ -136,11 +136,13 @@ class Source:
         assert isinstance(statement, ast.Return), f"{self.name} does not return a call"
         outer = statement.value
         assert isinstance(outer, ast.Call), f"{self.name} does not return a call"
-        self.is_constructor = ast.unparse(outer.func) == "self._made"
-        owned = self.is_constructor or ast.unparse(outer.func) == "Owned"
-        assert owned, f"the request of {self.name} does not belong to its await"
+        assert ast.unparse(outer.func) == "Owned", f"the request of {self.name} does not belong to its await"
         (call,) = outer.args
         assert isinstance(call, ast.Call), f"{self.name} does not return a call"
+        self.is_constructor = ast.unparse(call.func) == "self._made"
+        if self.is_constructor:
+            call = call.args[0]
+            assert isinstance(call, ast.Call), f"{self.name} does not make a communicator by a call"
         self.call = ast.unparse(call)
         function, core, *arguments = ast.unparse(call.func), *map(ast.unparse, call.args)
         assert core == "self._admitted", f"{self.name} does not begin with self._admitted"
