@@ -11,7 +11,7 @@ NAME: Final = "interpreter.pyz"
 _PACKAGE: Final = Path(__file__).parent
 _ROOT: Final = _PACKAGE.parent.parent
 #: modules of the interpreter
-_PARTS: Final = ("../__init__.py", "__init__.py", "interpreter.py", "delivery.py", "python_mpi.py", "script/*.py")
+_PARTS: Final = ("../__init__.py", "__init__.py", "interpreter.py", "delivery.py", "python_*.py", "script/*.py")
 _EARLIEST: Final = (1980, 1, 1, 0, 0, 0)  # constant, for reproducible bytes
 _MAIN: Final = "import sys\n\nfrom aiompi_launcher.conformance.interpreter import main\n\nsys.exit(main())\n"
 

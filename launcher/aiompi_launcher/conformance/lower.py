@@ -3,58 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 from aiompi_launcher.conformance.journal import Deviation, Journal, Severity
+from aiompi_launcher.conformance.lower_end import EndTester, Long, Pair
 from aiompi_launcher.conformance.model.comm import Comm, Expected
 from aiompi_launcher.conformance.model.engine import Message
 from aiompi_launcher.conformance.model.host import Host
 from aiompi_launcher.conformance.model.universe import ProcInfo
 from aiompi_launcher.conformance.wire.packet import ACKNOWLEDGEMENTS, COUNTED, WITH_DATA, Identity, Kind, Packet
 
-_MOST_SHOWN: Final = 3  # unexpected messages that are shown
-
-
-@dataclass
-class _Long:
-    """An incoming long message: its first packet, and the bytes so far."""
-
-    first: Packet
-    received: int
-
-
-@dataclass
-class _Pair:
-    """The traffic between a process under test and a simulated one.
-
-    Attributes:
-        theirs: their synchronous messages without SYNCACK, by srqid.
-        answered: their synchronous messages with SYNCACK, by srqid.
-        long: incoming long messages, by our drqid.
-        ours: our messages, by srqid: `data`, `sync`, `acknowledged`, `cancelled`.
-        cancels: our CANCELs, by srqid: `sent`, `yes`, `no`.
-        started: srqids of long messages whose rest has begun to arrive.
-    """
-
-    theirs: dict[int, Packet] = field(default_factory=dict)
-    answered: set[int] = field(default_factory=set)
-    data: dict[int, int] = field(default_factory=dict)
-    long: dict[int, _Long] = field(default_factory=dict)
-    ours: dict[int, str] = field(default_factory=dict)
-    cancels: dict[int, str] = field(default_factory=dict)
-    started: set[int] = field(default_factory=set)
-    counted_in: int = 0
-    acks_out: int = 0
-    counted_out: int = 0
-    acks_in: int = 0
-
 
 def _error(rule: str, problem: str, expected: Packet | None, actual: Packet) -> Deviation:
     return Deviation(rule, problem, expected.header() if expected else None, actual.header())
 
 
-class LowerTester:
+class LowerTester(EndTester):
     """Checks all packets of the simulated hosts.
 
     Args:
@@ -65,9 +29,8 @@ class LowerTester:
     """
 
     def __init__(self, journal: Journal) -> None:
-        self.journal = journal
+        super().__init__(journal)
         self.may_finish = False
-        self._pairs: dict[tuple[int, int], _Pair] = {}
         self._finished: set[tuple[int, int]] = set()
 
     # Channels.
@@ -115,11 +78,11 @@ class LowerTester:
         elif packet.type == Kind.CANCELYES:
             pair.theirs.pop(packet.srqid, None)
 
-    def _acknowledged(self, pair: _Pair, packet: Packet) -> None:
+    def _acknowledged(self, pair: Pair, packet: Packet) -> None:
         first = pair.theirs.pop(packet.srqid, None)
         pair.answered.add(packet.srqid)
         if first is not None and first.len < first.msglen:
-            pair.long[packet.drqid] = _Long(first, first.len)
+            pair.long[packet.drqid] = Long(first, first.len)
 
     def packet_received(self, host: Host, peer: int, packet: Packet) -> None:
         deviations = tuple(self._check(host, peer, packet))
@@ -159,7 +122,7 @@ class LowerTester:
             if not self.may_finish:
                 yield _error("I2.4-3", "FINI while processes of the host have not finished", None, packet)
 
-    def _check_flow(self, host: Host, pair: _Pair, packet: Packet) -> Iterator[Deviation]:
+    def _check_flow(self, host: Host, pair: Pair, packet: Packet) -> Iterator[Deviation]:
         universe = host.universe
         if packet.type in COUNTED:
             pair.counted_in += 1
@@ -186,7 +149,7 @@ class LowerTester:
             yield _error("I3.4-1", f"pk_tag {packet.tag} is not within 0..{host.universe.tag_ub}", None, packet)
         yield from _check_rank(host, packet)
 
-    def _check_data(self, host: Host, pair: _Pair, packet: Packet) -> Iterator[Deviation]:
+    def _check_data(self, host: Host, pair: Pair, packet: Packet) -> Iterator[Deviation]:
         if packet.len == packet.msglen:
             pair.data[packet.srqid] = pair.data.get(packet.srqid, 0) + 1
             pair.started.discard(packet.srqid)
@@ -198,7 +161,7 @@ class LowerTester:
             return
         yield from self._check_continuation(host, pair, packet, long)
 
-    def _stray(self, pair: _Pair, packet: Packet) -> Deviation:
+    def _stray(self, pair: Pair, packet: Packet) -> Deviation:
         """Check DATA with pk_len < pk_msglen that continues no message."""
         if packet.srqid in pair.theirs:
             return _error("I3.7.2-2", "more of a long message before its SYNCACK", None, packet)
@@ -209,7 +172,7 @@ class LowerTester:
         right = packet.replace(type=Kind.DATASYNC)
         return _error("I3.7.2-2", "the first packet of a long message is DATASYNC, this is DATA", right, packet)
 
-    def _check_continuation(self, host: Host, pair: _Pair, packet: Packet, long: _Long) -> Iterator[Deviation]:
+    def _check_continuation(self, host: Host, pair: Pair, packet: Packet, long: Long) -> Iterator[Deviation]:
         first = long.first
         pair.started.add(first.srqid)
         for rule, name in (
@@ -236,7 +199,7 @@ class LowerTester:
         if long.received >= first.msglen:
             del pair.long[packet.drqid]
 
-    def _check_datasync(self, host: Host, pair: _Pair, packet: Packet) -> Iterator[Deviation]:
+    def _check_datasync(self, host: Host, pair: Pair, packet: Packet) -> Iterator[Deviation]:
         yield from self._check_message(host, packet)
         limit = host.universe.maxdatalen
         if packet.srqid in pair.theirs:
@@ -254,7 +217,7 @@ class LowerTester:
 
     # Answers to our messages.
 
-    def _check_syncack(self, host: Host, pair: _Pair, packet: Packet) -> Iterator[Deviation]:
+    def _check_syncack(self, host: Host, pair: Pair, packet: Packet) -> Iterator[Deviation]:
         state = pair.ours.get(packet.srqid)
         cancel = pair.cancels.get(packet.srqid)
         if state is None:
@@ -272,7 +235,7 @@ class LowerTester:
         if state == "sync":
             pair.ours[packet.srqid] = "acknowledged"
 
-    def _check_answer(self, host: Host, pair: _Pair, packet: Packet) -> Iterator[Deviation]:
+    def _check_answer(self, host: Host, pair: Pair, packet: Packet) -> Iterator[Deviation]:
         state = pair.cancels.get(packet.srqid)
         if state is None:
             sent = [srqid for srqid, state in pair.cancels.items() if state == "sent"]
@@ -285,7 +248,7 @@ class LowerTester:
             yield _error("I3.7.4-6", "CANCELYES after SYNCACK", packet.replace(type=Kind.CANCELNO), packet)
         pair.cancels[packet.srqid] = "yes" if packet.type == Kind.CANCELYES else "no"
 
-    def _check_cancel(self, host: Host, pair: _Pair, packet: Packet) -> Iterator[Deviation]:
+    def _check_cancel(self, host: Host, pair: Pair, packet: Packet) -> Iterator[Deviation]:
         messages = pair.data.get(packet.srqid, 0) + (packet.srqid in pair.theirs or packet.srqid in pair.answered)
         if not messages:
             yield _error("I3.7.4-8", f"CANCEL of {packet.srqid:#x}, which no message had", None, packet)
@@ -331,77 +294,6 @@ class LowerTester:
     def objected(self, rule: str, problem: str) -> None:
         """Record a deviation that the model found in a message."""
         self.journal.object(Deviation(rule, problem))
-
-    # At the end.
-
-    def left_over(self, hosts: list[Host]) -> None:
-        """Check after a test that no message is left unreceived."""
-        for host in hosts:
-            for proc in host.procs.values():
-                for message in proc.unexpected:
-                    self._left(proc.rank, message)
-                proc.unexpected.clear()
-
-    def _left(self, rank: int, message: Message) -> None:
-        packet = message.packet
-        if packet is None:
-            return
-        what = f"a message of rank {message.lsrank} to rank {rank} of COMM_WORLD, tag {message.tag}"
-        rule = "I4.1-2" if message.cid % 2 else "I3.5-1"
-        problem = f"{what}, {message.length} bytes, on context {message.cid}, which no call has sent"
-        self.journal.object(Deviation(rule, problem, None, packet.header()))
-
-    def closed(self, host: Host) -> None:
-        """Check at the end of a job that all PROTOACKs have arrived."""
-        for (theirs, ours), pair in self._pairs.items():
-            due = pair.counted_out // host.universe.ackmark
-            if ours in host.procs and pair.acks_in < due:
-                problem = f"rank {theirs} sent {pair.acks_in} PROTOACKs for {pair.counted_out} packets, not {due}"
-                self.journal.object(Deviation("I3.6-3", problem))
-
-    def stuck(self, hosts: list[Host]) -> list[str]:
-        """Describe what the simulated processes wait for after a hang."""
-        lines = []
-        for host in hosts:
-            for proc in host.procs.values():
-                for receive in filter(lambda receive: receive.what, proc.posted):
-                    lines.append(f"rank {proc.rank} waits for {receive.what}")
-                    if receive.rule:
-                        self.journal.object(Deviation(receive.rule, f"{lines[-1]}, which does not come"))
-                    self._instead(proc.rank, receive.what, proc.unexpected)
-                lines += [
-                    f"rank {proc.rank} waits for the answer of {send.dest} to its message {srqid}"
-                    for srqid, send in proc.sends.items()
-                ]
-        for (theirs, ours), pair in self._pairs.items():
-            if any(ours in host.procs for host in hosts):
-                self._stopped(hosts[0], theirs, ours, pair)
-        return lines
-
-    def _instead(self, rank: int, what: str, unexpected: list[Message]) -> None:
-        for message in unexpected[:_MOST_SHOWN]:
-            if message.packet is not None:
-                problem = f"rank {rank} waits for {what}; what has come instead is on context {message.cid}, tag"
-                header = message.packet.header()
-                rule = "I4.3-2" if "context" in what and f"context {message.cid}" not in what else "I3.5-15"
-                self.journal.object(Deviation(rule, f"{problem} {message.tag}", None, header))
-
-    def _stopped(self, host: Host, theirs: int, ours: int, pair: _Pair) -> None:
-        due = pair.counted_out // host.universe.ackmark
-        if pair.acks_in < due:
-            problem = f"rank {theirs} has sent rank {ours} {pair.acks_in} PROTOACKs for {pair.counted_out} packets"
-            self.journal.object(Deviation("I3.6-3", f"{problem}, not {due}"))
-        for srqid, state in pair.cancels.items():
-            if state == "sent":
-                problem = f"rank {theirs} has not answered the CANCEL of {srqid:#x}"
-                self.journal.object(Deviation("I3.7.4-3", problem))
-        for srqid, state in pair.ours.items():
-            if state == "sync" and pair.cancels.get(srqid) != "yes":
-                problem = f"rank {theirs} has not sent a SYNCACK for {srqid:#x}"
-                self.journal.object(Deviation("I3.7.1-3", problem))
-
-    def _pair(self, theirs: int, ours: int) -> _Pair:
-        return self._pairs.setdefault((theirs, ours), _Pair())
 
 
 def _note(rule: str, problem: str, packet: Packet) -> Deviation:

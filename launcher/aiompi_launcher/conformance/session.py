@@ -284,11 +284,8 @@ class Session:
         missing = [rank for rank in self.others if rank not in answered]
         reason = f"{why}; ranks under test that have not reached the end: {missing}"
         self._break(reason)
-        failed = bool(self.journal.errors) or not self._connection_lost()
+        failed = bool(self.journal.errors) or not any(host.lost.done() for host in self.hosts)
         return (Verdict.FAIL if failed else Verdict.INDETERMINATE), reason
-
-    def _connection_lost(self) -> bool:
-        return any(host.lost.done() for host in self.hosts)
 
     def _judge(self, task: asyncio.Future[tuple[Level, bool]]) -> tuple[Verdict, str]:
         try:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from aiompi_launcher.conformance.script.calls import CALLS, CONSTANTS, STATUS_INDICES, Parameter, Signature
-from aiompi_launcher.conformance.script.errors import Place, ScriptError
-from aiompi_launcher.conformance.script.lexer import Token, tokens
+from aiompi_launcher.conformance.script.errors import Place
+from aiompi_launcher.conformance.script.lexer import Token
+from aiompi_launcher.conformance.script.reader import REFUSED, TokenReader
 from aiompi_launcher.conformance.script.syntax import (
     Assign,
     Binary,
@@ -35,16 +36,8 @@ Value = TypeVar("Value", bound=Expression)
 
 #: memory of all variables of a script, in bytes
 MOST_MEMORY: Final = 64 * 2**20
-#: nested blocks, parentheses and signs, so that a text cannot exhaust the stack
-DEEPEST: Final = 100
-
 _TYPE_WORDS: Final = {word for name in TYPES for word in name.split()}
 _LEVELS: Final = (("||",), ("&&",), ("==", "!="), ("<", "<=", ">", ">="), ("+", "-"), ("*", "/", "%"))
-_REFUSED: Final = {
-    "&": "there are no pointers: give the variable itself, without &",
-    "++": "there is no ++ here: write i = i + 1",
-    "--": "there is no -- here: write i = i - 1",
-}
 _CONVERSION: Final = re.compile(r"%(?:%|(?:\d{0,2}(?:\.\d)?)f)|%")
 #: handle kinds of parameters; arrays of them have an s
 _PLURALS: Final = {"requests": "request", "statuses": "status", "ints": "int"}
@@ -60,12 +53,10 @@ def parse(source: str) -> Program:
     return _Parser(source).program()
 
 
-class _Parser:
+class _Parser(TokenReader):
     def __init__(self, source: str) -> None:
-        self._tokens = tokens(source)
-        self._token = next(self._tokens)
+        super().__init__(source)
         self._scopes: list[dict[str, Variable]] = []
-        self._depth = 0
         self._bytes = 0
         self._declared_on = 0
 
@@ -74,40 +65,6 @@ class _Parser:
         if self._token.kind != "end":
             raise self._error("the script ends with the } of its first {; nothing may follow")
         return Program(body)
-
-    # Tokens.
-
-    def _error(self, problem: str, place: Place | None = None) -> ScriptError:
-        return ScriptError(place or self._token.place, problem)
-
-    def _next(self) -> Token:
-        token = self._token
-        if token.kind != "end":
-            self._token = next(self._tokens)
-        return token
-
-    def _at(self, *signs: str) -> bool:
-        return self._token.kind in ("sign", "name") and self._token.text in signs
-
-    def _accept(self, *signs: str) -> Token | None:
-        return self._next() if self._at(*signs) else None
-
-    def _expect(self, sign: str) -> Token:
-        token = self._accept(sign)
-        if token is None:
-            reason = _REFUSED.get(self._token.text, f"expected {sign!r}, found {self._token.text!r}")
-            raise self._error(reason)
-        return token
-
-    def _name(self) -> Token:
-        if self._token.kind != "name":
-            raise self._error(f"expected a name, found {self._token.text!r}")
-        return self._next()
-
-    def _deeper(self, step: int = 1) -> None:
-        self._depth += step
-        if self._depth > DEEPEST:
-            raise self._error(f"nested more than {DEEPEST} deep")
 
     # Statements.
 
@@ -369,7 +326,7 @@ class _Parser:
             self._expect(")")
             self._deeper(-1)
             return inner
-        raise self._error(_REFUSED.get(token.text, f"expected a value, found {token.text!r}"), token.place)
+        raise self._error(REFUSED.get(token.text, f"expected a value, found {token.text!r}"), token.place)
 
     def _word(self, token: Token, whole: bool) -> Expression:
         if token.text in CALLS:
