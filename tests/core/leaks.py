@@ -73,21 +73,20 @@ class Kinds:
     def __init__(self, comm: Any, face: str) -> None:
         self.comm, self.face = comm, face
         self.rank, self.other = comm.rank, 1 - comm.rank
-        self.module: Any = aiompi if face == "native" else MPI
         self.short, self.short_in = np.arange(1.0), np.zeros(1)
         self.two_in, self.two = np.zeros(2), np.zeros(2)
         self.middle, self.middle_in = bytearray(3000), bytearray(3000)
         self.streamed_out, self.streamed_in = np.ones(12_500), np.zeros(12_500)
         self.long_out, self.long_in = np.ones(2**17), np.zeros(2**17)
         self.strided = np.zeros((8, 4))
-        self.column = self.module.DOUBLE.Create_vector(8, 1, 4).Commit()
+        self.column = MPI.DOUBLE.Create_vector(8, 1, 4).Commit()
         self.packed = bytearray(200)
         self.words = Atomics(mmap.mmap(-1, 4096))
         self.content = {"a": 1, "b": [1, 2.5, "text"], "c": b"bytes", "d": (None, True)}
         self.array = {"array": np.ones(40), "long": np.ones(9000)}
         self.watched = [
             None, True, False, (), 0, 1, -1, b"", comm, *vars(self).values(), Outgoing, PeerBase, Ring, MatchQueues,
-            self.module.DOUBLE, self.module.SUM, aiompi.Status, np.ndarray, memoryview, bytearray,
+            MPI.DOUBLE, MPI.SUM, aiompi.Status, np.ndarray, memoryview, bytearray,
         ]  # fmt: skip
 
     async def _end(self, call: Any) -> Any:
@@ -116,9 +115,9 @@ class Kinds:
     @of(WINDOW)
     async def buffer_with_a_type(self) -> None:
         for _ in range(WINDOW):
-            await self._end(self.comm.Send([self.middle, 3000, self.module.BYTE], self.other, 1))
+            await self._end(self.comm.Send([self.middle, 3000, MPI.BYTE], self.other, 1))
         for _ in range(WINDOW):
-            await self._end(self.comm.Recv([self.middle_in, self.module.BYTE], self.other, 1))
+            await self._end(self.comm.Recv([self.middle_in, MPI.BYTE], self.other, 1))
 
     @of(WINDOW)
     async def small_object(self) -> None:
@@ -271,7 +270,7 @@ class Kinds:
 
     @of(8)
     async def packing(self) -> None:
-        for kind, array in ((self.module.DOUBLE, self.two), (self.column, self.strided)):
+        for kind, array in ((MPI.DOUBLE, self.two), (self.column, self.strided)):
             kind.Pack([array, len(array) if array is self.two else 1], self.packed, 0, self.comm)
             kind.Unpack(self.packed, 0, [array, len(array) if array is self.two else 1], self.comm)
             kind.Pack_external("external32", [array, 2 if array is self.two else 1], self.packed, 0)
@@ -296,7 +295,7 @@ class Kinds:
         await self._fails(lambda: comm.Send(object(), self.other))
         await self._fails(lambda: comm.Recv(b"read only", self.other))
         await self._fails(lambda: comm.recv(source=7))
-        await self._fails(lambda: comm.Isend([self.short, 9, self.module.DOUBLE], self.other))
+        await self._fails(lambda: comm.Isend([self.short, 9, MPI.DOUBLE], self.other))
 
     @of(2 * WINDOW)
     async def truncated(self) -> None:
