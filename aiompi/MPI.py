@@ -220,6 +220,9 @@ def Alloc_mem(size: int, info: object = None) -> buffer:
 def Free_mem(mem: buffer) -> None:
     """Free memory that `Alloc_mem` returned (MPI_Free_mem, MPI-2).
 
+    Args:
+        mem: memory that `Alloc_mem` returned.
+
     Raises:
         TypeError: `mem` is not an `MPI.buffer`.
     """

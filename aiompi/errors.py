@@ -441,8 +441,11 @@ _codes: Final = _Codes()
 def Get_error_class(errorcode: int) -> int:
     """Return the class of an error code; a class is its own class (MPI_Error_class, section 7.3).
 
+    Args:
+        errorcode: error code, or error class.
+
     Returns:
-        One of the ERR_ constants, a class that the program has added, or ERR_UNKNOWN for any other number.
+        The error class.
     """
     if errorcode in (SUCCESS, ERR_LASTCODE) or errorcode in _TYPES or errorcode in unsupported_errors.TEXTS:
         return errorcode
@@ -452,8 +455,11 @@ def Get_error_class(errorcode: int) -> int:
 def Get_error_string(errorcode: int) -> str:
     """Return the text of an error code or class (MPI_Error_string, section 7.2).
 
+    Args:
+        errorcode: error code, or error class.
+
     Returns:
-        At most MAX_ERROR_STRING characters; "" for an added code without a string.
+        The text.
     """
     if errorcode == SUCCESS:
         return "no error"
@@ -492,6 +498,10 @@ def Add_error_code(errorclass: int) -> int:
 def Add_error_string(errorcode: int, string: str) -> None:
     """Set the text of an added code or class (MPI_Add_error_string, MPI-2).
 
+    Args:
+        errorcode: error code, or error class.
+        string: the text, of less than MAX_ERROR_STRING bytes.
+
     Raises:
         InvalidArgumentError: the code is not an added one, or the text is longer than MAX_ERROR_STRING characters.
     """
@@ -502,6 +512,9 @@ def Add_error_string(errorcode: int, string: str) -> None:
 
 def Remove_error_class(errorclass: int) -> None:
     """Undo `Add_error_class` (MPI_Remove_error_class, MPI-4.1); the number is not used again.
+
+    Args:
+        errorclass: error class that `Add_error_class` returned.
 
     Raises:
         InvalidArgumentError: it is no added class, or still has codes or a string.
@@ -514,6 +527,9 @@ def Remove_error_class(errorclass: int) -> None:
 def Remove_error_code(errorcode: int) -> None:
     """Undo `Add_error_code` (MPI_Remove_error_code, MPI-4.1); the number is not used again.
 
+    Args:
+        errorcode: error code, or error class.
+
     Raises:
         InvalidArgumentError: it is no added code, or still has a string.
     """
@@ -524,6 +540,9 @@ def Remove_error_code(errorcode: int) -> None:
 
 def Remove_error_string(errorcode: int) -> None:
     """Undo `Add_error_string` (MPI_Remove_error_string, MPI-4.1).
+
+    Args:
+        errorcode: error code, or error class.
 
     Raises:
         InvalidArgumentError: the code is not an added one, or has no string.

@@ -52,6 +52,9 @@ class Info(Reference[_Pairs]):
         Args:
             items: pairs to set in it.
 
+        Returns:
+            The Info.
+
         Raises:
             InvalidInfoKeyError, InvalidInfoValueError: a key or a value is too long.
         """
@@ -66,6 +69,9 @@ class Info(Reference[_Pairs]):
 
         Args:
             args: command line; by default the one of this process.
+
+        Returns:
+            The Info.
         """
         if isinstance(args, str):
             args = [args]
@@ -73,6 +79,9 @@ class Info(Reference[_Pairs]):
 
     def Dup(self) -> Self:
         """Return a new info with the same content (MPI_Info_dup).
+
+        Returns:
+            The copy.
 
         Raises:
             InvalidInfoError: the handle is null.
@@ -92,6 +101,12 @@ class Info(Reference[_Pairs]):
 
     def Get(self, key: str) -> str | None:
         """Return the value of a key, None if there is no such key (MPI_Info_get).
+
+        Args:
+            key: the key.
+
+        Returns:
+            The value; None if there is none.
 
         Raises:
             InvalidInfoError: the handle is null.
@@ -118,6 +133,9 @@ class Info(Reference[_Pairs]):
     def Delete(self, key: str) -> None:
         """Remove a key and its value (MPI_Info_delete).
 
+        Args:
+            key: its key.
+
         Raises:
             InvalidInfoError: the handle is null, or INFO_ENV.
             InfoNoKeyError: there is no such key.
@@ -126,11 +144,21 @@ class Info(Reference[_Pairs]):
             raise InfoNoKeyError(f"Info.Delete: there is no key {key!r}; there are {', '.join(self.keys()) or 'none'}")
 
     def Get_nkeys(self) -> int:
-        """Return the number of keys (MPI_Info_get_nkeys)."""
+        """Return the number of keys (MPI_Info_get_nkeys).
+
+        Returns:
+            The number.
+        """
         return len(self._content("Get_nkeys"))
 
     def Get_nthkey(self, n: int) -> str:
         """Return the n-th key, counted from 0 in the order in which keys were set (MPI_Info_get_nthkey).
+
+        Args:
+            n: 0..Get_nkeys() - 1.
+
+        Returns:
+            The key.
 
         Raises:
             InvalidInfoError: the handle is null.
@@ -188,24 +216,48 @@ class Info(Reference[_Pairs]):
         self.Delete(key)
 
     def get(self, key: str, default: str | None = None) -> str | None:
-        """Return the value of a key, or the default."""
+        """Return the value of a key, or the default.
+
+        Args:
+            key: the key.
+            default: what is returned if there is no such key.
+
+        Returns:
+            The value, or the default.
+        """
         value = self.Get(key) if self else None
         return default if value is None else value
 
     def keys(self) -> list[str]:
-        """Return all keys, in the order in which they were set."""
+        """Return all keys, in the order in which they were set.
+
+        Returns:
+            The keys.
+        """
         return list(self._content("keys")) if self else []
 
     def values(self) -> list[str]:
-        """Return all values, in the order of the keys."""
+        """Return all values, in the order of the keys.
+
+        Returns:
+            The values.
+        """
         return list(self._content("values").values()) if self else []
 
     def items(self) -> list[tuple[str, str]]:
-        """Return all pairs, in the order of the keys."""
+        """Return all pairs, in the order of the keys.
+
+        Returns:
+            Pairs (key, value).
+        """
         return list(self._content("items").items()) if self else []
 
     def update(self, items: Items = (), **kwds: str) -> None:
         """Set several keys.
+
+        Args:
+            items: a mapping, an Info, or pairs (key, value).
+            kwds: more items.
 
         Raises:
             KeyError: the handle is null.
@@ -218,6 +270,13 @@ class Info(Reference[_Pairs]):
 
     def pop(self, key: str, *default: str | None) -> str | None:
         """Remove a key. Return its value, or the default.
+
+        Args:
+            key: the key.
+            default: what is returned if there is no such key.
+
+        Returns:
+            The value, or the default.
 
         Raises:
             KeyError: there is no such key and no default.
@@ -234,6 +293,9 @@ class Info(Reference[_Pairs]):
     def popitem(self) -> tuple[str, str]:
         """Remove the key that was set last. Return the key and its value.
 
+        Returns:
+            (key, value).
+
         Raises:
             KeyError: the info is empty or null.
         """
@@ -244,7 +306,11 @@ class Info(Reference[_Pairs]):
         return key, value
 
     def copy(self) -> Self:
-        """Return a new info with the same content, or a null handle for a null handle."""
+        """Return a new info with the same content, or a null handle for a null handle.
+
+        Returns:
+            The copy.
+        """
         return self.Dup() if self else type(self)()
 
     def clear(self) -> None:

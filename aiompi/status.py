@@ -76,6 +76,9 @@ class Status:
         Args:
             source, tag, nbytes, cancelled: fields of the status.
             external: True if `nbytes` is the length in external32.
+
+        Returns:
+            The status.
         """
         self = object.__new__(cls)
         self.source = source
@@ -87,27 +90,51 @@ class Status:
         return self
 
     def Get_source(self) -> int:
-        """Return the rank of the sender."""
+        """Return the rank of the sender.
+
+        Returns:
+            The rank.
+        """
         return self.source
 
     def Set_source(self, source: int) -> None:
-        """Set the rank of the sender (MPI_Status_set_source, MPI-4.1)."""
+        """Set the rank of the sender (MPI_Status_set_source, MPI-4.1).
+
+        Args:
+            source: rank.
+        """
         self.source = integer(source, "Set_source: source")
 
     def Get_tag(self) -> int:
-        """Return the tag of the message."""
+        """Return the tag of the message.
+
+        Returns:
+            The tag.
+        """
         return self.tag
 
     def Set_tag(self, tag: int) -> None:
-        """Set the tag of the message (MPI_Status_set_tag, MPI-4.1)."""
+        """Set the tag of the message (MPI_Status_set_tag, MPI-4.1).
+
+        Args:
+            tag: tag.
+        """
         self.tag = integer(tag, "Set_tag: tag")
 
     def Get_error(self) -> int:
-        """Return the error class."""
+        """Return the error class.
+
+        Returns:
+            The error class.
+        """
         return self.error
 
     def Set_error(self, error: int) -> None:
-        """Set the error class (MPI_Status_set_error, MPI-4.1)."""
+        """Set the error class (MPI_Status_set_error, MPI-4.1).
+
+        Args:
+            error: error class.
+        """
         self.error = integer(error, "Set_error: error")
 
     def Get_count(self, datatype: _Datatype | None = None) -> int:
@@ -147,6 +174,10 @@ class Status:
     def Set_elements(self, datatype: _Datatype, count: int) -> None:
         """Set the length of the message to `count` basic elements of a type (MPI_Status_set_elements).
 
+        Args:
+            datatype: type of the elements.
+            count: number of elements.
+
         Raises:
             InvalidCountError: the count is negative, or the type has no elements.
             InvalidTypeError: the type is null or freed.
@@ -169,11 +200,19 @@ class Status:
         self._external = False
 
     def Is_cancelled(self) -> bool:
-        """Return True if the operation was cancelled (MPI_Test_cancelled, section 3.8)."""
+        """Return True if the operation was cancelled (MPI_Test_cancelled, section 3.8).
+
+        Returns:
+            True or False.
+        """
         return self._cancelled
 
     def Set_cancelled(self, flag: bool) -> None:
-        """Set whether the operation was cancelled (MPI_Status_set_cancelled, MPI-2)."""
+        """Set whether the operation was cancelled (MPI_Status_set_cancelled, MPI-2).
+
+        Args:
+            flag: True if the operation was cancelled.
+        """
         self._cancelled = bool(flag)
 
     @property
@@ -193,12 +232,23 @@ class Status:
             setattr(self, name, value)
 
     def py2f(self) -> list[int]:
-        """Return the fields as F_STATUS_SIZE integers, for programs in Fortran."""
+        """Return the fields as F_STATUS_SIZE integers, for programs in Fortran.
+
+        Returns:
+            F_STATUS_SIZE integers.
+        """
         return [self.source, self.tag, self.error, self.nbytes & 0x7FFFFFFF, self.nbytes >> 31, int(self._cancelled)]
 
     @classmethod
     def f2py(cls, arg: list[int]) -> Self:
-        """Return the status with these fields, the inverse of `py2f`."""
+        """Return the status with these fields, the inverse of `py2f`.
+
+        Args:
+            arg: integers as `py2f` gives them.
+
+        Returns:
+            The status.
+        """
         status = cls()
         status.source, status.tag, status.error = arg[:3]
         status.nbytes, status._cancelled = arg[3] | arg[4] << 31, bool(arg[5])
@@ -210,7 +260,11 @@ class Status:
         self.error = errors.SUCCESS
 
     def assign(self, other: Status) -> None:
-        """Copy the fields of another status, except `error` (section 3.2.5)."""
+        """Copy the fields of another status, except `error` (section 3.2.5).
+
+        Args:
+            other: status to copy.
+        """
         self.source, self.tag, self.nbytes = other.source, other.tag, other.nbytes
         self._cancelled, self._external = other._cancelled, other._external
 

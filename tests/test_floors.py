@@ -115,17 +115,17 @@ def test_every_module_has_its_layer() -> None:
     assert [name for name in MODULES if unit_of(name) == "__init__"] == ["aiompi"], "give them a layer there"
 
 
-def test_imports_point_to_lower_layers() -> None:
-    wrong = []
-    for name, path in MODULES.items():
-        unit = unit_of(name)
-        for module in imports(path, name):
-            other = unit_of(module)
-            if module.split(".")[0] != "aiompi" or other == unit:
-                continue
-            if PLACES[other] >= PLACES[unit] or (unit, other) in APART:
-                wrong.append(f"{name} imports {module}")
-    assert wrong == []
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_to_lower_layers(name: str) -> None:
+    unit = unit_of(name)
+    for module in imports(MODULES[name], name):
+        if module.split(".")[0] != "aiompi":
+            continue
+        other = unit_of(module)
+        if other == unit:
+            continue
+        assert PLACES[other] < PLACES[unit], f"{name} imports {module}"
+        assert (unit, other) not in APART, f"{name} imports {module}"
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if unit_of(name) in below("faces")])
@@ -177,9 +177,10 @@ def test_the_conformance_tester_stands_alone(path: Path) -> None:
         assert own or module.split(".")[0] not in ("aiompi", "aiompi_launcher"), f"{path.name} imports {module}"
 
 
-def test_files_are_short() -> None:
-    lines = {str(path): len(path.read_text(encoding="utf8").splitlines()) for path in files(PACKAGE) + files(LAUNCHER)}
-    assert {path: count for path, count in lines.items() if count >= LONGEST} == {}
+@pytest.mark.parametrize("path", files(PACKAGE) + files(LAUNCHER), ids=lambda path: "/".join(path.parts[-2:]))
+def test_files_are_short(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf8").splitlines())
+    assert lines < LONGEST
 
 
 @pytest.mark.parametrize("root", [PACKAGE, LAUNCHER], ids=lambda path: path.name)
@@ -207,16 +208,13 @@ def circles(root: Path) -> set[tuple[str, ...]]:
     return {rings[name] for name, others in reached.items() if name in others}
 
 
-def test_functions_are_short() -> None:
-    long = []
-    for path in files(PACKAGE) + files(LAUNCHER):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                docstring = ast.get_docstring(node, clean=False) or ""
-                lines = (node.end_lineno or node.lineno) - node.lineno + 1 - len(docstring.splitlines())
-                if lines > LONGEST_FUNCTION:
-                    long.append((str(path), node.name, lines))
-    assert long == []
+@pytest.mark.parametrize("path", files(PACKAGE) + files(LAUNCHER), ids=lambda path: "/".join(path.parts[-2:]))
+def test_functions_are_short(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node, clean=False) or ""
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1 - len(docstring.splitlines())
+            assert lines <= LONGEST_FUNCTION, node.name
 
 
 def test_launchers_part_of_the_package_is_light() -> None:

@@ -289,6 +289,9 @@ class Caching:
                 of this process's client and host among them.
             default: returned if there is no value; distinguishes this from a value of None.
 
+        Returns:
+            The value; None if there is none.
+
         Raises:
             InvalidKeyvalError: there is no such key.
         """

@@ -91,6 +91,9 @@ class Opaque:
         Args:
             handle: property `handle` of another handle; the object must still exist.
 
+        Returns:
+            The object.
+
         Raises:
             InvalidArgumentError: there is no such object, or it is of another kind.
         """
@@ -105,7 +108,11 @@ class Opaque:
         return cls._denote(denoted)
 
     def toint(self) -> int:
-        """Return the number of the object as in the ABI of MPI-5; the same as `handle`."""
+        """Return the number of the object as in the ABI of MPI-5; the same as `handle`.
+
+        Returns:
+            The number.
+        """
         return self.handle
 
     @classmethod
@@ -115,13 +122,20 @@ class Opaque:
         Args:
             arg: number of the object.
 
+        Returns:
+            The object.
+
         Raises:
             InvalidArgumentError: there is no such object, or it is of another kind.
         """
         return cls.fromhandle(arg)
 
     def py2f(self) -> int:
-        """Return the number of the object for programs in Fortran; the same as `handle`."""
+        """Return the number of the object for programs in Fortran; the same as `handle`.
+
+        Returns:
+            The number.
+        """
         return self.handle
 
     @classmethod
@@ -130,6 +144,9 @@ class Opaque:
 
         Args:
             arg: number of the object.
+
+        Returns:
+            The object.
 
         Raises:
             InvalidArgumentError: there is no such object, or it is of another kind.

@@ -65,6 +65,10 @@ class Errhandler(Reference[_Handler]):
     def call(self, comm: Any, code: int) -> None:
         """Call the function of the handler.
 
+        Args:
+            comm: communicator, session or file that the error is of.
+            code: error code.
+
         Raises:
             InvalidErrhandlerError: the handle is null.
         """

@@ -59,6 +59,9 @@ class Group(Reference[_Members]):
             members: their numbers in the order of the ranks in the group.
             own: number of this process; negative if it does not matter.
             session: session of the group, None if it does not matter.
+
+        Returns:
+            The group.
         """
         return cls._denote(_Members(members, own, session))
 
@@ -112,16 +115,32 @@ class Group(Reference[_Members]):
 
     @classmethod
     def Create_from_session_pset(cls, session: Any, pset_name: str) -> Self:
-        """Make the group of a process set, as `Session.Create_group` (MPI_Group_from_session_pset, MPI-4)."""
+        """Make the group of a process set, as `Session.Create_group` (MPI_Group_from_session_pset, MPI-4).
+
+        Args:
+            session: a session.
+            pset_name: name of a process set.
+
+        Returns:
+            The group.
+        """
         made = session.Create_group(pset_name)
         return cls.of(made.members, made.own, made.session)
 
     def Get_size(self) -> int:
-        """Number of processes (MPI_Group_size, section 5.3.1)."""
+        """Number of processes (MPI_Group_size, section 5.3.1).
+
+        Returns:
+            The number.
+        """
         return self.size
 
     def Get_rank(self) -> int:
-        """Rank of this process, UNDEFINED if it is not a member (MPI_Group_rank, section 5.3.1)."""
+        """Rank of this process, UNDEFINED if it is not a member (MPI_Group_rank, section 5.3.1).
+
+        Returns:
+            The rank; UNDEFINED for a process that is not in the group.
+        """
         return self.rank
 
     def Translate_ranks(self, ranks: Sequence[int] | None = None, group: Group | None = None) -> list[int]:
@@ -158,7 +177,14 @@ class Group(Reference[_Members]):
         return members[rank]
 
     def Compare(self, group: Group) -> int:
-        """Return IDENT, SIMILAR (same members in another order) or UNEQUAL (MPI_Group_compare)."""
+        """Return IDENT, SIMILAR (same members in another order) or UNEQUAL (MPI_Group_compare).
+
+        Args:
+            group: another group.
+
+        Returns:
+            IDENT for the same processes in the same order, SIMILAR in another order, otherwise UNEQUAL.
+        """
         if self.members == _valid(group, "group"):
             return IDENT
         return SIMILAR if self.index.keys() == group.index.keys() else UNEQUAL
@@ -166,18 +192,38 @@ class Group(Reference[_Members]):
     # Constructors (section 5.3.2).
 
     def Dup(self) -> Self:
-        """Make a group of the same members, which is freed separately."""
+        """Make a group of the same members, which is freed separately.
+
+        Returns:
+            The group.
+        """
         return self._with(self.members)
 
     @classmethod
     def Union(cls, group1: Group, group2: Group) -> Self:
-        """Make a group of the first group, then the members of the second not in the first (MPI_Group_union)."""
+        """Make a group of the first group, then the members of the second not in the first (MPI_Group_union).
+
+        Args:
+            group1: a group.
+            group2: a group.
+
+        Returns:
+            The new group.
+        """
         first, second = _valid(group1, "group1"), _valid(group2, "group2")
         return cls.of((*first, *(m for m in second if m not in group1.index)), *_origin(group1, group2))
 
     @classmethod
     def Intersection(cls, group1: Group, group2: Group) -> Self:
-        """Make a group of the members of both groups, in the order of the first (MPI_Group_intersection)."""
+        """Make a group of the members of both groups, in the order of the first (MPI_Group_intersection).
+
+        Args:
+            group1: a group.
+            group2: a group.
+
+        Returns:
+            The new group.
+        """
         first, _ = _valid(group1, "group1"), _valid(group2, "group2")
         return cls.of((m for m in first if m in group2.index), *_origin(group1, group2))
 
@@ -185,12 +231,26 @@ class Group(Reference[_Members]):
 
     @classmethod
     def Difference(cls, group1: Group, group2: Group) -> Self:
-        """Make a group of the members of the first group not in the second (MPI_Group_difference)."""
+        """Make a group of the members of the first group not in the second (MPI_Group_difference).
+
+        Args:
+            group1: a group.
+            group2: a group.
+
+        Returns:
+            The new group.
+        """
         first, _ = _valid(group1, "group1"), _valid(group2, "group2")
         return cls.of((m for m in first if m not in group2.index), *_origin(group1, group2))
 
     def Incl(self, ranks: Sequence[int]) -> Self:
         """Make a group of these ranks, in this order (MPI_Group_incl).
+
+        Args:
+            ranks: ranks in this group, in the order of the new one.
+
+        Returns:
+            The new group.
 
         Raises:
             InvalidRankError: a rank is outside 0..size-1, or occurs twice.
@@ -199,6 +259,12 @@ class Group(Reference[_Members]):
 
     def Excl(self, ranks: Sequence[int]) -> Self:
         """Make a group of all but these ranks; the order stays (MPI_Group_excl).
+
+        Args:
+            ranks: ranks in this group.
+
+        Returns:
+            The new group.
 
         Raises:
             InvalidRankError: a rank is outside 0..size-1, or occurs twice.
@@ -212,6 +278,9 @@ class Group(Reference[_Members]):
         Args:
             ranks: (first, last, stride) for the ranks first, first + stride, ... up to, or down to, last.
 
+        Returns:
+            The new group.
+
         Raises:
             InvalidArgumentError: a stride is zero, or leads away from `last`.
             InvalidRankError: a rank is outside 0..size-1, or occurs twice.
@@ -219,7 +288,14 @@ class Group(Reference[_Members]):
         return self.Incl(_expanded(ranks))
 
     def Range_excl(self, ranks: Sequence[tuple[int, int, int]]) -> Self:
-        """Make a group of all but ranges of ranks (MPI_Group_range_excl); see `Range_incl`."""
+        """Make a group of all but ranges of ranks (MPI_Group_range_excl); see `Range_incl`.
+
+        Args:
+            ranks: triples (first, last, stride) as of `Range_incl`.
+
+        Returns:
+            The new group.
+        """
         return self.Excl(_expanded(ranks))
 
     def _with(self, members: Iterable[int]) -> Self:

@@ -1,4 +1,4 @@
-"""Awaited operations in both forms of the core: their names in messages, steps, withdrawal, warnings."""
+"""What both forms of the core do with operations that are awaited: words for them, steps, withdrawal, warnings."""
 
 from __future__ import annotations
 

@@ -45,16 +45,28 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
     # Size, bounds and layout (sections 3.12.2 and 3.12.3).
 
     def Get_size(self) -> int:
-        """Return the bytes of data in one item, gaps not counted (MPI_Type_size)."""
+        """Return the bytes of data in one item, gaps not counted (MPI_Type_size).
+
+        Returns:
+            The number of bytes.
+        """
         return self._valid().size
 
     def Get_extent(self) -> tuple[int, int]:
-        """Return the lower bound and the extent in bytes (MPI_Type_get_extent)."""
+        """Return the lower bound and the extent in bytes (MPI_Type_get_extent).
+
+        Returns:
+            (lower bound, extent) in bytes.
+        """
         self._valid()
         return self.lb, self.extent
 
     def Get_true_extent(self) -> tuple[int, int]:
-        """Return the lower bound and extent of the data, without markers and padding (MPI_Type_get_true_extent)."""
+        """Return the lower bound and extent of the data, without markers and padding (MPI_Type_get_true_extent).
+
+        Returns:
+            (true lower bound, true extent) in bytes.
+        """
         self._valid()
         return self.true_lb, self.true_extent
 
@@ -99,7 +111,14 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
         return self._map.external
 
     def layout_of(self, count: int) -> Layout:
-        """Return the layout of `count` items, one extent apart (section 3.12.5)."""
+        """Return the layout of `count` items, one extent apart (section 3.12.5).
+
+        Args:
+            count: number of items.
+
+        Returns:
+            The layout.
+        """
         if count == 1:
             return self._map.layout
         if self._several is None or self._several[0] != count:
@@ -159,11 +178,18 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
     # Names.
 
     def Get_name(self) -> str:
-        """Return the name of the type (MPI_Type_get_name); empty if it has none."""
+        """Return the name of the type (MPI_Type_get_name); empty if it has none.
+
+        Returns:
+            The name.
+        """
         return "MPI_DATATYPE_NULL" if self._null else self._state.name
 
     def Set_name(self, name: str) -> None:
         """Name the type; messages show the name (MPI_Type_set_name).
+
+        Args:
+            name: the name, which may be empty.
 
         Raises:
             InvalidTypeError: the type is null or freed, or it is predefined and has another name.
@@ -186,6 +212,9 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
 
     def tocode(self) -> str:
         """Return the type code from which `fromcode` makes the same type, or one with the same layout.
+
+        Returns:
+            The type code.
 
         Raises:
             InvalidTypeError: the type has no code, because its items are not numbers or characters.

@@ -56,6 +56,9 @@ class Constructors(TypeHandle):
 
         Args:
             count: number of copies, one extent apart.
+
+        Returns:
+            The new datatype.
         """
         old = self._component()
         count = check.count(count, "count")
@@ -72,6 +75,9 @@ class Constructors(TypeHandle):
             count: number of blocks.
             blocklength: copies in each block, one extent apart.
             stride: distance from block to block, in extents; it may be negative, 0, or less than a block.
+
+        Returns:
+            The new datatype.
         """
         return self._vector(constants.COMBINER_VECTOR, count, blocklength, stride, self._component().extent)
 
@@ -82,6 +88,9 @@ class Constructors(TypeHandle):
             count: number of blocks.
             blocklength: copies in each block, one extent apart.
             stride: distance from block to block, in bytes.
+
+        Returns:
+            The new datatype.
         """
         return self._vector(constants.COMBINER_HVECTOR, count, blocklength, stride, 1)
 
@@ -91,6 +100,9 @@ class Constructors(TypeHandle):
         Args:
             blocklengths: shape (count,), copies in each block, one extent apart.
             displacements: shape (count,), where each block begins, in extents.
+
+        Returns:
+            The new datatype.
         """
         return self._indexed(constants.COMBINER_INDEXED, blocklengths, displacements, self._component().extent)
 
@@ -100,6 +112,9 @@ class Constructors(TypeHandle):
         Args:
             blocklengths: shape (count,), copies in each block, one extent apart.
             displacements: shape (count,), where each block begins, in bytes.
+
+        Returns:
+            The new datatype.
         """
         return self._indexed(constants.COMBINER_HINDEXED, blocklengths, displacements, 1)
 
@@ -109,6 +124,9 @@ class Constructors(TypeHandle):
         Args:
             blocklength: copies in each block, one extent apart.
             displacements: shape (count,), where each block begins, in extents.
+
+        Returns:
+            The new datatype.
         """
         return self._blocks(constants.COMBINER_INDEXED_BLOCK, blocklength, displacements, self._component().extent)
 
@@ -118,6 +136,9 @@ class Constructors(TypeHandle):
         Args:
             blocklength: copies in each block, one extent apart.
             displacements: shape (count,), where each block begins, in bytes.
+
+        Returns:
+            The new datatype.
         """
         return self._blocks(constants.COMBINER_HINDEXED_BLOCK, blocklength, displacements, 1)
 
@@ -129,6 +150,9 @@ class Constructors(TypeHandle):
             blocklengths: shape (count,), copies in each block, one extent of its type apart.
             displacements: shape (count,), where each block begins, in bytes.
             datatypes: (count) types; LB and UB set the bounds of the struct.
+
+        Returns:
+            The new datatype.
         """
         maps = _components(datatypes)
         known = recalled(constants.COMBINER_STRUCT, maps, blocklengths, displacements)
@@ -163,6 +187,9 @@ class Constructors(TypeHandle):
             starts: shape (ndims,), indices of the first element of the block.
             order: ORDER_C (the last index varies fastest) or ORDER_FORTRAN (the first index does).
 
+        Returns:
+            The new datatype.
+
         Raises:
             InvalidArgumentError: the block is not within the array, there are no dimensions, or `order` is
                 unknown.
@@ -190,10 +217,12 @@ class Constructors(TypeHandle):
             rank: rank of the process in the row-major grid.
             gsizes: shape (ndims,), elements of the array in each dimension.
             distribs: shape (ndims,), DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC or DISTRIBUTE_NONE.
-            dargs: shape (ndims,), elements of a block, or DISTRIBUTE_DFLT_DARG; ignored where there is no
-                distribution.
+            dargs: shape (ndims,), elements of a block, or DISTRIBUTE_DFLT_DARG; ignored where there is no distribution.
             psizes: shape (ndims,), processes in each dimension of the grid.
             order: ORDER_C (the last index varies fastest) or ORDER_FORTRAN (the first index does).
+
+        Returns:
+            The new datatype.
 
         Raises:
             InvalidArgumentError: the grid does not have `size` processes, `rank` is out of range, blocks do not
@@ -207,6 +236,9 @@ class Constructors(TypeHandle):
         Args:
             lb: lower bound in bytes; markers in the old type no longer count.
             extent: bytes from one item to the next; may be less than the size of the data, 0, or negative.
+
+        Returns:
+            The new datatype.
         """
         old = self._component()
         lb, extent = integer(lb, "lb"), integer(extent, "extent")

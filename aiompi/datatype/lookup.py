@@ -50,8 +50,11 @@ class Lookup(TypeHandle):
         """Return the predefined type of a type code.
 
         Args:
-            code: a code of mpi4py: a letter of PEP 3118 or numpy ("d", "i", "Zd"), or numpy's letter and
-                size ("i4", "f8", "c16"); a prefix for the native byte order is allowed.
+            code: a code of mpi4py: a letter of PEP 3118 or numpy ("d", "i", "Zd"), or numpy's letter and size ("i4",
+                "f8", "c16"); a prefix for the native byte order is allowed.
+
+        Returns:
+            The datatype.
 
         Raises:
             InvalidTypeError: there is no such code, or it has the byte order of another machine.
@@ -72,6 +75,12 @@ class Lookup(TypeHandle):
     def Create_f90_integer(cls, r: int) -> Datatype:
         """Return the predefined type of integers with `r` decimal digits (MPI_Type_create_f90_integer).
 
+        Args:
+            r: decimal exponent range.
+
+        Returns:
+            The datatype.
+
         Raises:
             InvalidArgumentError: no type has that many digits.
         """
@@ -86,8 +95,11 @@ class Lookup(TypeHandle):
         """Return the predefined type of reals with `p` digits up to 10**r (MPI_Type_create_f90_real).
 
         Args:
-            p: decimal digits, or UNDEFINED.
-            r: range of the exponent, or UNDEFINED, but not both.
+            p: decimal digits of precision; UNDEFINED for any.
+            r: decimal exponent range; UNDEFINED for any.
+
+        Returns:
+            The datatype.
 
         Raises:
             InvalidArgumentError: no type has that precision and range, or both are UNDEFINED.
@@ -99,6 +111,13 @@ class Lookup(TypeHandle):
     def Create_f90_complex(cls, p: int, r: int) -> Datatype:
         """Return the type of complex numbers with parts as in `Create_f90_real` (MPI_Type_create_f90_complex).
 
+        Args:
+            p: decimal digits of precision; UNDEFINED for any.
+            r: decimal exponent range; UNDEFINED for any.
+
+        Returns:
+            The datatype.
+
         Raises:
             InvalidArgumentError: see `Create_f90_real`.
         """
@@ -108,6 +127,10 @@ class Lookup(TypeHandle):
     @classmethod
     def Get_value_index(cls, value: Datatype, index: Datatype) -> Datatype:
         """Return the predefined pair of two types for MINLOC and MAXLOC (MPI_Type_get_value_index, of MPI-4.1).
+
+        Args:
+            value: datatype of the value.
+            index: datatype of the index.
 
         Returns:
             The pair, or DATATYPE_NULL if there is none.
@@ -128,6 +151,9 @@ class Lookup(TypeHandle):
         Args:
             typeclass: TYPECLASS_LOGICAL, TYPECLASS_INTEGER, TYPECLASS_REAL or TYPECLASS_COMPLEX.
             size: bytes.
+
+        Returns:
+            The datatype.
 
         Raises:
             InvalidArgumentError: there is no such type.

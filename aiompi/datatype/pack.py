@@ -149,7 +149,15 @@ class Packing(TypeHandle):
         return _unpack(representation_of(comm), cast("Datatype", self), inbuf, position, outbuf)
 
     def Pack_size(self, count: int, comm: object = None) -> int:
-        """Return the number of bytes that packing `count` items takes (MPI_Pack_size)."""
+        """Return the number of bytes that packing `count` items takes (MPI_Pack_size).
+
+        Args:
+            count: number of items.
+            comm: communicator on which the packed message is sent.
+
+        Returns:
+            The number of bytes.
+        """
         return _size(representation_of(comm), cast("Datatype", self), count)
 
     def Pack_external(self, datarep: str, inbuf: object, outbuf: object, position: int) -> int:
@@ -179,7 +187,15 @@ class Packing(TypeHandle):
         return _unpack(EXTERNAL32, cast("Datatype", self), inbuf, position, outbuf)
 
     def Pack_external_size(self, datarep: str, count: int) -> int:
-        """Return the bytes that `count` items take in the representation "external32" (MPI_Pack_external_size)."""
+        """Return the bytes that `count` items take in the representation "external32" (MPI_Pack_external_size).
+
+        Args:
+            datarep: "external32".
+            count: number of items.
+
+        Returns:
+            The number of bytes.
+        """
         external32.check_datarep(datarep)
         return _size(EXTERNAL32, cast("Datatype", self), count)
 

@@ -96,15 +96,27 @@ class CommunicatorHandle:
         return remote
 
     def Get_rank(self) -> int:
-        """Rank of this process in its group, 0..size-1 (MPI_Comm_rank, section 5.4.1)."""
+        """Rank of this process in its group, 0..size-1 (MPI_Comm_rank, section 5.4.1).
+
+        Returns:
+            The rank.
+        """
         return self._core.rank
 
     def Get_size(self) -> int:
-        """Number of processes in the group of this process (MPI_Comm_size, section 5.4.1)."""
+        """Number of processes in the group of this process (MPI_Comm_size, section 5.4.1).
+
+        Returns:
+            The number.
+        """
         return self._core.size
 
     def Get_name(self) -> str:
-        """Name for diagnostics, which may be empty (MPI_Comm_get_name); also COMM_NULL has one."""
+        """Name for diagnostics, which may be empty (MPI_Comm_get_name); also COMM_NULL has one.
+
+        Returns:
+            The name.
+        """
         return self._core.name if self else "MPI_COMM_NULL"
 
     def Set_name(self, name: str) -> None:
@@ -116,23 +128,49 @@ class CommunicatorHandle:
         self._core.name = text(name, "Set_name: name")
 
     def Get_group(self) -> Group:
-        """The processes in rank order (MPI_Comm_group, section 5.3.2)."""
+        """The processes in rank order (MPI_Comm_group, section 5.3.2).
+
+        Returns:
+            The group.
+        """
         return self.group
 
     def Get_remote_size(self) -> int:
-        """Number of processes in the other group (MPI_Comm_remote_size, section 5.6.1)."""
+        """Number of processes in the other group (MPI_Comm_remote_size, section 5.6.1).
+
+        Returns:
+            The number.
+
+        Raises:
+            InvalidCommError: this is no intercommunicator.
+        """
         return self.remote_size
 
     def Get_remote_group(self) -> Group:
-        """The processes of the other group (MPI_Comm_remote_group, section 5.6.1)."""
+        """The processes of the other group (MPI_Comm_remote_group, section 5.6.1).
+
+        Returns:
+            The group.
+
+        Raises:
+            InvalidCommError: this is no intercommunicator.
+        """
         return self.remote_group
 
     def Is_inter(self) -> bool:
-        """Return True if it is an intercommunicator (MPI_Comm_test_inter, section 5.6.1)."""
+        """Return True if it is an intercommunicator (MPI_Comm_test_inter, section 5.6.1).
+
+        Returns:
+            True or False.
+        """
         return self.is_inter
 
     def Is_intra(self) -> bool:
-        """Return True if it is an intracommunicator (MPI_Comm_test_inter, section 5.6.1)."""
+        """Return True if it is an intracommunicator (MPI_Comm_test_inter, section 5.6.1).
+
+        Returns:
+            True or False, the opposite of `Is_inter`.
+        """
         return self.is_intra
 
     @property
@@ -145,14 +183,18 @@ class CommunicatorHandle:
         self.Set_info(info)
 
     def Get_info(self) -> Info:
-        """Hints of the program (MPI_Comm_get_info, MPI-3)."""
+        """Hints of the program (MPI_Comm_get_info, MPI-3).
+
+        Returns:
+            A copy of the hints.
+        """
         return self.info
 
     def Set_info(self, info: Info) -> None:
         """Add hints (MPI_Comm_set_info, MPI-3).
 
         Args:
-            info: hints, of which none is known.
+            info: hints, which are kept and otherwise ignored.
         """
         self._core.hints.update(hints(info))
 

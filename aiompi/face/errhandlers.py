@@ -48,6 +48,9 @@ class ErrorHandling:
         Args:
             errhandler_fn: called with the communicator or session and the error code, before the call raises. What it
                 raises itself is raised instead.
+
+        Returns:
+            The error handler.
         """
         return Errhandler.create(errhandler_fn)
 
@@ -67,7 +70,11 @@ class ErrorHandling:
             hooks.add(consult, always=True)
 
     def Get_errhandler(self) -> Errhandler:
-        """A new handle of the error handler in use (MPI_Errhandler_get, section 7.2): ERRORS_RETURN until it is set."""
+        """A new handle of the error handler in use (MPI_Errhandler_get, section 7.2): ERRORS_RETURN until it is set.
+
+        Returns:
+            The error handler.
+        """
         return Errhandler(self._core.errhandler)
 
     def Call_errhandler(self, errorcode: int) -> None:

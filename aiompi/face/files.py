@@ -40,7 +40,11 @@ class FileCalls(Reference[core.File], ErrorHandling):
         return cast(core.File, core.NULL) if self._denoted is None else self._denoted
 
     def Get_view(self) -> tuple[int, Datatype, Datatype, str]:
-        """Return the displacement, the elementary type, the file type and the representation (MPI_File_get_view)."""
+        """Return the displacement, the elementary type, the file type and the representation (MPI_File_get_view).
+
+        Returns:
+            (displacement in bytes, elementary type, file type, data representation).
+        """
         view = self._core.view
         return view.disp, Datatype(view.etype), Datatype(view.filetype), view.datarep
 
@@ -49,6 +53,9 @@ class FileCalls(Reference[core.File], ErrorHandling):
 
         Args:
             offset: in elementary types of the view.
+
+        Returns:
+            The offset in bytes.
         """
         file = self._core
         file.check_positions("File_get_byte_offset")
@@ -61,11 +68,18 @@ class FileCalls(Reference[core.File], ErrorHandling):
 
         Args:
             datatype: the type.
+
+        Returns:
+            The extent in bytes.
         """
         return self._core.view.extent_of(datatype)
 
     def Get_position(self) -> int:
-        """Return the position of the pointer of this process, in elementary types (MPI_File_get_position)."""
+        """Return the position of the pointer of this process, in elementary types (MPI_File_get_position).
+
+        Returns:
+            The position, in elementary types of the view.
+        """
         self._core.check_positions("File_get_position")
         return self._core.position
 
@@ -75,7 +89,11 @@ class FileCalls(Reference[core.File], ErrorHandling):
         return self._core.amode
 
     def Get_amode(self) -> int:
-        """Return the mode of access with which it was opened (MPI_File_get_amode)."""
+        """Return the mode of access with which it was opened (MPI_File_get_amode).
+
+        Returns:
+            The access mode.
+        """
         return self._core.amode
 
     @property
@@ -85,7 +103,11 @@ class FileCalls(Reference[core.File], ErrorHandling):
         return Group.of(comm.group.members, comm.group.own, comm.session)
 
     def Get_group(self) -> Group:
-        """Return the processes of the file (MPI_File_get_group)."""
+        """Return the processes of the file (MPI_File_get_group).
+
+        Returns:
+            The group.
+        """
         return self.group
 
     @property
@@ -116,11 +138,19 @@ class FileCalls(Reference[core.File], ErrorHandling):
         self._core.hints.update(hints(info))
 
     def Get_info(self) -> Info:
-        """Return the hints in use (MPI_File_get_info)."""
+        """Return the hints in use (MPI_File_get_info).
+
+        Returns:
+            A copy of the hints.
+        """
         return self.info
 
     def Get_atomicity(self) -> bool:
-        """Return whether accesses of different processes happen one after the other (MPI_File_get_atomicity)."""
+        """Return whether accesses of different processes happen one after the other (MPI_File_get_atomicity).
+
+        Returns:
+            True or False.
+        """
         return self._core.atomic
 
     def _abort(self, errorcode: int) -> NoReturn:

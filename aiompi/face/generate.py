@@ -134,16 +134,15 @@ class Source:
         self.doc = Doc.parse(ast.get_docstring(own) or "")
         statement = own.body[-1]
         assert isinstance(statement, ast.Return), f"{self.name} does not return a call"
-        outer = statement.value
-        assert isinstance(outer, ast.Call), f"{self.name} does not return a call"
-        assert ast.unparse(outer.func) == "Owned", f"the request of {self.name} does not belong to its await"
-        (call,) = outer.args
+        owned = statement.value
+        assert isinstance(owned, ast.Call), f"{self.name} does not return a call"
+        assert ast.unparse(owned.func) == "Owned", f"the request of {self.name} does not belong to its await"
+        (call,) = owned.args
         assert isinstance(call, ast.Call), f"{self.name} does not return a call"
-        self.is_constructor = ast.unparse(call.func) == "self._made"
-        if self.is_constructor:
-            call = call.args[0]
-            assert isinstance(call, ast.Call), f"{self.name} does not make a communicator by a call"
         self.call = ast.unparse(call)
+        self.is_constructor = ast.unparse(call.func) == "self._made"
+        call = call.args[0] if self.is_constructor else call
+        assert isinstance(call, ast.Call), f"{self.name} makes no communicator"
         function, core, *arguments = ast.unparse(call.func), *map(ast.unparse, call.args)
         assert core == "self._admitted", f"{self.name} does not begin with self._admitted"
         self.is_of_objects = function.startswith("objects.")
@@ -589,8 +588,7 @@ def _is_up_to_date(written: Written) -> bool:
 
 def main(arguments: list[str]) -> int:
     """Write the files, or with --check name those that are not up to date."""
-    files = outdated()
-    for written in files:
+    for written in (files := outdated()):
         print(written.path)
         if "--check" not in arguments:
             (FACE / written.path).write_text(written.text(), "utf-8")

@@ -23,11 +23,19 @@ class Recovery(CommunicatorHandle):
         recovery.revoke(self._core)
 
     def Is_revoked(self) -> bool:
-        """Return True if this member knows that the communicator is revoked (MPI_Comm_is_revoked, ULFM)."""
+        """Return True if this member knows that the communicator is revoked (MPI_Comm_is_revoked, ULFM).
+
+        Returns:
+            True or False.
+        """
         return self._core.is_revoked
 
     def Get_failed(self) -> Group:
-        """Return the members that are known to have failed, in the order of the news (MPI_Comm_get_failed, ULFM)."""
+        """Return the members that are known to have failed, in the order of the news (MPI_Comm_get_failed, ULFM).
+
+        Returns:
+            The group.
+        """
         return recovery.get_failed(self._core)
 
     def Ack_failed(self, num_to_ack: int | None = None) -> int:

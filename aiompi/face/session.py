@@ -76,6 +76,9 @@ class SessionCalls(Reference[SessionState], ErrorHandling):
 
         Args:
             info: ignored.
+
+        Returns:
+            The number.
         """
         return len(self._own_psets())
 
@@ -86,6 +89,9 @@ class SessionCalls(Reference[SessionState], ErrorHandling):
             n: 0..`Get_num_psets()`-1.
             info: ignored.
 
+        Returns:
+            The name.
+
         Raises:
             InvalidArgumentError: the number is out of range.
         """
@@ -95,11 +101,21 @@ class SessionCalls(Reference[SessionState], ErrorHandling):
         return names[n]
 
     def Get_info(self) -> Info:
-        """Return the hints of the session, "thread_level" among them (MPI_Session_get_info)."""
+        """Return the hints of the session, "thread_level" among them (MPI_Session_get_info).
+
+        Returns:
+            A copy of the hints.
+        """
         return Info.Create(self._core.hints)
 
     def Get_pset_info(self, pset_name: str) -> Info:
         """Return what is known of a process set: its size as "mpi_size" (MPI_Session_get_pset_info).
+
+        Args:
+            pset_name: name of a process set.
+
+        Returns:
+            An Info with the key `mpi_size`.
 
         Raises:
             InvalidArgumentError: there is no such process set.
@@ -108,6 +124,12 @@ class SessionCalls(Reference[SessionState], ErrorHandling):
 
     def Create_group(self, pset_name: str) -> Group:
         """Return the group of a process set (MPI_Group_from_session_pset). This process need not be a member.
+
+        Args:
+            pset_name: name of a process set, such as "mpi://WORLD".
+
+        Returns:
+            The group.
 
         Raises:
             InvalidArgumentError: there is no such process set.

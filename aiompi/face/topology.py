@@ -23,7 +23,11 @@ class TopologyTest(CommunicatorHandle):
     __slots__ = ()
 
     def Get_topology(self) -> int:
-        """CART, GRAPH or DIST_GRAPH; UNDEFINED for none (MPI_Topo_test, section 6.5.4)."""
+        """CART, GRAPH or DIST_GRAPH; UNDEFINED for none (MPI_Topo_test, section 6.5.4).
+
+        Returns:
+            CART, GRAPH or DIST_GRAPH; UNDEFINED without a topology.
+        """
         topology: Topology | None = self._core.topology
         return UNDEFINED if topology is None else topology.kind
 
@@ -50,6 +54,9 @@ class TopologyMap(CommunicatorHandle):
             dims: see `Create_cart`.
             periods: see `Create_cart`.
 
+        Returns:
+            The rank.
+
         Raises:
             InvalidDimsError: the grid needs more processes than there are.
         """
@@ -62,6 +69,9 @@ class TopologyMap(CommunicatorHandle):
         Args:
             index: see `Create_graph`.
             edges: see `Create_graph`.
+
+        Returns:
+            The rank.
 
         Raises:
             InvalidTopologyError: the graph needs more processes than there are.
@@ -140,15 +150,18 @@ class CartesianInquiry(Neighborhood):
         return self._topology(Cartesian, "Cartesian")
 
     def Get_dim(self) -> int:
-        """Number of dimensions (MPI_Cartdim_get, section 6.5.4)."""
+        """Number of dimensions (MPI_Cartdim_get, section 6.5.4).
+
+        Returns:
+            The number.
+        """
         return self._grid.ndims
 
     def Get_topo(self) -> tuple[list[int], list[int], list[int]]:
         """Return the shape of the grid (MPI_Cart_get, section 6.5.4).
 
         Returns:
-            Number of processes along each dimension, 1 for each periodic dimension and 0 for the others, and the
-            coordinates of this process.
+            (index, edges), as in `Create_graph`.
         """
         return list(self._grid.dims), list(map(int, self._grid.periods)), self._grid.coords(self.rank)
 
@@ -157,6 +170,9 @@ class CartesianInquiry(Neighborhood):
 
         Args:
             coords: one for each dimension; those of a periodic one are wrapped around.
+
+        Returns:
+            The rank.
 
         Raises:
             InvalidArgumentError: one is outside a dimension that is not periodic.
@@ -168,6 +184,9 @@ class CartesianInquiry(Neighborhood):
 
         Args:
             rank: a rank of this communicator.
+
+        Returns:
+            One coordinate for each dimension.
 
         Raises:
             InvalidRankError: there is no such rank.
@@ -230,11 +249,19 @@ class GraphInquiry(Neighborhood):
         return self._topology(Graph, "graph")
 
     def Get_dims(self) -> tuple[int, int]:
-        """Numbers of nodes and of edges (MPI_Graphdims_get, section 6.5.4)."""
+        """Numbers of nodes and of edges (MPI_Graphdims_get, section 6.5.4).
+
+        Returns:
+            (number of nodes, number of edges).
+        """
         return self._graph.nnodes, len(self._graph.edges)
 
     def Get_topo(self) -> tuple[list[int], list[int]]:
-        """(index, edges) that the graph was made of (MPI_Graph_get, section 6.5.4)."""
+        """(index, edges) that the graph was made of (MPI_Graph_get, section 6.5.4).
+
+        Returns:
+            (index, edges), as in `Create_graph`.
+        """
         return list(self._graph.index), list(self._graph.edges)
 
     def Get_neighbors_count(self, rank: int) -> int:
@@ -242,6 +269,9 @@ class GraphInquiry(Neighborhood):
 
         Args:
             rank: a rank of this communicator.
+
+        Returns:
+            The number.
 
         Raises:
             InvalidRankError: there is no such rank.
@@ -253,6 +283,9 @@ class GraphInquiry(Neighborhood):
 
         Args:
             rank: a rank of this communicator.
+
+        Returns:
+            The ranks.
 
         Raises:
             InvalidRankError: there is no such rank.
@@ -306,12 +339,21 @@ class DistributedGraphInquiry(Neighborhood):
     __slots__ = ()
 
     def Get_dist_neighbors_count(self) -> tuple[int, int, bool]:
-        """Numbers of edges from and to others, and whether they have weights (MPI_Dist_graph_neighbors_count)."""
+        """Numbers of edges from and to others, and whether they have weights (MPI_Dist_graph_neighbors_count).
+
+        Returns:
+            (number of sources, number of destinations, True if there are weights).
+        """
         graph = self._topology(DistributedGraph, "distributed graph")
         return len(graph.sources), len(graph.destinations), graph.weights is not None
 
     def Get_dist_neighbors(self) -> tuple[list[int], list[int], tuple[list[int], list[int]] | None]:
-        """Sources, destinations, and the weights of both if there are any (MPI_Dist_graph_neighbors)."""
+        """Sources, destinations, and the weights of both if there are any (MPI_Dist_graph_neighbors).
+
+        Returns:
+            (sources, destinations, weights), where the weights are those of the sources and of the destinations, None
+            without weights.
+        """
         graph = self._topology(DistributedGraph, "distributed graph")
         weights = None if graph.weights is None else (list(graph.weights[0]), list(graph.weights[1]))
         return list(graph.sources), list(graph.destinations), weights

@@ -110,24 +110,35 @@ def init(
 ) -> Joining[World]:
     """Be a rank of a job with a fixed number of ranks, from inside a running event loop.
 
-        async with aiompi.init() as world:
+    async with aiompi.init() as world:
             ...
 
     Without an address the process is the rank for which the launcher has started it; without a launcher it is the only
     rank of a job.
 
     Args:
-        address: "HOST:PORT" of a job that waits for its ranks (`aiompi-launch --serve N`), as the launcher printed it,
-            or with a name. The loop goes on while the name is resolved; each of its addresses is tried, and all of
-            that takes at most `connect_timeout`.
+        address: "HOST:PORT" of a job that waits for its ranks (`aiompi-launch --serve N`), as the launcher printed
+            it, or with a name. The loop goes on while the name is resolved; each of its addresses is tried, and all
+            of that takes at most `connect_timeout`.
         key: of the job at the address, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that
             AIOMPI_KEY_FILE names.
         rank: wanted in the job at the address; by default ranks are given in the order of arrival.
         settings: instead of those of the environment and `rc`.
 
+    Returns:
+        The beginning of the rank: `async with` it, or `await` it and `finalize` the `World` yourself.
+
     Raises:
         AuthenticationError: there is no key, or it is too short.
         JobAbortedError: the job cannot be joined.
+
+    Cancelling:
+        Cancelling the start, as a time limit does, gives up joining and ends the job if the launcher has started
+        this rank. Cancelling the wait at the end of the block lets this rank leave alone.
+
+    Example:
+        async with aiompi.init() as world:
+            print(await world.allreduce(world.rank))
     """
     if address is not None and rank is not None and rank < 0:
         raise InvalidArgumentError(f"rank {rank} cannot be joined as: ranks count from 0")
@@ -149,7 +160,7 @@ def join(
 ) -> Joining[Membership]:
     """Be a member of a job that is open (`aiompi-launch --serve`, `aiompi.serve`), from inside a running event loop.
 
-        async with aiompi.join("host:port") as member:
+    async with aiompi.join("host:port") as member:
             world = await member.assemble(at_least=2)
 
     The end of the block leaves the job, which disturbs no other member. An exception that leaves the block is a
@@ -157,16 +168,26 @@ def join(
     member has left.
 
     Args:
-        address: "HOST:PORT", as the launcher printed it, or with a name. The loop goes on while the name is resolved;
-            each of its addresses is tried, and all of that takes at most `connect_timeout`.
+        address: "HOST:PORT", as the launcher printed it, or with a name. The loop goes on while the name is
+            resolved; each of its addresses is tried, and all of that takes at most `connect_timeout`.
         key: of the job, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
         attributes: what other members learn of this one: a dict of what msgpack can express, at most 64 KiB.
         settings: instead of those of the environment and `rc`.
+
+    Returns:
+        The beginning of the membership: `async with` it, or `await` it and `leave` yourself.
 
     Raises:
         AuthenticationError: there is no key, or it is too short.
         InvalidArgumentError: the attributes cannot be sent.
         JobAbortedError: the job cannot be joined.
+
+    Cancelling:
+        Cancelling the start, as a time limit does, gives up joining; no other member notices.
+
+    Example:
+        async with aiompi.join("host:port", key) as member:
+            world = await member.assemble(at_least=2)
     """
     secret = key_of(key)
 
@@ -189,18 +210,19 @@ async def spawn(
 ) -> Any:
     """Start ranks from a program or notebook that no launcher has started, and connect to them.
 
-        children = await aiompi.spawn(4, "worker.py")
+    children = await aiompi.spawn(4, "worker.py")
 
     Args:
         count: number of ranks, which are a job of their own.
-        program: a Python program or a command, whose ranks call `world.Get_parent()`; or a function, which each rank
-            calls with its end of the communicator and `args`, and awaits if it is `async`. The function is pickled, so
-            that it is found by its name in an importable module; with cloudpickle installed, it may be any function.
+        program: a Python program or a command, whose ranks call `world.Get_parent()`; or a function, which each
+            rank calls with its end of the communicator and `args`, and awaits if it is `async`. The function is
+            pickled, so that it is found by its name in an importable module; with cloudpickle installed, it may be
+            any function.
         args: arguments of the program, or of the function.
         merge: True for one communicator of all, in which this process has rank 0. Ranks of a program call
             `parent.Merge(high=True)`.
-        output: gets what ranks print: `OutputLines` to iterate over it, or any object with a method `write`; by default
-            `sys.stdout`.
+        output: gets what ranks print: `OutputLines` to iterate over it, or any object with a method `write`; by
+            default `sys.stdout`.
         settings: instead of those of the environment and `rc`.
 
     Returns:
@@ -208,6 +230,14 @@ async def spawn(
 
     Raises:
         SpawnError: they cannot be started, or have ended before they joined; the message says why.
+
+    Cancelling:
+        Cancelling the await, as a time limit does, ends the ranks that have been started.
+
+    Example:
+        children = await aiompi.spawn(4, "worker.py")
+        results = await children.gather(None, root=aiompi.ROOT)
+        await children.Disconnect()
     """
     await import_in_thread(_SPAWN)
     start = importlib.import_module(_SPAWN).start

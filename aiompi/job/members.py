@@ -132,11 +132,18 @@ class Job:
         self._error: Exception | None = None
 
     def members(self) -> tuple[Member, ...]:
-        """Return the members, the oldest first."""
+        """Return the members, the oldest first.
+
+        Returns:
+            The members, in the order in which they have joined.
+        """
         return tuple(self._members.values())
 
     def changes(self) -> AsyncIterator[MemberChange]:
         """Iterate over the changes from this call on. The iteration ends when this process leaves the job.
+
+        Returns:
+            An iterator over the changes, which never ends while the job goes on.
 
         Raises:
             JobAbortedError: the job has ended.
@@ -349,10 +356,20 @@ class Membership:
             at_least: smallest size of the world.
             within: seconds to wait; None for no limit.
 
+        Returns:
+            The world; `async with` it, or `leave` it.
+
         Raises:
             TimeoutError: there are fewer members after this time.
             JobAbortedError: the job has ended.
             LocalProtocolError: this member has left the job, or another call of it waits for a world.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, takes back the wish; the other members wait for others.
+
+        Example:
+            async with await member.assemble(at_least=2) as world:
+                print(await world.allreduce(1))
         """
         self._driver.check_thread()
         if at_least < 1 or (within is not None and not within >= 0):
@@ -535,19 +552,22 @@ async def serve(
 ) -> AsyncIterator[ServedJob]:
     """Serve a job that is open from inside this program, as `aiompi-launch --serve` does.
 
-        async with aiompi.serve() as job, aiompi.join(job.address, job.key) as member:
+    async with aiompi.serve() as job, aiompi.join(job.address, job.key) as member:
             ...
 
     The job lives in the event loop of the program, and ends with the block. The program is a member only if it joins.
 
     Args:
-        host: address of this machine to listen on, or a name of it; by default that of the setting `interface`, or else
-            127.0.0.1.
+        host: address of this machine to listen on, or a name of it; by default that of the setting `interface`, or
+            else 127.0.0.1.
         port: to listen on, 0 for one that the setting `port_range` allows.
         key: of the job, hexadecimal or bytes; a new one by default.
         at_least: smallest size of a world.
         at_most: largest number of members, None for no limit.
         settings: instead of those of the environment and `rc`.
+
+    Returns:
+        A context manager, whose block has the job.
 
     Raises:
         AuthenticationError: the key is too short.

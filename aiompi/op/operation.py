@@ -91,14 +91,15 @@ class Op(Reference[Operation]):
         """Make an operation from a function (MPI_Op_create, section 4.9.4).
 
         Args:
-            function: serves reductions of buffers and of objects, and takes three arguments as in mpi4py.
-                Buffers: `function(invec, inoutvec, datatype)` with two `MPI.buffer`s of equal length that hold items
-                of `datatype`; it must set inoutvec[i] to invec[i] o inoutvec[i], and may be called several times
-                with parts of the vectors.
-                Objects: `function(a, b, None)` returns a o b.
-                The first operand comes from the lower ranks. The function must not communicate. An exception ends
-                the reduction at the caller.
+            function: serves reductions of buffers and of objects, and takes three arguments as in mpi4py. Buffers:
+                `function(invec, inoutvec, datatype)` with two `MPI.buffer`s of equal length that hold items of
+                `datatype`; it must set inoutvec[i] to invec[i] o inoutvec[i], and may be called several times with
+                parts of the vectors. Objects: `function(a, b, None)` returns a o b. The first operand comes from the
+                lower ranks. The function must not communicate. An exception ends the reduction at the caller.
             commute: True if a o b equals b o a; if not, operands are combined in rank order.
+
+        Returns:
+            The operation.
 
         Raises:
             TypeError: `function` cannot be called.
@@ -121,7 +122,11 @@ class Op(Reference[Operation]):
         self._denoted = None
 
     def Is_commutative(self) -> bool:
-        """Return True if the order of the operands does not matter (MPI_Op_commutative, MPI-2.2)."""
+        """Return True if the order of the operands does not matter (MPI_Op_commutative, MPI-2.2).
+
+        Returns:
+            True or False.
+        """
         return self.commute
 
     @property

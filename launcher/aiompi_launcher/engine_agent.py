@@ -86,7 +86,7 @@ def _hand_out(text: str, listener: socket.socket) -> None:
     """Send a new credential of munge with this text to each connection: a host can read a credential only once."""
     from aiompi.job.bootstrap import munge
 
-    listener.settimeout(0)
+    listener.setblocking(False)
 
     def give() -> None:
         with contextlib.suppress(OSError):

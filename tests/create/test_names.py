@@ -24,32 +24,32 @@ async def test_published_names(tmp_path: Path) -> None:
     names = tmp_path / "names"
     async with jobs(2, names=str(names)) as (one, other):
         with pytest.raises(aiompi.MPI.NotPublishedError, match="AIOMPI_NAMES"):
-            other.Lookup_name("a service")
+            await other.Lookup_name("a service")
         port = await one.Open_port()
-        one.Publish_name("a service", port)
-        assert other.Lookup_name("a service") == port
+        await one.Publish_name("a service", port)
+        assert await other.Lookup_name("a service") == port
         assert [path.stat().st_mode & 0o777 for path in (names, *names.iterdir())] == [0o700, 0o600]
         with pytest.raises(aiompi.MPI.InvalidServiceError, match="is taken"):
-            other.Publish_name("a service", port)
-        one.Unpublish_name("a service", port)
+            await other.Publish_name("a service", port)
+        await one.Unpublish_name("a service", port)
         with pytest.raises(aiompi.MPI.InvalidServiceError, match="has not published"):
-            one.Unpublish_name("a service", port)
+            await one.Unpublish_name("a service", port)
         with pytest.raises(aiompi.MPI.InvalidServiceError, match="1 to 100 bytes"):
-            one.Publish_name("x" * 101, port)
-        one.Publish_name("forgotten", port)
+            await one.Publish_name("x" * 101, port)
+        await one.Publish_name("forgotten", port)
     assert list(names.iterdir()) == [], "a rank that ends withdraws its names"
 
 
 @pytest.mark.asyncio
 async def test_name_of_a_process_that_was_killed_is_not_found(tmp_path: Path) -> None:
     async with jobs(1, names=str(tmp_path / "names")) as (one,):
-        one.Publish_name("a", "port")
+        await one.Publish_name("a", "port")
         (file,) = (tmp_path / "names").iterdir()
         file.write_text(file.read_text().replace(f'"pid": {os.getpid()}', '"pid": 999999999'))
         with pytest.raises(aiompi.MPI.NotPublishedError):
-            one.Lookup_name("a")
-        one.Publish_name("a", "another")
-        assert one.Lookup_name("a") == "another"
+            await one.Lookup_name("a")
+        await one.Publish_name("a", "another")
+        assert await one.Lookup_name("a") == "another"
 
 
 @pytest.mark.asyncio
@@ -57,7 +57,7 @@ async def test_names_in_a_directory_that_others_may_enter(tmp_path: Path) -> Non
     tmp_path.chmod(0o755)
     async with jobs(1, names=str(tmp_path)) as (one,):
         with pytest.raises(aiompi.MPI.InvalidServiceError, match="not private"):
-            one.Publish_name("a", "port")
+            await one.Publish_name("a", "port")
 
 
 # Names appear as a whole or not at all.
@@ -81,7 +81,7 @@ async def test_a_port_whose_await_was_forgotten(tmp_path: Path) -> None:
             with pytest.raises(TypeError, match=r"_name is .*: expected a string; await it, and give its result"):
                 call(port)
         assert not list(tmp_path.glob("names/*"))
-        one.Close_port(await port)
+        await one.Close_port(await port)
 
 
 def publishing(site: Site, names: Path, preparation: str) -> Running:
@@ -105,11 +105,11 @@ async def test_a_process_that_is_killed_while_it_publishes(site: Site, tmp_path:
     (half,) = names.iterdir()
     async with jobs(1, names=str(names)) as (one,):
         with pytest.raises(aiompi.MPI.NotPublishedError):
-            one.Lookup_name("service")
-        one.Publish_name("other", "port")
+            await one.Lookup_name("service")
+        await one.Publish_name("other", "port")
         assert half.exists(), "its process may still be writing it"
         os.utime(half, (0, 0))
-        one.Publish_name("service", "port")
+        await one.Publish_name("service", "port")
         assert len(list(names.iterdir())) == 2
         assert not half.exists()
 
@@ -119,11 +119,11 @@ async def test_a_name_that_is_gone_does_not_disturb_the_end(tmp_path: Path) -> N
     """As when the directory for temporary files is cleared."""
     names = tmp_path / "names"
     async with jobs(1, names=str(names)) as (one,):
-        one.Publish_name("service", "port")
+        await one.Publish_name("service", "port")
         (file,) = names.iterdir()
         file.unlink()
         with pytest.raises(aiompi.MPI.InvalidServiceError, match="has not published"):
-            one.Unpublish_name("service", "port")
+            await one.Unpublish_name("service", "port")
 
 
 def test_other_files_in_the_directory_of_names_are_left_alone(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ async def pair(one: aiompi.World, other: aiompi.World) -> list[aiompi.Intercomm]
     """Return the ends of an intercommunicator of two jobs."""
     port = await one.Open_port()
     ends = await both(one.Accept(port), other.Connect(port))
-    one.Close_port(port)
+    await one.Close_port(port)
     return ends
 
 
@@ -160,13 +160,13 @@ async def test_several_groups_at_one_port_are_taken_one_after_the_other() -> Non
 async def test_port_that_was_closed_cannot_be_reached() -> None:
     async with jobs(2, connect_timeout=0.3) as (one, other):
         port = await one.Open_port()
-        one.Close_port(port)
+        await one.Close_port(port)
         with pytest.raises(aiompi.MPI.InvalidPortError, match="cannot be reached"):
             await other.Connect(port)
         with pytest.raises(aiompi.MPI.InvalidPortError, match="no such open port"):
             await one.Accept(port)
         with pytest.raises(aiompi.MPI.InvalidPortError, match="no such open port"):
-            one.Close_port(port)
+            await one.Close_port(port)
         assert aiompi.MPI.InvalidPortError.error_class == aiompi.MPI.ERR_PORT
 
 
@@ -250,7 +250,7 @@ async def merged(worlds: list[aiompi.World]) -> list[aiompi.Intracomm]:
         old = [*ends, *(comm for comm in comms if comm.size > 1)]
         comms = list(await asyncio.gather(*(comm.Merge(high=n == len(comms)) for n, comm in enumerate(ends))))
         await asyncio.gather(*(comm.Free() for comm in old))
-    worlds[0].Close_port(port)
+    await worlds[0].Close_port(port)
     return comms
 
 
@@ -456,7 +456,7 @@ async def test_groups_that_do_not_reach_each_other_learn_so_together() -> None:
         for error in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(error, aiompi.MPI.InvalidPortError)
             assert "not all processes of the two groups reach each other" in str(error)
-        worlds[0].Close_port(port)
+        await worlds[0].Close_port(port)
         while [left(world)[5:9] for world in worlds] != [tables[5:9] for tables in before]:
             await asyncio.sleep(0.01)
 
@@ -596,7 +596,7 @@ async def test_what_ends_the_wait_at_a_port_does_not_remember_groups_that_have_c
             core, met = await both(accepting, other.Connect(port))
             await both(create.disconnect(core), met.Disconnect())
         assert not stop._callbacks
-        one.Close_port(port)
+        await one.Close_port(port)
 
 
 @pytest.mark.asyncio

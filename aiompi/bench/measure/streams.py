@@ -52,8 +52,7 @@ async def large_object(comm: Intracomm, items: int, kind: str = "dicts") -> dict
     """Send one list from rank 0 to rank 1, or join one of each rank.
 
     Args:
-        kind: kind of the objects: "dicts" are small dicts, "instances" those of a class, "allreduce" combines lists of
-            small dicts.
+        kind: "dicts", small ones; "instances" of a class; "allreduce", of lists of small dicts.
 
     Returns:
         "late": seconds by which callbacks came late; "seconds": duration of the call; "at_once": of the encoding or

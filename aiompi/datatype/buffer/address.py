@@ -446,10 +446,26 @@ def Free_address(location: object) -> None:
 
 
 def Aint_add(base: SupportsIndex, disp: SupportsIndex) -> int:
-    """Return the address `disp` bytes after an address (MPI_Aint_add, 4.1.5 of MPI-3.1)."""
+    """Return the address `disp` bytes after an address (MPI_Aint_add, 4.1.5 of MPI-3.1).
+
+    Args:
+        base: an address.
+        disp: displacement in bytes.
+
+    Returns:
+        The address.
+    """
     return integer(base, "base") + integer(disp, "disp")
 
 
 def Aint_diff(addr1: SupportsIndex, addr2: SupportsIndex) -> int:
-    """Return the bytes from the second of two addresses to the first (MPI_Aint_diff, 4.1.5 of MPI-3.1)."""
+    """Return the bytes from the second of two addresses to the first (MPI_Aint_diff, 4.1.5 of MPI-3.1).
+
+    Args:
+        addr1: an address.
+        addr2: an address.
+
+    Returns:
+        The number of bytes.
+    """
     return integer(addr1, "addr1") - integer(addr2, "addr2")

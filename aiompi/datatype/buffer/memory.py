@@ -67,19 +67,42 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name in m
 
     @classmethod
     def over(cls, room: np.ndarray[Any, np.dtype[np.uint8]]) -> Self:
-        """Return the memory of an array of bytes, which is kept alive."""
+        """Return the memory of an array of bytes, which is kept alive.
+
+        Args:
+            room: an array of bytes.
+
+        Returns:
+            The buffer.
+        """
         made = room.view(cls)
         made.obj = room
         return made
 
     @staticmethod
     def frombuffer(obj: Any, readonly: bool = False) -> buffer:
-        """Return the memory of any contiguous buffer."""
+        """Return the memory of any contiguous buffer.
+
+        Args:
+            obj: an object with the buffer protocol.
+            readonly: True to refuse writes.
+
+        Returns:
+            The buffer.
+        """
         return buffer._over(obj, obj, readonly)
 
     @staticmethod
     def fromaddress(address: int, nbytes: int, readonly: bool = False) -> buffer:
         """Return memory of this process at an address; the caller must keep it valid.
+
+        Args:
+            address: of the first byte.
+            nbytes: number of bytes.
+            readonly: True to refuse writes.
+
+        Returns:
+            The buffer.
 
         Raises:
             ValueError: the length is negative, or the address is 0.
@@ -129,7 +152,14 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name in m
         return cast
 
     def tobytes(self, order: str | None = None) -> bytes:
-        """Return a copy of the bytes; `order` has no effect."""
+        """Return a copy of the bytes; `order` has no effect.
+
+        Args:
+            order: as of `memoryview.tobytes`.
+
+        Returns:
+            A copy of the bytes.
+        """
         return super().tobytes()
 
     def release(self) -> None:

@@ -227,7 +227,7 @@ class Process:
             self.abort(1, f"rank {runtime.engine.rank} {failure(error)}")
 
     def _stalled(self, error: BaseException) -> None:
-        """End the job because the progress thread has failed: without it, all other threads would wait forever."""
+        """End the job because the progress thread has failed, without which all others would wait forever."""
         self._failed(type(error), error, error.__traceback__)
         if self._runtime is not None:
             self._runtime.on_end(1)

@@ -140,8 +140,11 @@ def Open_port(info: Info = INFO_NULL) -> str:
 
     The name of the port contains a key, as a password does: any process that knows it can connect.
 
+    Args:
+        info: ignored.
+
     Returns:
-        The name.
+        The name of the port.
     """
     check_running_loop("MPI.Open_port", "await world.Open_port()")
     engine = process.runtime.engine
@@ -151,6 +154,9 @@ def Open_port(info: Info = INFO_NULL) -> str:
 
 def Close_port(port_name: str) -> None:
     """Close a port: nobody can connect to it any more (MPI_Close_port, MPI-2).
+
+    Args:
+        port_name: name of the port.
 
     Raises:
         InvalidPortError: this process has no such open port.
@@ -163,6 +169,11 @@ def Close_port(port_name: str) -> None:
 def Publish_name(service_name: str, port_name: str, info: Info = INFO_NULL) -> None:
     """Let processes of this user on this machine find a port by a name (MPI_Publish_name, MPI-2).
 
+    Args:
+        service_name: the name.
+        port_name: name of the port.
+        info: ignored.
+
     Raises:
         InvalidServiceError: a living process has published the name.
     """
@@ -172,6 +183,11 @@ def Publish_name(service_name: str, port_name: str, info: Info = INFO_NULL) -> N
 def Unpublish_name(service_name: str, port_name: str, info: Info = INFO_NULL) -> None:
     """Undo `Publish_name` (MPI_Unpublish_name, MPI-2).
 
+    Args:
+        service_name: the name.
+        port_name: name of the port.
+        info: ignored.
+
     Raises:
         InvalidServiceError: this process has not published the name.
     """
@@ -180,6 +196,13 @@ def Unpublish_name(service_name: str, port_name: str, info: Info = INFO_NULL) ->
 
 def Lookup_name(service_name: str, info: Info = INFO_NULL) -> str:
     """Return the port that was published with a name (MPI_Lookup_name, MPI-2).
+
+    Args:
+        service_name: the name.
+        info: ignored.
+
+    Returns:
+        The name of the port.
 
     Raises:
         NotPublishedError: no living process has published it.

@@ -9,261 +9,14 @@ from aiompi import file as core
 from aiompi.base.arguments import instance, integer
 from aiompi.datatype import BYTE, Datatype
 from aiompi.driver.aio import in_thread
-from aiompi.engine import Owned, Request
+from aiompi.engine import Request
 from aiompi.face.common import hints
-from aiompi.face.files import FileCalls, offset_of, types_of
+from aiompi.face.files import types_of
+from aiompi.face.native.access import Access
 from aiompi.face.native.communicator import Intracomm
 from aiompi.file.modes import MODE_RDONLY, SEEK_SET
 from aiompi.info import INFO_NULL, Info
-from aiompi.status import Status
-from aiompi.typing import BufSpec, FileName
-
-
-class Access(FileCalls):
-    """Reads and writes of a file; each starts at once.
-
-    Offsets and positions count elementary types of the view. The result is the Status, whose `Get_count` tells how much
-    was read or written: less was read only at the end of the file. Errors of arguments are raised by the call itself,
-    errors of the file by the await. An access that is not collective ends between two pieces when its await is
-    cancelled; the bytes before are written.
-    """
-
-    __slots__ = ()
-
-    @property
-    def _admitted(self) -> core.File:
-        """The file, for a call; refused to threads that may not make calls."""
-        file = self._core
-        file.comm.engine.driver.check_thread()
-        return file
-
-    # Explicit offsets (section 14.4.2).
-
-    def Read_at(self, offset: int, buf: BufSpec) -> Owned[Status]:
-        """Read into a buffer at an offset (MPI_File_read_at).
-
-        Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification, writable.
-        """
-        file = self._admitted
-        return Owned(file.independent(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at")
-
-    def Iread_at(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_at` (MPI_File_iread_at)."""
-        return self._admitted.independent(buf, offset_of(offset), writing=False)
-
-    def Read_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Read into a buffer at an offset; collective (MPI_File_read_at_all)."""
-        return self._admitted.collective(buf, offset_of(offset), writing=False, at_once=True)
-
-    def Iread_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_at_all` (MPI_File_iread_at_all)."""
-        return self._admitted.collective(buf, offset_of(offset), writing=False)
-
-    def Write_at(self, offset: int, buf: BufSpec) -> Owned[Status]:
-        """Write a buffer at an offset (MPI_File_write_at).
-
-        Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification.
-        """
-        file = self._admitted
-        return Owned(file.independent(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at")
-
-    def Iwrite_at(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_at` (MPI_File_iwrite_at)."""
-        return self._admitted.independent(buf, offset_of(offset), writing=True)
-
-    def Write_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Write a buffer at an offset; collective (MPI_File_write_at_all)."""
-        return self._admitted.collective(buf, offset_of(offset), writing=True, at_once=True)
-
-    def Iwrite_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_at_all` (MPI_File_iwrite_at_all)."""
-        return self._admitted.collective(buf, offset_of(offset), writing=True)
-
-    # The pointer of this process, which moves on at once (section 14.4.3).
-
-    def Read(self, buf: BufSpec) -> Owned[Status]:
-        """Read into a buffer at the pointer of this process (MPI_File_read)."""
-        return Owned(self._admitted.independent(buf, None, writing=False, at_once=True), "File.Read")
-
-    def Iread(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Read` (MPI_File_iread)."""
-        return self._admitted.independent(buf, None, writing=False)
-
-    def Read_all(self, buf: BufSpec) -> Request[Status]:
-        """Read into a buffer at the pointer of each process; collective (MPI_File_read_all)."""
-        return self._admitted.collective(buf, None, writing=False, at_once=True)
-
-    def Iread_all(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_all` (MPI_File_iread_all)."""
-        return self._admitted.collective(buf, None, writing=False)
-
-    def Write(self, buf: BufSpec) -> Owned[Status]:
-        """Write a buffer at the pointer of this process (MPI_File_write)."""
-        return Owned(self._admitted.independent(buf, None, writing=True, at_once=True), "File.Write")
-
-    def Iwrite(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Write` (MPI_File_iwrite)."""
-        return self._admitted.independent(buf, None, writing=True)
-
-    def Write_all(self, buf: BufSpec) -> Request[Status]:
-        """Write a buffer at the pointer of each process; collective (MPI_File_write_all)."""
-        return self._admitted.collective(buf, None, writing=True, at_once=True)
-
-    def Iwrite_all(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_all` (MPI_File_iwrite_all)."""
-        return self._admitted.collective(buf, None, writing=True)
-
-    # The shared pointer (section 14.4.4).
-
-    def Read_shared(self, buf: BufSpec) -> Owned[Status]:
-        """Read into a buffer at the pointer that all processes share (MPI_File_read_shared)."""
-        return Owned(self._admitted.by_shared_pointer(buf, writing=False, at_once=True), "File.Read_shared")
-
-    def Iread_shared(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_shared` (MPI_File_iread_shared)."""
-        return self._admitted.by_shared_pointer(buf, writing=False)
-
-    def Read_ordered(self, buf: BufSpec) -> Request[Status]:
-        """Read into a buffer at the shared pointer, in rank order; collective (MPI_File_read_ordered)."""
-        return self._admitted.ordered(buf, writing=False, at_once=True)
-
-    def Write_shared(self, buf: BufSpec) -> Owned[Status]:
-        """Write a buffer at the pointer that all processes share (MPI_File_write_shared)."""
-        return Owned(self._admitted.by_shared_pointer(buf, writing=True, at_once=True), "File.Write_shared")
-
-    def Iwrite_shared(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_shared` (MPI_File_iwrite_shared)."""
-        return self._admitted.by_shared_pointer(buf, writing=True)
-
-    def Write_ordered(self, buf: BufSpec) -> Request[Status]:
-        """Write a buffer at the shared pointer, in rank order; collective (MPI_File_write_ordered)."""
-        return self._admitted.ordered(buf, writing=True, at_once=True)
-
-    # Split collectives (section 14.4.5): one at a time on a file.
-
-    def Read_at_all_begin(self, offset: int, buf: BufSpec) -> None:
-        """Begin a `Read_at_all` (MPI_File_read_at_all_begin).
-
-        Raises:
-            LocalProtocolError: another split collective is in progress on the file.
-        """
-        file = self._admitted
-        file.begin("Read_at_all", lambda: file.collective(buf, offset_of(offset), writing=False))
-
-    def Read_at_all_end(self, buf: BufSpec) -> Request[Status]:
-        """Return the `Read_at_all` that was begun, to be awaited (MPI_File_read_at_all_end).
-
-        Args:
-            buf: the buffer that was given to `Read_at_all_begin`.
-
-        Raises:
-            LocalProtocolError: none was begun.
-        """
-        return self._admitted.end("Read_at_all")
-
-    def Read_all_begin(self, buf: BufSpec) -> None:
-        """Begin a `Read_all` (MPI_File_read_all_begin).
-
-        Raises:
-            LocalProtocolError: another split collective is in progress on the file.
-        """
-        file = self._admitted
-        file.begin("Read_all", lambda: file.collective(buf, None, writing=False))
-
-    def Read_all_end(self, buf: BufSpec) -> Request[Status]:
-        """Return the `Read_all` that was begun, to be awaited (MPI_File_read_all_end).
-
-        Args:
-            buf: the buffer that was given to `Read_all_begin`.
-
-        Raises:
-            LocalProtocolError: none was begun.
-        """
-        return self._admitted.end("Read_all")
-
-    def Read_ordered_begin(self, buf: BufSpec) -> None:
-        """Begin a `Read_ordered` (MPI_File_read_ordered_begin).
-
-        Raises:
-            LocalProtocolError: another split collective is in progress on the file.
-        """
-        file = self._admitted
-        file.begin("Read_ordered", lambda: file.ordered(buf, writing=False))
-
-    def Read_ordered_end(self, buf: BufSpec) -> Request[Status]:
-        """Return the `Read_ordered` that was begun, to be awaited (MPI_File_read_ordered_end).
-
-        Args:
-            buf: the buffer that was given to `Read_ordered_begin`.
-
-        Raises:
-            LocalProtocolError: none was begun.
-        """
-        return self._admitted.end("Read_ordered")
-
-    def Write_at_all_begin(self, offset: int, buf: BufSpec) -> None:
-        """Begin a `Write_at_all` (MPI_File_write_at_all_begin).
-
-        Raises:
-            LocalProtocolError: another split collective is in progress on the file.
-        """
-        file = self._admitted
-        file.begin("Write_at_all", lambda: file.collective(buf, offset_of(offset), writing=True))
-
-    def Write_at_all_end(self, buf: BufSpec) -> Request[Status]:
-        """Return the `Write_at_all` that was begun, to be awaited (MPI_File_write_at_all_end).
-
-        Args:
-            buf: the buffer that was given to `Write_at_all_begin`.
-
-        Raises:
-            LocalProtocolError: none was begun.
-        """
-        return self._admitted.end("Write_at_all")
-
-    def Write_all_begin(self, buf: BufSpec) -> None:
-        """Begin a `Write_all` (MPI_File_write_all_begin).
-
-        Raises:
-            LocalProtocolError: another split collective is in progress on the file.
-        """
-        file = self._admitted
-        file.begin("Write_all", lambda: file.collective(buf, None, writing=True))
-
-    def Write_all_end(self, buf: BufSpec) -> Request[Status]:
-        """Return the `Write_all` that was begun, to be awaited (MPI_File_write_all_end).
-
-        Args:
-            buf: the buffer that was given to `Write_all_begin`.
-
-        Raises:
-            LocalProtocolError: none was begun.
-        """
-        return self._admitted.end("Write_all")
-
-    def Write_ordered_begin(self, buf: BufSpec) -> None:
-        """Begin a `Write_ordered` (MPI_File_write_ordered_begin).
-
-        Raises:
-            LocalProtocolError: another split collective is in progress on the file.
-        """
-        file = self._admitted
-        file.begin("Write_ordered", lambda: file.ordered(buf, writing=True))
-
-    def Write_ordered_end(self, buf: BufSpec) -> Request[Status]:
-        """Return the `Write_ordered` that was begun, to be awaited (MPI_File_write_ordered_end).
-
-        Args:
-            buf: the buffer that was given to `Write_ordered_begin`.
-
-        Raises:
-            LocalProtocolError: none was begun.
-        """
-        return self._admitted.end("Write_ordered")
+from aiompi.typing import FileName
 
 
 class File(Access):
@@ -363,7 +116,11 @@ class File(Access):
         return self._admitted.preallocate(integer(size, "Preallocate: size"))
 
     def Get_size(self) -> Request[int]:
-        """Return the size of the file in bytes (MPI_File_get_size)."""
+        """Return the size of the file in bytes (MPI_File_get_size).
+
+        Returns:
+            A request whose result is the size in bytes.
+        """
         return self._admitted.size(at_once=True)
 
     def Sync(self) -> Request[None]:
@@ -416,7 +173,11 @@ class File(Access):
         return self._admitted.seek_shared(integer(offset, "Seek_shared: offset"), whence)
 
     def Get_position_shared(self) -> Request[int]:
-        """Return the position of the shared pointer, in elementary types (MPI_File_get_position_shared)."""
+        """Return the position of the shared pointer, in elementary types (MPI_File_get_position_shared).
+
+        Returns:
+            A request whose result is the position, in elementary types of the view.
+        """
         return self._admitted.shared_position(at_once=True)
 
     def Set_atomicity(self, flag: bool) -> Request[None]:

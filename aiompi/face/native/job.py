@@ -60,6 +60,13 @@ class World(Intracomm, Ports):
 
         Returns:
             A request whose result is True if all ranks have finalized, False if this rank has left without them.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, ends the wait only: this rank has said that it has ended.
+
+        Example:
+            if not await world.finalize(timeout=10):
+                print("left without the others")
         """
         self._runtime.engine.driver.check_thread()
         return Owned(self._runtime.finalize(timeout), "finalize", self._core)
@@ -68,6 +75,9 @@ class World(Intracomm, Ports):
         """End communication of this rank alone, as when its service stops: complete once what it sent is delivered.
 
         Ranks that still wait for this one get a ProcessFailedError.
+
+        Returns:
+            A request that is complete when this rank has left.
         """
         self._runtime.engine.driver.check_thread()
         return Owned(self._runtime.leave(), "leave", self._core)
@@ -77,6 +87,9 @@ class World(Intracomm, Ports):
 
         Args:
             size: bytes.
+
+        Returns:
+            The memory.
 
         Raises:
             TypeError: the size is not an integer.
@@ -245,8 +258,21 @@ def scope_for(address: str | None, key: bytes, rank: int | None, settings: Setti
     return RankScope(Contact(f"tcp:{address}", key, wanted, launched=False), settings)
 
 
-def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
-    """Run `await main(world)` as one rank in an event loop of its own, uvloop's when it is installed.
+def run(main: Callable[..., Coroutine[Any, Any, T]], *args: Any, settings: Settings | None = None) -> T:
+    """Run `await main(world, *args)` as one rank in an event loop of its own, uvloop's when it is installed.
+
+    The process is the rank for which the launcher has started it; without a launcher it is the only rank of a job. When
+    `main` returns, this waits for the other ranks (`World.finalize`). An exception of `main` ends the job.
+
+        async def main(world, name):
+            print(name, await world.allreduce(1))
+
+        aiompi.run(main, "ranks:")
+
+    Args:
+        main: an async function of the `World` and the arguments.
+        args: further arguments of `main`.
+        settings: instead of those of the environment and `rc`.
 
     Returns:
         What `main` returned.
@@ -257,11 +283,11 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
         BaseException: what `main` raised, after the job has been ended because of it.
     """
     refuse_running_loop("aiompi.run", "async with aiompi.init() as world")
-    scope = RankScope(_contact(load_settings()), None)
+    scope = RankScope(_contact(settings or load_settings()), settings)
 
     async def body() -> T:
         async with scope as world:
-            awaitable = main(world)
+            awaitable = main(world, *args)
             if not inspect.isawaitable(awaitable):
                 raise TypeError(f"aiompi.run: {main!r} is no async function: it returned {awaitable!r}")
             return await awaitable
@@ -269,22 +295,29 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
     return aio.run(body(), scope.cancelled_by)
 
 
-def local_world(size: int, *, settings: Settings | None = None) -> list[Intracomm]:
-    """Several ranks in this process and event loop, for tests and notebooks.
+def local_world(size: int, *, settings: Settings | None = None) -> list[World]:
+    """Make several ranks in this process and event loop, for tests and notebooks.
+
+        sender, receiver = aiompi.local_world(2)
+        await sender.send("text", dest=1)
+        assert await receiver.recv(source=0) == "text"
 
     Args:
         size: number of ranks.
         settings: instead of those of the environment and `rc`.
 
     Returns:
-        The COMM_WORLD of each rank, in rank order. Nothing needs to be closed.
+        The `World` of each rank, in rank order, so that code that takes a `World` can be tested. None needs an end.
+
+    Raises:
+        InvalidArgumentError: the size is not positive.
     """
     if size < 1:
         raise InvalidArgumentError(f"a world of {size} ranks: there must be at least one")
     driver = aio.AsyncioDriver()
     runtimes = local_runtimes(size, driver, settings)
     driver.at_rest = lambda: all(runtime.at_rest() for runtime in runtimes)
-    return [world_of(Intracomm, runtime) for runtime in runtimes]
+    return [world_of(World, runtime) for runtime in runtimes]
 
 
 C = TypeVar("C", bound=Intracomm)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiompi import create
 from aiompi.comm import Communicator
@@ -16,6 +16,9 @@ from aiompi.job.runtime import Runtime
 
 if TYPE_CHECKING:
     from aiompi.face.native.communicator import Intercomm
+
+
+T = TypeVar("T")
 
 
 class Meeting(CommunicatorHandle):
@@ -35,6 +38,9 @@ class Meeting(CommunicatorHandle):
             info: ignored.
             root: rank of the process that has opened the port.
 
+        Returns:
+            A request whose result is the intercommunicator.
+
         Raises:
             InvalidPortError: awaiting it: the root has no such port, or the other group is gone.
         """
@@ -47,6 +53,9 @@ class Meeting(CommunicatorHandle):
             port_name: the name; counts only at the root.
             info: ignored.
             root: rank of the process that connects first.
+
+        Returns:
+            A request whose result is the intercommunicator.
 
         Raises:
             InvalidPortError: awaiting it: there is no such port, or it cannot be reached.
@@ -78,6 +87,15 @@ class Meeting(CommunicatorHandle):
 
         Raises:
             SpawnError: they cannot be started, or have ended before they joined their job.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, does not end the processes: the call goes on, because the other
+            members take part.
+
+        Example:
+            children = await world.Spawn("worker.py", maxprocs=4)
+            results = await children.gather(None, root=aiompi.ROOT)
+            await children.Disconnect()
         """
         own = self._core.rank == root
         programs = one_program(command, args, maxprocs, info) if own else []
@@ -94,8 +112,21 @@ class Meeting(CommunicatorHandle):
     ) -> Owned[Intercomm]:
         """Start processes that run several programs in one world (MPI_Comm_spawn_multiple, MPI-2); see `Spawn`.
 
+        Args:
+            command: executables, or Python programs `*.py`; one for each program. This and the following arguments
+                count only at the root.
+            args: the arguments of each program.
+            maxprocs: number of processes of each program, or of all.
+            info: one for each program, or for all; see `Spawn`.
+            root: rank of the process that starts them.
+            errcodes: list that gets a list of SUCCESS for each program.
+
+        Returns:
+            A request whose result is the communicator with them, which they have by `Get_parent`.
+
         Raises:
             ValueError: the arguments are not of one length.
+            SpawnError: they cannot be started, or have ended before they joined their job.
         """
         own = self._core.rank == root
         programs = several_programs(command, args, maxprocs, info) if own or command else []
@@ -130,21 +161,34 @@ class Ports:
         The name of the port contains a key, as a password does: any process that knows it can connect. Processes on
         other machines can connect if AIOMPI_BIND is an address that they reach.
 
+        Args:
+            info: ignored.
+
         Returns:
-            The request; its result is the name.
+            A request whose result is the name of the port.
+
+        Raises:
+            InvalidPortError: awaiting it: no port can be opened.
         """
         engine = self._runtime.engine
         return Owned(engine.spawn(create.open_port(engine)), "Open_port")
 
-    def Close_port(self, port_name: str) -> None:
+    def Close_port(self, port_name: str) -> Request[None]:
         """Close a port: nobody can connect to it any more (MPI_Close_port, MPI-2).
+
+        Args:
+            port_name: name that `Open_port` gave.
+
+        Returns:
+            A request that is complete at once.
 
         Raises:
             InvalidPortError: this process has no such open port.
         """
         create.close_port(self._runtime.engine, port_name)
+        return self._completed(None)
 
-    def Publish_name(self, service_name: str, port_name: str, info: Info = INFO_NULL) -> None:
+    def Publish_name(self, service_name: str, port_name: str, info: Info = INFO_NULL) -> Request[None]:
         """Let processes of this user on this machine find a port by a name (MPI_Publish_name, MPI-2).
 
         Args:
@@ -152,23 +196,49 @@ class Ports:
             port_name: the port.
             info: ignored.
 
+        Returns:
+            A request that is complete at once.
+
         Raises:
             InvalidServiceError: a living process has published the name.
         """
         self._runtime.names.publish(service_name, port_name)
+        return self._completed(None)
 
-    def Unpublish_name(self, service_name: str, port_name: str, info: Info = INFO_NULL) -> None:
+    def Unpublish_name(self, service_name: str, port_name: str, info: Info = INFO_NULL) -> Request[None]:
         """Undo `Publish_name` (MPI_Unpublish_name, MPI-2).
+
+        Args:
+            service_name: the name.
+            port_name: ignored: a name has one port.
+            info: ignored.
+
+        Returns:
+            A request that is complete at once.
 
         Raises:
             InvalidServiceError: this process has not published the name.
         """
         self._runtime.names.withdraw(service_name)
+        return self._completed(None)
 
-    def Lookup_name(self, service_name: str, info: Info = INFO_NULL) -> str:
-        """Return the port that was published with a name (MPI_Lookup_name, MPI-2).
+    def Lookup_name(self, service_name: str, info: Info = INFO_NULL) -> Request[str]:
+        """Find the port that was published with a name (MPI_Lookup_name, MPI-2).
+
+        Args:
+            service_name: the name.
+            info: ignored.
+
+        Returns:
+            A request that is complete at once, whose result is the name of the port.
 
         Raises:
             NotPublishedError: no living process has published it.
         """
-        return self._runtime.names.lookup(service_name)
+        return self._completed(self._runtime.names.lookup(service_name))
+
+    def _completed(self, value: T) -> Request[T]:
+        """Return a request for a call that does not wait; the file of a name is on this machine."""
+        request: Request[T] = Request(self._runtime.engine)
+        request.complete(value)
+        return request

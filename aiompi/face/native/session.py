@@ -30,7 +30,7 @@ class Session(SessionCalls):
     def Init(cls, info: Info = INFO_NULL, errhandler: Errhandler | None = None) -> Self:
         """Return a session that opens when it is awaited, or entered by `async with` (MPI_Session_init).
 
-            async with aiompi.Session.Init() as session:
+        async with aiompi.Session.Init() as session:
                 group = session.Create_group("mpi://WORLD")
                 comm = await aiompi.Intracomm.Create_from_group(group, "org.example.solver")
 
@@ -40,6 +40,9 @@ class Session(SessionCalls):
         Args:
             info: hints, which `Get_info` returns.
             errhandler: error handler of the session.
+
+        Returns:
+            The session, which opens when it is awaited or entered.
 
         Raises:
             LocalProtocolError: awaiting it: several ranks use this event loop.
@@ -98,6 +101,9 @@ class Session(SessionCalls):
 
     def Flush_buffer(self) -> Request[None]:
         """Complete when the messages in the attached buffer have left (MPI_Session_flush_buffer, MPI-4.1).
+
+        Returns:
+            A request.
 
         Raises:
             InvalidBufferError: none is attached.

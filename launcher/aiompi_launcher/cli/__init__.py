@@ -99,4 +99,4 @@ def _open_standard_descriptors() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003  # it takes no keywords
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)

@@ -141,7 +141,7 @@ class AcceptLoop:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most_waiting = _MOST_WAITING if descriptors < 0 else min(_MOST_WAITING, descriptors // 4)
         self._loop = asyncio.get_running_loop()
-        listener.settimeout(0)
+        listener.setblocking(False)
         self._open()
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class AcceptLoop:
             if error.errno in _EXHAUSTED:
                 self._go_short()
             return  # the error concerns only an ended connection
-        sock.settimeout(0)
+        sock.setblocking(False)
         source = source_of(peer)
         if source not in self._waiting and self._has_room(source):
             self._admit(sock, peer)

@@ -130,9 +130,9 @@ class Pair:
         if send.state == "queued" and queued is not None:
             self._queue.remove(queued)
             self.local.sends.pop(send.srqid, None)
-            return decided(outcome=True)
+            return decided(True)
         if send.state != "sent":
-            return decided(outcome=False)
+            return decided(False)
         send.state = "cancelling"
         send.cancelled = asyncio.get_running_loop().create_future()
         self.local.sends[send.srqid] = send

@@ -307,7 +307,7 @@ class _Parser(TokenReader):
         token = self._token
         if self._accept("-", "+", "!"):
             self._deeper()
-            operand = self._scalar(self._number_of(self._unary(whole=False)))
+            operand = self._scalar(self._number_of(self._unary(False)))
             self._deeper(-1)
             return Unary(token.text, operand, token.place)
         return self._primary(whole)

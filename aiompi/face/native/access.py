@@ -1,0 +1,446 @@
+"""Reads and writes of files of the asyncio face (MPI-4.1, chapter 14)."""
+
+from __future__ import annotations
+
+from aiompi import file as core
+from aiompi.engine import Owned, Request
+from aiompi.face.files import FileCalls, offset_of
+from aiompi.status import Status
+from aiompi.typing import BufSpec
+
+
+class Access(FileCalls):
+    """Reads and writes of a file; each starts at once.
+
+    Offsets and positions count elementary types of the view. The result is the Status, whose `Get_count` tells how much
+    was read or written: less was read only at the end of the file. Errors of arguments are raised by the call itself,
+    errors of the file by the await. An access that is not collective ends between two pieces when its await is
+    cancelled; the bytes before are written.
+    """
+
+    __slots__ = ()
+
+    @property
+    def _admitted(self) -> core.File:
+        """The file, for a call; refused to threads that may not make calls."""
+        file = self._core
+        file.comm.engine.driver.check_thread()
+        return file
+
+    # Explicit offsets (section 14.4.2).
+
+    def Read_at(self, offset: int, buf: BufSpec) -> Owned[Status]:
+        """Read into a buffer at an offset (MPI_File_read_at).
+
+        Args:
+            offset: in elementary types of the view, from its beginning.
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        file = self._admitted
+        return Owned(file.independent(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at")
+
+    def Iread_at(self, offset: int, buf: BufSpec) -> Request[Status]:
+        """Start a `Read_at` (MPI_File_iread_at).
+
+        Args:
+            offset: in elementary types of the view, from its beginning.
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.independent(buf, offset_of(offset), writing=False)
+
+    def Read_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
+        """Read into a buffer at an offset; collective (MPI_File_read_at_all).
+
+        Args:
+            offset: in elementary types of the view, from its beginning.
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.collective(buf, offset_of(offset), writing=False, at_once=True)
+
+    def Iread_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
+        """Start a `Read_at_all` (MPI_File_iread_at_all).
+
+        Args:
+            offset: in elementary types of the view, from its beginning.
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.collective(buf, offset_of(offset), writing=False)
+
+    def Write_at(self, offset: int, buf: BufSpec) -> Owned[Status]:
+        """Write a buffer at an offset (MPI_File_write_at).
+
+        Args:
+            offset: in elementary types of the view, from its beginning.
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        file = self._admitted
+        return Owned(file.independent(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at")
+
+    def Iwrite_at(self, offset: int, buf: BufSpec) -> Request[Status]:
+        """Start a `Write_at` (MPI_File_iwrite_at).
+
+        Args:
+            offset: in elementary types of the view, from its beginning.
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.independent(buf, offset_of(offset), writing=True)
+
+    def Write_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
+        """Write a buffer at an offset; collective (MPI_File_write_at_all).
+
+        Args:
+            offset: in elementary types of the view, from its beginning.
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.collective(buf, offset_of(offset), writing=True, at_once=True)
+
+    def Iwrite_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
+        """Start a `Write_at_all` (MPI_File_iwrite_at_all).
+
+        Args:
+            offset: in elementary types of the view, from its beginning.
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.collective(buf, offset_of(offset), writing=True)
+
+    # The pointer of this process, which moves on at once (section 14.4.3).
+
+    def Read(self, buf: BufSpec) -> Owned[Status]:
+        """Read into a buffer at the pointer of this process (MPI_File_read).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return Owned(self._admitted.independent(buf, None, writing=False, at_once=True), "File.Read")
+
+    def Iread(self, buf: BufSpec) -> Request[Status]:
+        """Start a `Read` (MPI_File_iread).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.independent(buf, None, writing=False)
+
+    def Read_all(self, buf: BufSpec) -> Request[Status]:
+        """Read into a buffer at the pointer of each process; collective (MPI_File_read_all).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.collective(buf, None, writing=False, at_once=True)
+
+    def Iread_all(self, buf: BufSpec) -> Request[Status]:
+        """Start a `Read_all` (MPI_File_iread_all).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.collective(buf, None, writing=False)
+
+    def Write(self, buf: BufSpec) -> Owned[Status]:
+        """Write a buffer at the pointer of this process (MPI_File_write).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return Owned(self._admitted.independent(buf, None, writing=True, at_once=True), "File.Write")
+
+    def Iwrite(self, buf: BufSpec) -> Request[Status]:
+        """Start a `Write` (MPI_File_iwrite).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.independent(buf, None, writing=True)
+
+    def Write_all(self, buf: BufSpec) -> Request[Status]:
+        """Write a buffer at the pointer of each process; collective (MPI_File_write_all).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.collective(buf, None, writing=True, at_once=True)
+
+    def Iwrite_all(self, buf: BufSpec) -> Request[Status]:
+        """Start a `Write_all` (MPI_File_iwrite_all).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.collective(buf, None, writing=True)
+
+    # The shared pointer (section 14.4.4).
+
+    def Read_shared(self, buf: BufSpec) -> Owned[Status]:
+        """Read into a buffer at the pointer that all processes share (MPI_File_read_shared).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return Owned(self._admitted.by_shared_pointer(buf, writing=False, at_once=True), "File.Read_shared")
+
+    def Iread_shared(self, buf: BufSpec) -> Request[Status]:
+        """Start a `Read_shared` (MPI_File_iread_shared).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.by_shared_pointer(buf, writing=False)
+
+    def Read_ordered(self, buf: BufSpec) -> Request[Status]:
+        """Read into a buffer at the shared pointer, in rank order; collective (MPI_File_read_ordered).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.ordered(buf, writing=False, at_once=True)
+
+    def Write_shared(self, buf: BufSpec) -> Owned[Status]:
+        """Write a buffer at the pointer that all processes share (MPI_File_write_shared).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return Owned(self._admitted.by_shared_pointer(buf, writing=True, at_once=True), "File.Write_shared")
+
+    def Iwrite_shared(self, buf: BufSpec) -> Request[Status]:
+        """Start a `Write_shared` (MPI_File_iwrite_shared).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.by_shared_pointer(buf, writing=True)
+
+    def Write_ordered(self, buf: BufSpec) -> Request[Status]:
+        """Write a buffer at the shared pointer, in rank order; collective (MPI_File_write_ordered).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+        """
+        return self._admitted.ordered(buf, writing=True, at_once=True)
+
+    # Split collectives (section 14.4.5): one at a time on a file.
+
+    def Read_at_all_begin(self, offset: int, buf: BufSpec) -> None:
+        """Begin a `Read_at_all` (MPI_File_read_at_all_begin).
+
+        Args:
+            offset: in elementary types of the view, from its beginning.
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Raises:
+            LocalProtocolError: another split collective is in progress on the file.
+        """
+        file = self._admitted
+        file.begin("Read_at_all", lambda: file.collective(buf, offset_of(offset), writing=False))
+
+    def Read_at_all_end(self, buf: BufSpec) -> Request[Status]:
+        """Return the `Read_at_all` that was begun, to be awaited (MPI_File_read_at_all_end).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+
+        Raises:
+            LocalProtocolError: none was begun.
+        """
+        return self._admitted.end("Read_at_all")
+
+    def Read_all_begin(self, buf: BufSpec) -> None:
+        """Begin a `Read_all` (MPI_File_read_all_begin).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Raises:
+            LocalProtocolError: another split collective is in progress on the file.
+        """
+        file = self._admitted
+        file.begin("Read_all", lambda: file.collective(buf, None, writing=False))
+
+    def Read_all_end(self, buf: BufSpec) -> Request[Status]:
+        """Return the `Read_all` that was begun, to be awaited (MPI_File_read_all_end).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+
+        Raises:
+            LocalProtocolError: none was begun.
+        """
+        return self._admitted.end("Read_all")
+
+    def Read_ordered_begin(self, buf: BufSpec) -> None:
+        """Begin a `Read_ordered` (MPI_File_read_ordered_begin).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Raises:
+            LocalProtocolError: another split collective is in progress on the file.
+        """
+        file = self._admitted
+        file.begin("Read_ordered", lambda: file.ordered(buf, writing=False))
+
+    def Read_ordered_end(self, buf: BufSpec) -> Request[Status]:
+        """Return the `Read_ordered` that was begun, to be awaited (MPI_File_read_ordered_end).
+
+        Args:
+            buf: a writable buffer specification, not to be touched before the read is complete.
+
+        Returns:
+            A request whose result is the Status.
+
+        Raises:
+            LocalProtocolError: none was begun.
+        """
+        return self._admitted.end("Read_ordered")
+
+    def Write_at_all_begin(self, offset: int, buf: BufSpec) -> None:
+        """Begin a `Write_at_all` (MPI_File_write_at_all_begin).
+
+        Args:
+            offset: in elementary types of the view, from its beginning.
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Raises:
+            LocalProtocolError: another split collective is in progress on the file.
+        """
+        file = self._admitted
+        file.begin("Write_at_all", lambda: file.collective(buf, offset_of(offset), writing=True))
+
+    def Write_at_all_end(self, buf: BufSpec) -> Request[Status]:
+        """Return the `Write_at_all` that was begun, to be awaited (MPI_File_write_at_all_end).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+
+        Raises:
+            LocalProtocolError: none was begun.
+        """
+        return self._admitted.end("Write_at_all")
+
+    def Write_all_begin(self, buf: BufSpec) -> None:
+        """Begin a `Write_all` (MPI_File_write_all_begin).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Raises:
+            LocalProtocolError: another split collective is in progress on the file.
+        """
+        file = self._admitted
+        file.begin("Write_all", lambda: file.collective(buf, None, writing=True))
+
+    def Write_all_end(self, buf: BufSpec) -> Request[Status]:
+        """Return the `Write_all` that was begun, to be awaited (MPI_File_write_all_end).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+
+        Raises:
+            LocalProtocolError: none was begun.
+        """
+        return self._admitted.end("Write_all")
+
+    def Write_ordered_begin(self, buf: BufSpec) -> None:
+        """Begin a `Write_ordered` (MPI_File_write_ordered_begin).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Raises:
+            LocalProtocolError: another split collective is in progress on the file.
+        """
+        file = self._admitted
+        file.begin("Write_ordered", lambda: file.ordered(buf, writing=True))
+
+    def Write_ordered_end(self, buf: BufSpec) -> Request[Status]:
+        """Return the `Write_ordered` that was begun, to be awaited (MPI_File_write_ordered_end).
+
+        Args:
+            buf: a buffer specification, not to be changed before the write is complete.
+
+        Returns:
+            A request whose result is the Status.
+
+        Raises:
+            LocalProtocolError: none was begun.
+        """
+        return self._admitted.end("Write_ordered")
