@@ -27,6 +27,7 @@ from aiompi.file.operation import Operation
 from aiompi.file.shared import SharedPointer
 from aiompi.file.transfer import Stop, Stream
 from aiompi.file.view import View
+from aiompi.status import Status
 
 T = TypeVar("T")
 
@@ -80,7 +81,7 @@ class Access:
 
     # Accesses.
 
-    def independent(self, spec: object, offset: int | None, *, writing: bool, at_once: bool = False) -> Operation:
+    def independent(self, spec: object, offset: int | None, *, writing: bool, at_once: bool = False) -> Request[Status]:
         """Start an access of this process alone.
 
         Args:
@@ -98,9 +99,9 @@ class Access:
         start = self._start(offset, nbytes, name)
         view, stop = self.view, Stop()
         work = lambda: self.move(view, start, buffer, stop, writing)  # noqa: E731
-        return self._operation(self._done(name, work, at_once), stop)
+        return self._alone(name, work, stop, at_once=at_once)
 
-    def by_shared_pointer(self, spec: object, *, writing: bool, at_once: bool = False) -> Operation:
+    def by_shared_pointer(self, spec: object, *, writing: bool, at_once: bool = False) -> Request[Status]:
         """Start an access of this process at the shared pointer, which moves on (section 14.4.4); see `independent`."""
         name = "File_write_shared" if writing else "File_read_shared"
         buffer, nbytes = self._resolve(spec, name, writing)
@@ -110,7 +111,7 @@ class Access:
             start = self.shared.advance(nbytes // view.unit) * view.unit
             return self.move(view, start, buffer, stop, writing)
 
-        return self._operation(self._done(name, work, at_once), stop)
+        return self._alone(name, work, stop, at_once=at_once)
 
     def collective(self, spec: object, offset: int | None, *, writing: bool, at_once: bool = False) -> Operation:
         """Start a collective access, which all processes make; see `independent`."""
@@ -202,6 +203,17 @@ class Access:
             raise InvalidArgumentError(f"{self.where(name)}: offset is {offset}: expected 0 or more")
         return offset * self.view.unit
 
+    def _alone(self, name: str, work: Callable[[], int], stop: Stop, *, at_once: bool) -> Request[Status]:
+        """Start an access that no other process takes part in; it is made here if nothing waits for this thread."""
+        if not (at_once and self.disk.calls_here):
+            return self._operation(self._done(name, work, at_once), stop)
+        request: Request[Status] = Request(self.comm.engine)
+        try:
+            request.complete(Status.of(nbytes=work(), external=self.view.external))
+        except Exception as error:
+            request.fail(of_cause(error, self.where(name)))
+        return request
+
     def _operation(self, coroutine: Coroutine[Any, None, int], stop: Stop | None) -> Operation:
         return Operation(self.comm, coroutine, stop, self.view.external)
 
@@ -219,7 +231,7 @@ class Access:
     async def attempt(self, work: Callable[[], object], name: str) -> MPIError | None:
         """Call a function in a thread; return its failure as an MPI error."""
         try:
-            await self.disk.run(work)
+            await self.disk.run(work, at_once=True)
         except Exception as error:
             return of_cause(error, self.where(name))
         return None
@@ -235,26 +247,32 @@ class Access:
     def move(self, view: View, start: int, buffer: Buffer, stop: Stop, writing: bool) -> int:
         """Write or read the items of a buffer, in a thread of the disk. Return the bytes."""
         nbytes = view.nbytes(buffer)
-        with self._guarded(view, start, nbytes, writing):
-            if writing:
-                return self._each(transfer.write, view, start, transfer.outgoing(buffer, view.external), stop)
-            stream = transfer.in_place(buffer, view.external)
-            if stream is not None:
-                return self._each(transfer.read, view, start, stream, stop)
-            memory = allocate(nbytes)
-            done = self._each(transfer.read, view, start, Stream(memory), stop)
-            (buffer.from_external32 if view.external else buffer.unpack)(memory[:done])
-            return done
+        if self.atomic and nbytes:
+            with self._guarded(view, start, nbytes, writing):
+                return self._move(view, start, buffer, stop, writing)
+        return self._move(view, start, buffer, stop, writing)
+
+    def _move(self, view: View, start: int, buffer: Buffer, stop: Stop, writing: bool) -> int:
+        if writing:
+            return self._each(transfer.write, view, start, transfer.outgoing(buffer, view.external), stop)
+        stream = transfer.in_place(buffer, view.external)
+        if stream is not None:
+            return self._each(transfer.read, view, start, stream, stop)
+        memory = allocate(view.nbytes(buffer))
+        done = self._each(transfer.read, view, start, Stream(memory), stop)
+        (buffer.from_external32 if view.external else buffer.unpack)(memory[:done])
+        return done
 
     def _guarded(self, view: View, start: int, nbytes: int, writing: bool) -> contextlib.AbstractContextManager[None]:
         """Return the lock that an access in atomic mode holds on its bytes (section 14.6.1)."""
-        if not self.atomic or not nbytes:
-            return contextlib.nullcontext()
         first, last = view.position(start), view.position(start + nbytes - 1)
         return locked(self.fd, self._mutex, first, last + 1 - first, shared=not writing)
 
     def _each(self, function: Transfer, view: View, start: int, stream: Stream, stop: Stop) -> int:
         """Call a function for parts of the stream that have few enough pieces; return the bytes."""
+        if view.contiguous:
+            run = transfer.write_run if function is transfer.write else transfer.read_run
+            return run(self.fd, view.position(start), stream, 0, stream.nbytes, stop)
         done = 0
         for length in view.batches(stream.nbytes):
             moved = function(self.fd, view.pieces(start + done, length), stream.part(done, length), stop)

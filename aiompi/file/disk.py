@@ -47,6 +47,12 @@ class Disk:
         disk: Disk = engine.disk
         return disk
 
+    @property
+    def calls_here(self) -> bool:
+        """True if functions for which the caller waits are called in its thread: no event loop or thread waits then."""
+        engine = self._engine()
+        return engine is not None and not (engine.driver.sliced or engine.driver.background)
+
     def run(self, function: Callable[[], T], *, at_once: bool = False) -> Request[T]:
         """Run a function in a thread.
 
@@ -61,7 +67,7 @@ class Disk:
         assert engine is not None
         request: Request[T] = Request(engine)
         driver = engine.driver
-        if at_once and not (driver.sliced or driver.background):
+        if at_once and self.calls_here:
             try:
                 value = function()
             except Exception as error:

@@ -102,7 +102,7 @@ class _Opening:
 
     async def _attempt(self, comm: Communicator, flags: int) -> MPIError | None:
         try:
-            self._fd = await Disk.of(comm.engine).run(lambda: os.open(self._path, flags, _RIGHTS))
+            self._fd = await Disk.of(comm.engine).run(lambda: os.open(self._path, flags, _RIGHTS), at_once=True)
         except Exception as error:
             return of_cause(error, self._where(comm))
         return None

@@ -113,15 +113,22 @@ def write(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, stop: Stop
     """
     done = 0
     for offset, length in _each(pieces):
-        end, shift = done + length, offset - done
-        while done < end:
-            if stop.asked:
-                return done
-            moved = os.pwritev(fd, stream.views(done, min(end, done + STEP)), done + shift)
-            if moved == 0:
-                raise OSError(errno.EIO, f"nothing was written at byte {done + shift}")
-            done += moved
+        moved = write_run(fd, offset, stream, done, length, stop)
+        done += moved
+        if moved < length:
+            break
     return done
+
+
+def write_run(fd: int, offset: int, stream: Stream, start: int, nbytes: int, stop: Stop) -> int:
+    """Write a part of a stream to one piece of a file; see `write`."""
+    done, end, shift = start, start + nbytes, offset - start
+    while done < end and not stop.asked:
+        moved = os.pwritev(fd, stream.views(done, min(end, done + STEP)), done + shift)
+        if moved == 0:
+            raise OSError(errno.EIO, f"nothing was written at byte {done + shift}")
+        done += moved
+    return done - start
 
 
 def read(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, stop: Stop) -> int:
@@ -155,14 +162,21 @@ def read(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, stop: Stop)
 def _read_each(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, start: int, stop: Stop) -> int:
     done = start
     for offset, length in _each(pieces):
-        end, shift = done + length, offset - done
-        while done < end:
-            if stop.asked:
-                return done - start
-            moved = os.preadv(fd, stream.views(done, min(end, done + STEP)), done + shift)
-            if moved == 0:
-                return done - start
-            done += moved
+        moved = read_run(fd, offset, stream, done, length, stop)
+        done += moved
+        if moved < length:
+            break
+    return done - start
+
+
+def read_run(fd: int, offset: int, stream: Stream, start: int, nbytes: int, stop: Stop) -> int:
+    """Read one piece of a file into a part of a stream; see `read`."""
+    done, end, shift = start, start + nbytes, offset - start
+    while done < end and not stop.asked:
+        moved = os.preadv(fd, stream.views(done, min(end, done + STEP)), done + shift)
+        if moved == 0:
+            break
+        done += moved
     return done - start
 
 

@@ -156,6 +156,7 @@ def test_shared_pointer(run: Run, path: Path, size: int) -> None:
             assert found.tolist() == [comm.rank] * comm.rank
             await file.Set_view(0, MPI.INT)
             assert await file.Get_position_shared() == 0
+            await comm.Barrier()
             mine = np.zeros(2, "i4")
             for _ in range(5):
                 await file.Read_shared(mine)
