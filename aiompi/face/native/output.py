@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, Self
 
 from aiompi.engine import Request
@@ -25,6 +24,12 @@ class Output(Protocol):
     """Takes the output of ranks, such as a text file or `sys.stdout`."""
 
     def write(self, text: str, /) -> object: ...
+
+
+class _Feed(Protocol):
+    """Takes output, and whether it is the last; returns True if more is wanted now."""
+
+    def __call__(self, text: str, *, ended: bool) -> bool: ...
 
 
 class OutputLine(NamedTuple):
@@ -93,7 +98,7 @@ class OutputLines:
             raise LocalProtocolError("spawn: these OutputLines belong to other ranks already: make new ones")
         self._forward = forward
 
-    def _feed(self, text: str, ended: bool) -> bool:
+    def _feed(self, text: str, *, ended: bool) -> bool:
         """Take output, and whether it is the last; return True if more is wanted now."""
         if not self._closed:
             *whole, self._partial = (self._partial + text).split("\n")
@@ -113,7 +118,9 @@ class OutputLines:
 
 def _line(text: str) -> OutputLine:
     tag = _TAG.match(text)
-    return OutputLine(None, text, True) if tag is None else OutputLine(int(tag[1]), text[tag.end() :], bool(tag[2]))
+    if tag is None:
+        return OutputLine(None, text, is_error=True)
+    return OutputLine(int(tag[1]), text[tag.end() :], bool(tag[2]))
 
 
 class Forward:
@@ -135,7 +142,7 @@ class Forward:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end inside a character
         self._reading = self._unlimited = False
         self.ended: Request[None] = Request(self.engine)
-        self._feed: Callable[[str, bool], bool]
+        self._feed: _Feed
         if isinstance(output, OutputLines):
             output._begin(self)
             self._feed, self.options = output._feed, ["--tag-output"]
@@ -146,7 +153,7 @@ class Forward:
         os.set_blocking(self._read, False)
         self.resume()
 
-    def _write(self, text: str, ended: bool) -> bool:
+    def _write(self, text: str, *, ended: bool) -> bool:
         if text:
             (self._output or sys.stdout).write(text)
         return True
@@ -169,7 +176,7 @@ class Forward:
             return
         if not data:  # all ranks have ended, and their launcher
             self.close()
-        elif not self._feed(self._decoder.decode(data), False) and not self._unlimited:
+        elif not self._feed(self._decoder.decode(data), ended=False) and not self._unlimited:
             self._pause()
 
     def _pause(self) -> None:
@@ -183,4 +190,4 @@ class Forward:
             self._pause()
             os.close(self._read)
             self.ended.complete()
-            self._feed(self._decoder.decode(b"", final=True), True)
+            self._feed(self._decoder.decode(b"", final=True), ended=True)
