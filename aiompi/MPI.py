@@ -29,12 +29,12 @@ from aiompi.face.blocking import *
 from aiompi.face.blocking.environment import *
 from aiompi.face.blocking.file import *
 from aiompi.face.blocking.internals import *
-from aiompi.face.blocking.missing import *
 from aiompi.face.blocking.process import check_running_loop as _check_running_loop
 from aiompi.face.blocking.process import process as _process
 from aiompi.face.blocking.processes import Close_port, Lookup_name, Open_port, Publish_name, Unpublish_name
 from aiompi.face.blocking.serializer import *
 from aiompi.face.blocking.session import *
+from aiompi.face.blocking.window import *
 from aiompi.face.common import allocate as _allocate
 from aiompi.face.common import attach as _attach
 from aiompi.file.modes import *
@@ -44,6 +44,7 @@ from aiompi.op import Op
 from aiompi.op.predefined import *
 from aiompi.status import Status
 from aiompi.typing import BufSpec as _BufSpec
+from aiompi.window.constants import *
 
 if _typing.TYPE_CHECKING:
     from aiompi.datatype.buffer.memory import *
@@ -109,7 +110,8 @@ __all__ = [
     "Query_thread", "Register_datarep", "RemoteProtocolError", "Remove_error_class", "Remove_error_code",
     "Remove_error_string", "Request", "RevokedError", "Session", "SpawnError", "Status", "Topocomm", "TruncationError",
     "Type_extent", "Type_hindexed", "Type_hvector", "Type_lb", "Type_struct", "Type_ub", "UnknownError",
-    "Unpublish_name", "Win", "Wtick", "Wtime", "buffer", "error_string", "get_vendor", "memory", "pickle",
+    "Unpublish_name", "Win", "WindowError", "Wtick", "Wtime", "buffer", "error_string", "get_vendor", "memory",
+    "pickle",
 ]  # fmt: skip
 
 VERSION, SUBVERSION = 3, 1
@@ -252,7 +254,7 @@ def Get_version() -> tuple[int, int]:
     """Return the (version, subversion) of the MPI standard that names and their meaning follow (section 7.1.1).
 
     Of MPI-4, sessions, persistent collectives and some other calls are there as well. Calls of what is not there raise
-    NotImplementedError: one-sided communication, partitioned communication, a binary interface.
+    NotImplementedError: partitioned communication, a binary interface.
     """
     return VERSION, SUBVERSION
 

@@ -27,14 +27,14 @@ from aiompi.base import release
 __version__ = release.VERSION
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "COMM_NULL", "IN_PLACE", "MAX", "MIN", "MPI", "PROC_NULL", "PROD", "ROOT", "SUM",
+    "ANY_SOURCE", "ANY_TAG", "COMM_NULL", "IN_PLACE", "MAX", "MIN", "MPI", "PROC_NULL", "ROOT", "SUM",
     "UNDEFINED", "AssembledWorld", "AuthenticationError", "BlockingCallError", "Cartcomm", "Comm", "Datatype",
     "Distgraphcomm", "File", "FileError", "Graphcomm", "Group", "Info", "Intercomm", "Intracomm",
     "InvalidArgumentError", "InvalidBufferError", "InvalidCommError", "Job", "JobAbortedError", "LocalProtocolError",
     "MPIError", "Member", "MemberChange", "Membership", "Message", "Op", "OutputLine", "OutputLines",
     "PersistentRequest", "ProcessFailedError", "RemoteProtocolError", "Request", "RevokedError", "ServedJob", "Session",
-    "Settings", "SpawnError", "Status", "TruncationError", "World", "init", "join", "local_world", "rc", "run", "serve",
-    "spawn",
+    "Settings", "SpawnError", "Status", "TruncationError", "Win", "WindowError", "World", "init", "join",
+    "local_world", "rc", "run", "serve", "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         RevokedError,
         SpawnError,
         TruncationError,
+        WindowError,
     )
     from aiompi.face.native import (
         COMM_NULL,
@@ -73,11 +74,12 @@ if TYPE_CHECKING:
     from aiompi.face.native.job import World, local_world, run
     from aiompi.face.native.output import OutputLine, OutputLines
     from aiompi.face.native.session import Session
+    from aiompi.face.native.window import Win
     from aiompi.info import Info
     from aiompi.job.joining import init, join, spawn
     from aiompi.job.members import AssembledWorld, Job, Member, MemberChange, Membership, ServedJob, serve
     from aiompi.op import Op
-    from aiompi.op.predefined import MAX, MIN, PROD, SUM
+    from aiompi.op.predefined import MAX, MIN, SUM
     from aiompi.settings import Settings, rc
     from aiompi.status import Status
 
@@ -90,7 +92,7 @@ _MODULES = {
     "aiompi.errors": (
         "AuthenticationError", "BlockingCallError", "FileError", "InvalidArgumentError", "InvalidBufferError",
         "InvalidCommError", "JobAbortedError", "LocalProtocolError", "MPIError", "ProcessFailedError",
-        "RemoteProtocolError", "RevokedError", "SpawnError", "TruncationError",
+        "RemoteProtocolError", "RevokedError", "SpawnError", "TruncationError", "WindowError",
     ),
     "aiompi.face.native": (
         "COMM_NULL", "Cartcomm", "Comm", "Distgraphcomm", "File", "Graphcomm", "Intercomm", "Intracomm", "Message",
@@ -98,11 +100,12 @@ _MODULES = {
     "aiompi.face.native.job": ("World", "local_world", "run"),
     "aiompi.face.native.output": ("OutputLine", "OutputLines"),
     "aiompi.face.native.session": ("Session",),
+    "aiompi.face.native.window": ("Win",),
     "aiompi.info": ("Info",),
     "aiompi.job.joining": ("init", "join", "spawn"),
     "aiompi.job.members": ("AssembledWorld", "Job", "Member", "MemberChange", "Membership", "ServedJob", "serve"),
     "aiompi.op": ("Op",),
-    "aiompi.op.predefined": ("MAX", "MIN", "PROD", "SUM"),
+    "aiompi.op.predefined": ("MAX", "MIN", "SUM"),
     "aiompi.settings": ("Settings", "rc"),
     "aiompi.status": ("Status",),
 }  # fmt: skip

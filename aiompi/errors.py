@@ -21,6 +21,7 @@ Exception
     ├── RemoteProtocolError       ERR_OTHER: a peer broke the protocol
     │   └── AuthenticationError   a peer could not prove the key
     ├── FileError                 ERR_IO and the other classes of files
+    ├── WindowError               ERR_WIN and the other classes of windows
     ├── RevokedError              ERR_REVOKED: a rank has revoked the communicator
     └── ProcessFailedError        ERR_PROC_FAILED: a peer is gone
         ├── ProcessFailedPendingError ERR_PROC_FAILED_PENDING: it may have been the sender; the receive is still posted
@@ -55,7 +56,7 @@ __all__ = [
     "InternalError", "InStatusError", "PendingError", "InvalidKeyvalError", "InvalidErrhandlerError",
     "InvalidInfoError", "InvalidInfoKeyError", "InvalidInfoValueError", "InfoNoKeyError", "InvalidSessionError",
     "SpawnError", "InvalidPortError", "InvalidServiceError", "NotPublishedError", "LocalProtocolError",
-    "BlockingCallError", "FileError", "RemoteProtocolError", "AuthenticationError", "RevokedError",
+    "BlockingCallError", "FileError", "WindowError", "RemoteProtocolError", "AuthenticationError", "RevokedError",
     "ProcessFailedError", "ProcessFailedPendingError", "JobAbortedError", "ERROR_CLASSES", "LATER_ERROR_CLASSES",
     "error_string", "Get_error_class", "Get_error_string", "Add_error_class", "Add_error_code", "Add_error_string",
     "Remove_error_class", "Remove_error_code", "Remove_error_string",
@@ -361,6 +362,22 @@ class FileError(MPIError, error_class=unsupported_errors.ERR_IO):
     """
 
     def __init__(self, what: str, error_class: int = unsupported_errors.ERR_IO) -> None:
+        super().__init__(what)
+        self.error_class = self.error_code = error_class
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.error_class)
+
+
+class WindowError(MPIError, error_class=unsupported_errors.ERR_WIN):
+    """A call on a window is wrong. The error class says how.
+
+    Args:
+        what: message.
+        error_class: one of the error classes of windows, such as ERR_RMA_SYNC.
+    """
+
+    def __init__(self, what: str, error_class: int = unsupported_errors.ERR_WIN) -> None:
         super().__init__(what)
         self.error_class = self.error_code = error_class
 

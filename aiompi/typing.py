@@ -70,5 +70,5 @@ BufSpecV: TypeAlias = "Buffer | _Block | tuple[_Memory, _Numbers, _Numbers, Type
 BufSpecW: TypeAlias = "_Types | tuple[_Memory, _Numbers, _Numbers, Sequence[TypeSpec]] | list[Any]"
 #: path of a file
 FileName: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
-#: target of one-sided communication, which raises NotImplementedError
-TargetSpec: TypeAlias = "Displ | tuple[Any, ...] | list[Any]"
+#: part of a window: displacement, or displacement, count and datatype
+TargetSpec: TypeAlias = "Displ | tuple[Displ] | tuple[Displ, Count] | tuple[Displ, Count, TypeSpec] | list[Any] | None"

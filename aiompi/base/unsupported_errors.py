@@ -1,4 +1,4 @@
-"""Error classes without an exception of their own: those of files, and those of parts of MPI that are not there."""
+"""Error classes without an exception of their own: those of files, of windows, and of missing parts of MPI."""
 
 from __future__ import annotations
 

@@ -51,6 +51,7 @@ def _missing() -> str:
 form, why_pure = _choose()
 
 if TYPE_CHECKING or form == "pure":
+    from aiompi.core.pure.atomics import Atomics
     from aiompi.core.pure.buffers import Span, incoming, outgoing, overlap, plain_bytes
     from aiompi.core.pure.communicator import CommunicatorBase
     from aiompi.core.pure.contents import FOREIGN, MANY, OTHER, TUPLES, contents
@@ -68,6 +69,7 @@ else:
         MANY,
         OTHER,
         TUPLES,
+        Atomics,
         CommunicatorBase,
         Envelope,
         MatchQueues,
@@ -87,7 +89,7 @@ else:
     )
 
 __all__ = [
-    "CommunicatorBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "Owned", "PeerBase",
+    "Atomics", "CommunicatorBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "Owned", "PeerBase",
     "PostedReceive", "ProgressBase", "Request", "SendBase", "Span", "TUPLES", "contents", "form", "incoming",
     "look", "outgoing", "overlap", "plain_bytes", "why_pure",
 ]  # fmt: skip

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 PARTITIONED: Final = "partitioned communication (MPI-4)"
-WINDOWS: Final = "one-sided communication"
 
 
 def absent(name: str, part: str) -> Callable[..., Any]:

@@ -71,6 +71,8 @@ cdef extern from "buffers.h":
     bint array_class(object)
     bint view_released(object)
     bint array_plain(object)
+    int array_number(object)
+    Py_ssize_t array_itemsize(object)
     bint array_memory(object, memory_t *)
     int memory_export(object, memory_t *, Py_buffer *, int) except -1
 

@@ -9,6 +9,14 @@ cdef extern from "atomics.h":
         ATOMIC_COMPARE
     uint64_t atomic_do(int, void *, int, uint64_t, uint64_t)
 
+cdef extern from "fetch.h":
+    enum:
+        FETCH_REPLACE
+        FETCH_ONLY
+    combine_t *combine_of(int, int, size_t)
+    void fetch_and_combine(combine_t *, int, void *, const void *, void *, size_t, size_t) nogil
+    bint fetch_serves(object)
+
 
 @cython.final
 @cython.no_gc_clear  # which would let go of the memory without its exporter's knowledge
@@ -54,6 +62,40 @@ cdef class Atomics:
     def compare_and_swap(self, Py_ssize_t offset, int size, expected, value):
         """Set a word to a value if it is the expected one; return it as it was."""
         return atomic_do(ATOMIC_COMPARE, self.place(offset, size), size, lowest(value), lowest(expected))
+
+    def combine(self, Py_ssize_t offset, elements, int operation, before=None):
+        """Combine elements with those at an offset, each of them as one; return False if only its owner can do that.
+
+        Args:
+            elements: array of the operands of the lower ranks.
+            operation: number of a predefined operation, `FETCH_REPLACE` or `FETCH_ONLY`.
+            before: array of as many elements, which gets those that were there; None if nobody wants them.
+        """
+        cdef memory_t source, kept
+        cdef combine_t *function = NULL
+        cdef int size
+        if not array_memory(elements, &source) or not fetch_serves(elements):
+            return False
+        size = <int>array_itemsize(elements)
+        if operation < FETCH_REPLACE:
+            function = combine_of(operation, array_number(elements), size)
+            if function == NULL:
+                return False
+        if (<uint64_t>self._view.buf + <uint64_t>offset) % size:
+            return False
+        kept.data = NULL
+        if before is not None and not (array_memory(before, &kept) and kept.nbytes == source.nbytes and not kept.readonly):
+            raise InternalError("what is fetched has no room")
+        if not source.nbytes:
+            return True
+        self.place(offset, size)
+        if source.nbytes > self._view.len - offset:
+            raise InternalError(f"{source.nbytes} bytes at {offset} are not within {self._view.len} bytes of memory")
+        with nogil:
+            fetch_and_combine(
+                function, operation, <char *>self._view.buf + offset, source.data, kept.data, source.nbytes / size, size
+            )
+        return True
 
 
 cdef uint64_t lowest(value) except? 0:

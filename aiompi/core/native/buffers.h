@@ -48,3 +48,7 @@ static int memory_export(PyObject *owner, const memory_t *memory, Py_buffer *vie
   Py_CLEAR(view->obj);
   return PyBuffer_FillInfo(view, owner, memory->data ? memory->data : "", memory->nbytes, memory->readonly, flags);
 }
+
+/* The number of NumPy of the type of an array, and the size of its elements. */
+static int array_number(PyObject *array) { return ((PyArrayObject_fields *)array)->descr->type_num; }
+static Py_ssize_t array_itemsize(PyObject *array) { return ((PyArrayObject_fields *)array)->descr->elsize; }

@@ -430,6 +430,8 @@ def Get_address(location: object) -> int:
     """
     if location is None or isinstance(location, Constant):
         return int(location or 0)
+    if getattr(location, "address", None) == 0:  # an `MPI.buffer` without memory
+        return 0
     return registry.add(location)
 
 

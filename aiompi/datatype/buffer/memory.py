@@ -49,6 +49,10 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name in m
         self.obj = getattr(array, "obj", None)
         self._released = False
 
+    def __bool__(self) -> bool:
+        """Return True unless it is empty, as for any sequence."""
+        return self.size > 0
+
     @staticmethod
     def allocate(nbytes: int, clear: bool = False) -> buffer:
         """Return new memory.

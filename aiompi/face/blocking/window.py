@@ -1,0 +1,472 @@
+"""Windows of the blocking face (MPI-4.1, chapter 12)."""
+
+from __future__ import annotations
+
+from typing import Final, Self, cast
+
+from aiompi import hooks
+from aiompi.comm import Group
+from aiompi.engine import Request as EngineRequest
+from aiompi.face.blocking.communicator import COMM_SELF, Intracomm
+from aiompi.face.blocking.process import check_running_loop
+from aiompi.face.blocking.requests import Request
+from aiompi.face.window import WindowCalls
+from aiompi.info import INFO_NULL, Info
+from aiompi.op import SUM, Op
+from aiompi.typing import BufSpec, SupportsBuffer, TargetSpec
+from aiompi.window import Window
+from aiompi.window.constants import LOCK_EXCLUSIVE
+
+__all__ = ["WIN_NULL", "Win"]
+
+
+@hooks.surface
+class Win(WindowCalls):
+    __doc__ = WindowCalls.__doc__
+
+    __slots__ = ()
+
+    def __new__(cls, win: Win | None = None) -> Self:
+        return cls._another(Win, win)
+
+    # Making and freeing.
+
+    @classmethod
+    def Create(
+        cls, memory: SupportsBuffer | None, disp_unit: int = 1, info: Info = INFO_NULL, comm: Intracomm = COMM_SELF
+    ) -> Self:
+        """Make a window of memory of the program (MPI_Win_create, section 12.2.1); all ranks of `comm` call it.
+
+        Args:
+            memory: contiguous and writable; None for a rank without memory.
+            disp_unit: bytes of a displacement in this memory.
+            info: hints, which are kept.
+            comm: an intracommunicator.
+
+        Returns:
+            The window.
+
+        Raises:
+            InvalidBufferError: the memory is read-only or not contiguous.
+            WindowError: the unit is not positive.
+            InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
+        """
+        core = cls._of_comm(comm, "Win.Create")
+        return cls._made(comm, info, cls._create(memory, disp_unit, core))
+
+    @classmethod
+    def Allocate(cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, comm: Intracomm = COMM_SELF) -> Self:
+        """Make a window of new memory of zeros (MPI_Win_allocate, section 12.2.2); all ranks of `comm` call it.
+
+        Ranks of one host with the native core access this memory without its owner, also while that computes.
+
+        Args:
+            size: bytes of this rank's memory; ranks may have different sizes.
+            disp_unit: bytes of a displacement in this memory.
+            info: hints, which are kept.
+            comm: an intracommunicator.
+
+        Returns:
+            The window; `memory` is this rank's.
+
+        Raises:
+            WindowError: the size is negative, or the unit not positive.
+            InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
+            OtherError: a rank has no memory left.
+        """
+        core = cls._of_comm(comm, "Win.Allocate")
+        from aiompi import window as windows
+
+        return cls._made(comm, info, windows.allocate(core, size, disp_unit))
+
+    @classmethod
+    def Allocate_shared(
+        cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, comm: Intracomm = COMM_SELF
+    ) -> Self:
+        """Make a window of new memory that all ranks use as their own (MPI_Win_allocate_shared, section 12.2.3).
+
+        Args:
+            size: bytes of this rank's memory; ranks may have different sizes.
+            disp_unit: bytes of a displacement in this memory.
+            info: hints. With "alloc_shared_noncontig" = "true" the memory of each rank begins at a page; otherwise it
+                follows that of the rank before.
+            comm: an intracommunicator of ranks of one host, such as `Split_type(COMM_TYPE_SHARED)` makes.
+
+        Returns:
+            The window; `Shared_query` returns the memory of any rank.
+
+        Raises:
+            WindowError: the size is negative, or the unit not positive.
+            InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
+            WindowError: the ranks are not on one host.
+        """
+        core = cls._of_comm(comm, "Win.Allocate_shared")
+        return cls._made(comm, info, cls._allocate_shared(size, disp_unit, info, core))
+
+    @classmethod
+    def Create_dynamic(cls, info: Info = INFO_NULL, comm: Intracomm = COMM_SELF) -> Self:
+        """Make a window to which each rank attaches memory later (MPI_Win_create_dynamic, section 12.2.4).
+
+        Displacements are addresses at the target, which `Get_address` returns there.
+
+        Args:
+            info: hints, which are kept.
+            comm: an intracommunicator.
+
+        Returns:
+            The window.
+
+        Raises:
+            InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
+        """
+        core = cls._of_comm(comm, "Win.Create_dynamic")
+        from aiompi import window as windows
+
+        return cls._made(comm, info, windows.create_dynamic(core))
+
+    def Free(self) -> None:
+        """Free the window once all its ranks have called this; its handle is then null (MPI_Win_free).
+
+        Raises:
+            WindowError: an epoch is still open.
+            WindowError: the handle is null.
+        """
+        opener = self._core.opener
+        self._check_loop("Free")
+        opener._finish(self._freeing())
+
+    @classmethod
+    def _made(cls, comm: Intracomm, info: Info, request: EngineRequest[Window]) -> Self:
+        check_running_loop("Win.Create", "await aiompi.Win.Create(memory, comm=comm)")
+        return cast(Self, comm._finish(comm._admitted.run(cls._making(comm, info, request))))
+
+    def _check_loop(self, operation: str) -> None:
+        check_running_loop(f"Win.{operation}", f"await win.{operation}()")
+
+    def _wait(self, request: EngineRequest[None], operation: str) -> None:
+        self._check_loop(operation)
+        self._core.opener._finish(request)
+
+    def _operate(self, request: EngineRequest[None]) -> None:
+        """Leave an operation to the end of the epoch, unless it has failed already."""
+        if request.done():
+            request.result()
+
+    # Operations.
+
+    def Put(self, origin: BufSpec, target_rank: int, target: TargetSpec = None) -> None:
+        """Write to the memory of another rank (MPI_Put, section 12.3.1).
+
+        It is complete at the end of the epoch, or after a flush.
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
+        """
+        self._operate(self._put(origin, target_rank, target))
+
+    def Rput(self, origin: BufSpec, target_rank: int, target: TargetSpec = None) -> Request[None]:
+        """Start `Put` with a request (MPI_Rput, section 12.3.5).
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+
+        Returns:
+            A request that is complete when the buffers may be used again, and results are there.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
+        """
+        return Request._denote(self._put(origin, target_rank, target))
+
+    def Get(self, origin: BufSpec, target_rank: int, target: TargetSpec = None) -> None:
+        """Read from the memory of another rank (MPI_Get, section 12.3.2).
+
+        It is complete at the end of the epoch, or after a flush.
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
+        """
+        self._operate(self._get(origin, target_rank, target))
+
+    def Rget(self, origin: BufSpec, target_rank: int, target: TargetSpec = None) -> Request[None]:
+        """Start `Get` with a request (MPI_Rget, section 12.3.5).
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+
+        Returns:
+            A request that is complete when the buffers may be used again, and results are there.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
+        """
+        return Request._denote(self._get(origin, target_rank, target))
+
+    def Accumulate(self, origin: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM) -> None:
+        """Combine elements with those in the memory of another rank, each as one (MPI_Accumulate, section 12.3.4).
+
+        It is complete at the end of the epoch, or after a flush.
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+            op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
+        """
+        self._operate(self._accumulate(origin, target_rank, target, op))
+
+    def Raccumulate(self, origin: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM) -> Request[None]:
+        """Start `Accumulate` with a request (MPI_Raccumulate, section 12.3.5).
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+            op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
+
+        Returns:
+            A request that is complete when the buffers may be used again, and results are there.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
+        """
+        return Request._denote(self._accumulate(origin, target_rank, target, op))
+
+    def Get_accumulate(
+        self, origin: BufSpec, result: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM
+    ) -> None:
+        """Do what `Accumulate` does, and fetch the elements as they were (MPI_Get_accumulate, section 12.3.4).
+
+        It is complete at the end of the epoch, or after a flush.
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            result: a buffer specification of as many elements, which gets those of the target as they were.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+            op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
+        """
+        self._operate(self._get_accumulate(origin, result, target_rank, target, op))
+
+    def Rget_accumulate(
+        self, origin: BufSpec, result: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM
+    ) -> Request[None]:
+        """Start `Get_accumulate` with a request (MPI_Rget_accumulate, section 12.3.5).
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            result: a buffer specification of as many elements, which gets those of the target as they were.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+            op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
+
+        Returns:
+            A request that is complete when the buffers may be used again, and results are there.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
+        """
+        return Request._denote(self._get_accumulate(origin, result, target_rank, target, op))
+
+    def Fetch_and_op(
+        self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0, op: Op = SUM
+    ) -> None:
+        """Combine one element with one of another rank, and fetch that one as it was (MPI_Fetch_and_op).
+
+        It is complete at the end of the epoch, or after a flush.
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            result: a buffer specification of as many elements, which gets those of the target as they were.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_disp: displacement in units of the target.
+            op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
+        """
+        self._operate(self._fetch_and_op(origin, result, target_rank, target_disp, op))
+
+    def Compare_and_swap(
+        self, origin: BufSpec, compare: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0
+    ) -> None:
+        """Set one element of another rank if it is as expected, and fetch it as it was (MPI_Compare_and_swap).
+
+        It is complete at the end of the epoch, or after a flush.
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            compare: one element: the value that is expected.
+            result: a buffer specification of as many elements, which gets those of the target as they were.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_disp: displacement in units of the target.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
+        """
+        self._operate(self._compare_and_swap(origin, compare, result, target_rank, target_disp))
+
+    # Epochs.
+
+    def Fence(self, assertion: int = 0) -> None:
+        """End all accesses at all ranks, and begin an epoch in which all ranks may access all memory (MPI_Win_fence).
+
+        Args:
+            assertion: MODE_NOPRECEDE and MODE_NOSUCCEED if no accesses of this rank come before or after.
+
+        Raises:
+            WindowError: an epoch of another kind is open.
+        """
+        self._wait(self._run(lambda core: core.epochs.fence(assertion), "Fence"), "Fence")
+
+    def Post(self, group: Group, assertion: int = 0) -> None:
+        """Let the processes of a group access the memory of this rank (MPI_Win_post, section 12.5.2).
+
+        Args:
+            group: processes of the window.
+            assertion: MODE_NOCHECK if none of them has called `Start` yet.
+
+        Raises:
+            WindowError: the epoch of the last `Post` is still open.
+        """
+        core = self._admitted
+        core.check("Post")
+        core.epochs.post(group, assertion)
+
+    def Start(self, group: Group, assertion: int = 0) -> None:
+        """Begin to access the memory of the processes of a group (MPI_Win_start).
+
+        Args:
+            group: processes of the window.
+            assertion: MODE_NOCHECK if each of them has called `Post` already.
+        """
+        self._wait(self._run(lambda core: core.epochs.start(group, assertion), "Start"), "Start")
+
+    def Complete(self) -> None:
+        """End the accesses that `Start` began (MPI_Win_complete); complete when they are done."""
+        self._wait(self._run(lambda core: core.epochs.complete(), "Complete"), "Complete")
+
+    def Wait(self) -> None:
+        """Wait until the group of `Post` has called `Complete` (MPI_Win_wait)."""
+        self._wait(self._run(lambda core: core.epochs.wait(), "Wait"), "Wait")
+
+    def Test(self) -> bool:
+        """Do what `Wait` does, and return True, if that needs no waiting (MPI_Win_test)."""
+        core = self._admitted
+        core.check("Test")
+        return core.epochs.test()
+
+    def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> None:
+        """Take the lock of a rank, whose memory this one may then access (MPI_Win_lock, section 12.5.3).
+
+        Args:
+            rank: rank.
+            lock_type: LOCK_EXCLUSIVE, or LOCK_SHARED, which others may hold meanwhile.
+            assertion: MODE_NOCHECK is ignored.
+
+        Raises:
+            WindowError: an epoch for this rank is open.
+            ProcessFailedError: a rank has failed that may hold the lock.
+        """
+        self._wait(self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock"), "Lock")
+
+    def Unlock(self, rank: int) -> None:
+        """Complete the accesses to the memory of a rank, and give its lock back (MPI_Win_unlock).
+
+        Args:
+            rank: rank.
+        """
+        self._wait(self._run(lambda core: core.epochs.unlock(rank), "Unlock"), "Unlock")
+
+    def Lock_all(self, assertion: int = 0) -> None:
+        """Take the locks of all ranks, shared (MPI_Win_lock_all).
+
+        Args:
+            assertion: MODE_NOCHECK is ignored.
+        """
+        self._wait(self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all"), "Lock_all")
+
+    def Unlock_all(self) -> None:
+        """Complete all accesses, and give the locks of all ranks back (MPI_Win_unlock_all)."""
+        self._wait(self._run(lambda core: core.epochs.unlock_all(), "Unlock_all"), "Unlock_all")
+
+    def Flush(self, rank: int) -> None:
+        """Complete the accesses to the memory of a rank at both ends (MPI_Win_flush, section 12.5.4).
+
+        Args:
+            rank: rank whose lock is held.
+        """
+        self._wait(self._flush("Flush", rank, local=False), "Flush")
+
+    def Flush_all(self) -> None:
+        """Complete all accesses at both ends (MPI_Win_flush_all)."""
+        self._wait(self._flush("Flush_all", None, local=False), "Flush_all")
+
+    def Flush_local(self, rank: int) -> None:
+        """Complete the accesses to the memory of a rank at this end: buffers may be used again (MPI_Win_flush_local).
+
+        Args:
+            rank: rank whose lock is held.
+        """
+        self._wait(self._flush("Flush_local", rank, local=True), "Flush_local")
+
+    def Flush_local_all(self) -> None:
+        """Complete all accesses at this end (MPI_Win_flush_local_all)."""
+        self._wait(self._flush("Flush_local_all", None, local=True), "Flush_local_all")
+
+    def Sync(self) -> None:
+        """Check the window: loads and stores see the memory as it is in the model WIN_UNIFIED (MPI_Win_sync)."""
+        self._admitted.check("Sync")
+
+
+WIN_NULL: Final = Win()
+
+Win._constants = {"WIN_NULL": WIN_NULL}

@@ -1,0 +1,443 @@
+"""Windows of the asyncio face (MPI-4.1, chapter 12).
+
+    win = await aiompi.Win.Allocate(8, comm=world)
+    async with win.lock(0):
+        await win.Fetch_and_op(one, before, 0)
+
+Operations start at once. Each returns a request that is complete when its buffers may be used again and its results are
+there; the end of the epoch, or a flush, completes it at the target.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final, Self
+
+from aiompi import hooks
+from aiompi.comm import Group
+from aiompi.engine import Request
+from aiompi.face.common import CommunicatorHandle
+from aiompi.face.window import WindowCalls
+from aiompi.info import INFO_NULL, Info
+from aiompi.op import SUM, Op
+from aiompi.typing import BufSpec, SupportsBuffer, TargetSpec
+from aiompi.window.constants import LOCK_EXCLUSIVE, LOCK_SHARED, MODE_NOSUCCEED
+
+__all__ = ["WIN_NULL", "Win"]
+
+
+@hooks.surface
+class Win(WindowCalls):
+    __doc__ = WindowCalls.__doc__
+
+    __slots__ = ()
+
+    def __new__(cls, win: Win | None = None) -> Self:
+        return cls._another(Win, win)
+
+    # Making and freeing.
+
+    @classmethod
+    def Create(
+        cls, memory: SupportsBuffer | None, disp_unit: int = 1, info: Info = INFO_NULL, *, comm: CommunicatorHandle
+    ) -> Request[Self]:
+        """Make a window of memory of the program (MPI_Win_create, section 12.2.1); all ranks of `comm` call it.
+
+        Args:
+            memory: contiguous and writable; None for a rank without memory.
+            disp_unit: bytes of a displacement in this memory.
+            info: hints, which are kept.
+            comm: an intracommunicator.
+
+        Returns:
+            A request whose result is the window.
+
+        Raises:
+            InvalidBufferError: the memory is read-only or not contiguous.
+            WindowError: the unit is not positive.
+            InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
+        """
+        core = cls._of_comm(comm, "Win.Create")
+        return core.run(cls._making(comm, info, cls._create(memory, disp_unit, core)))
+
+    @classmethod
+    def Allocate(
+        cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, *, comm: CommunicatorHandle
+    ) -> Request[Self]:
+        """Make a window of new memory of zeros (MPI_Win_allocate, section 12.2.2); all ranks of `comm` call it.
+
+        Ranks of one host with the native core access this memory without its owner, also while that computes.
+
+        Args:
+            size: bytes of this rank's memory; ranks may have different sizes.
+            disp_unit: bytes of a displacement in this memory.
+            info: hints, which are kept.
+            comm: an intracommunicator.
+
+        Returns:
+            A request whose result is the window; `memory` is this rank's.
+
+        Raises:
+            WindowError: the size is negative, or the unit not positive.
+            InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
+            OtherError: awaiting it: a rank has no memory left.
+        """
+        core = cls._of_comm(comm, "Win.Allocate")
+        from aiompi import window as windows
+
+        return core.run(cls._making(comm, info, windows.allocate(core, size, disp_unit)))
+
+    @classmethod
+    def Allocate_shared(
+        cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, *, comm: CommunicatorHandle
+    ) -> Request[Self]:
+        """Make a window of new memory that all ranks use as their own (MPI_Win_allocate_shared, section 12.2.3).
+
+        Args:
+            size: bytes of this rank's memory; ranks may have different sizes.
+            disp_unit: bytes of a displacement in this memory.
+            info: hints. With "alloc_shared_noncontig" = "true" the memory of each rank begins at a page; otherwise it
+                follows that of the rank before.
+            comm: an intracommunicator of ranks of one host, such as `Split_type(COMM_TYPE_SHARED)` makes.
+
+        Returns:
+            A request whose result is the window; `Shared_query` returns the memory of any rank.
+
+        Raises:
+            WindowError: the size is negative, or the unit not positive.
+            InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
+            WindowError: awaiting it: the ranks are not on one host.
+        """
+        core = cls._of_comm(comm, "Win.Allocate_shared")
+        return core.run(cls._making(comm, info, cls._allocate_shared(size, disp_unit, info, core)))
+
+    @classmethod
+    def Create_dynamic(cls, info: Info = INFO_NULL, *, comm: CommunicatorHandle) -> Request[Self]:
+        """Make a window to which each rank attaches memory later (MPI_Win_create_dynamic, section 12.2.4).
+
+        Displacements are addresses at the target, which `Get_address` returns there.
+
+        Args:
+            info: hints, which are kept.
+            comm: an intracommunicator.
+
+        Returns:
+            A request whose result is the window.
+
+        Raises:
+            InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
+        """
+        core = cls._of_comm(comm, "Win.Create_dynamic")
+        from aiompi import window as windows
+
+        return core.run(cls._making(comm, info, windows.create_dynamic(core)))
+
+    def Free(self) -> Request[None]:
+        """Free the window once all its ranks have called this; its handle is then null (MPI_Win_free).
+
+        Returns:
+            A request that is complete when no rank accesses the memory any more.
+
+        Raises:
+            WindowError: an epoch is still open.
+            WindowError: the handle is null.
+        """
+        return self._freeing()
+
+    # Operations.
+
+    def Put(self, origin: BufSpec, target_rank: int, target: TargetSpec = None) -> Request[None]:
+        """Write to the memory of another rank (MPI_Put, section 12.3.1).
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+
+        Returns:
+            A request that is complete when the buffers may be used again, and results are there.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
+        """
+        return self._put(origin, target_rank, target)
+
+    def Get(self, origin: BufSpec, target_rank: int, target: TargetSpec = None) -> Request[None]:
+        """Read from the memory of another rank (MPI_Get, section 12.3.2).
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+
+        Returns:
+            A request that is complete when the buffers may be used again, and results are there.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
+        """
+        return self._get(origin, target_rank, target)
+
+    def Accumulate(self, origin: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM) -> Request[None]:
+        """Combine elements with those in the memory of another rank, each as one (MPI_Accumulate, section 12.3.4).
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+            op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
+
+        Returns:
+            A request that is complete when the buffers may be used again, and results are there.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
+        """
+        return self._accumulate(origin, target_rank, target, op)
+
+    def Get_accumulate(
+        self, origin: BufSpec, result: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM
+    ) -> Request[None]:
+        """Do what `Accumulate` does, and fetch the elements as they were (MPI_Get_accumulate, section 12.3.4).
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            result: a buffer specification of as many elements, which gets those of the target as they were.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
+                default the displacement is 0, and count and type are those of the origin.
+            op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
+
+        Returns:
+            A request that is complete when the buffers may be used again, and results are there.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
+        """
+        return self._get_accumulate(origin, result, target_rank, target, op)
+
+    def Fetch_and_op(
+        self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0, op: Op = SUM
+    ) -> Request[None]:
+        """Combine one element with one of another rank, and fetch that one as it was (MPI_Fetch_and_op).
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            result: a buffer specification of as many elements, which gets those of the target as they were.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_disp: displacement in units of the target.
+            op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
+
+        Returns:
+            A request that is complete when the buffers may be used again, and results are there.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
+        """
+        return self._fetch_and_op(origin, result, target_rank, target_disp, op)
+
+    def Compare_and_swap(
+        self, origin: BufSpec, compare: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0
+    ) -> Request[None]:
+        """Set one element of another rank if it is as expected, and fetch it as it was (MPI_Compare_and_swap).
+
+        Args:
+            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            compare: one element: the value that is expected.
+            result: a buffer specification of as many elements, which gets those of the target as they were.
+            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_disp: displacement in units of the target.
+
+        Returns:
+            A request that is complete when the buffers may be used again, and results are there.
+
+        Raises:
+            WindowError: no epoch is open for the target.
+            WindowError: the part is not within the memory of the target.
+            InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
+        """
+        return self._compare_and_swap(origin, compare, result, target_rank, target_disp)
+
+    # Epochs.
+
+    def Fence(self, assertion: int = 0) -> Request[None]:
+        """End all accesses at all ranks, and begin an epoch in which all ranks may access all memory (MPI_Win_fence).
+
+        Args:
+            assertion: MODE_NOPRECEDE and MODE_NOSUCCEED if no accesses of this rank come before or after; see also
+                `fence`.
+
+        Returns:
+            A request that is complete when all ranks have called it and their accesses are done.
+
+        Raises:
+            WindowError: awaiting it: an epoch of another kind is open.
+        """
+        return self._run(lambda core: core.epochs.fence(assertion), "Fence")
+
+    @contextlib.asynccontextmanager
+    async def fence(self) -> AsyncIterator[Self]:
+        """Return a section between two fences, in which all ranks may access all memory.
+
+        async with win.fence():
+            win.Put(value, dest)
+        """
+        await self.Fence()
+        yield self
+        await self.Fence(MODE_NOSUCCEED)
+
+    def Post(self, group: Group, assertion: int = 0) -> None:
+        """Let the processes of a group access the memory of this rank (MPI_Win_post, section 12.5.2).
+
+        Args:
+            group: processes of the window.
+            assertion: MODE_NOCHECK if none of them has called `Start` yet.
+
+        Raises:
+            WindowError: the epoch of the last `Post` is still open.
+        """
+        core = self._admitted
+        core.check("Post")
+        core.epochs.post(group, assertion)
+
+    def Start(self, group: Group, assertion: int = 0) -> Request[None]:
+        """Begin to access the memory of the processes of a group (MPI_Win_start).
+
+        Args:
+            group: processes of the window.
+            assertion: MODE_NOCHECK if each of them has called `Post` already.
+
+        Returns:
+            A request that is complete when each of them has called `Post`.
+        """
+        return self._run(lambda core: core.epochs.start(group, assertion), "Start")
+
+    def Complete(self) -> Request[None]:
+        """End the accesses that `Start` began (MPI_Win_complete); complete when they are done."""
+        return self._run(lambda core: core.epochs.complete(), "Complete")
+
+    def Wait(self) -> Request[None]:
+        """Wait until the group of `Post` has called `Complete` (MPI_Win_wait)."""
+        return self._run(lambda core: core.epochs.wait(), "Wait")
+
+    def Test(self) -> bool:
+        """Do what `Wait` does, and return True, if that needs no waiting (MPI_Win_test)."""
+        core = self._admitted
+        core.check("Test")
+        return core.epochs.test()
+
+    def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> Request[None]:
+        """Take the lock of a rank, whose memory this one may then access (MPI_Win_lock, section 12.5.3).
+
+        Args:
+            rank: rank.
+            lock_type: LOCK_EXCLUSIVE, or LOCK_SHARED, which others may hold meanwhile.
+            assertion: MODE_NOCHECK is ignored.
+
+        Returns:
+            A request that is complete when this rank holds the lock. Cancelling the await does not give it back; a
+            section (`lock`) does.
+
+        Raises:
+            WindowError: awaiting it: an epoch for this rank is open.
+            ProcessFailedError: awaiting it: a rank has failed that may hold the lock.
+        """
+        return self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock")
+
+    def Unlock(self, rank: int) -> Request[None]:
+        """Complete the accesses to the memory of a rank, and give its lock back (MPI_Win_unlock).
+
+        Args:
+            rank: rank.
+        """
+        return self._run(lambda core: core.epochs.unlock(rank), "Unlock")
+
+    def Lock_all(self, assertion: int = 0) -> Request[None]:
+        """Take the locks of all ranks, shared (MPI_Win_lock_all).
+
+        Args:
+            assertion: MODE_NOCHECK is ignored.
+        """
+        return self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all")
+
+    def Unlock_all(self) -> Request[None]:
+        """Complete all accesses, and give the locks of all ranks back (MPI_Win_unlock_all)."""
+        return self._run(lambda core: core.epochs.unlock_all(), "Unlock_all")
+
+    @contextlib.asynccontextmanager
+    async def lock(self, rank: int, *, shared: bool = False) -> AsyncIterator[Self]:
+        """Return a section in which this rank holds the lock of a rank, and may access its memory.
+
+            async with win.lock(0):
+                await win.Get(counter, 0)
+
+        Args:
+            rank: rank.
+            shared: True if others may hold the lock meanwhile.
+        """
+        request = self.Lock(rank, LOCK_SHARED if shared else LOCK_EXCLUSIVE)
+        try:
+            await request
+        except BaseException:
+            request.when_done(lambda done: self.Unlock(rank) if done._error is None else None)
+            raise
+        try:
+            yield self
+        finally:
+            await self.Unlock(rank)
+
+    @contextlib.asynccontextmanager
+    async def lock_all(self) -> AsyncIterator[Self]:
+        """Return a section in which this rank may access the memory of all ranks, as others may (`Lock_all`)."""
+        await self.Lock_all()
+        try:
+            yield self
+        finally:
+            await self.Unlock_all()
+
+    def Flush(self, rank: int) -> Request[None]:
+        """Complete the accesses to the memory of a rank at both ends (MPI_Win_flush, section 12.5.4).
+
+        Args:
+            rank: rank whose lock is held.
+        """
+        return self._flush("Flush", rank, local=False)
+
+    def Flush_all(self) -> Request[None]:
+        """Complete all accesses at both ends (MPI_Win_flush_all)."""
+        return self._flush("Flush_all", None, local=False)
+
+    def Flush_local(self, rank: int) -> Request[None]:
+        """Complete the accesses to the memory of a rank at this end: buffers may be used again (MPI_Win_flush_local).
+
+        Args:
+            rank: rank whose lock is held.
+        """
+        return self._flush("Flush_local", rank, local=True)
+
+    def Flush_local_all(self) -> Request[None]:
+        """Complete all accesses at this end (MPI_Win_flush_local_all)."""
+        return self._flush("Flush_local_all", None, local=True)
+
+    def Sync(self) -> None:
+        """Check the window: loads and stores see the memory as it is in the model WIN_UNIFIED (MPI_Win_sync)."""
+        self._admitted.check("Sync")
+
+
+WIN_NULL: Final = Win()
+
+Win._constants = {"WIN_NULL": WIN_NULL}

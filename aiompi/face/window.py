@@ -1,0 +1,332 @@
+"""What the windows of both faces share (MPI-4.1, chapter 12): memory, attributes, hints, and checks of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex, TypeVar
+
+from aiompi import window as windows
+from aiompi.base import attribute
+from aiompi.base.arguments import instance, integer, text
+from aiompi.base.attribute import Attributes
+from aiompi.base.opaque import Reference
+from aiompi.base.unsupported_errors import ERR_RMA_FLAVOR, ERR_WIN
+from aiompi.comm import Communicator, Group
+from aiompi.constants import PROC_NULL
+from aiompi.datatype import Buffer, resolve_recv, resolve_send
+from aiompi.datatype.buffer.address import Bottom
+from aiompi.engine import Request
+from aiompi.errors import InvalidBufferError, InvalidRankError, WindowError
+from aiompi.face.common import CommunicatorHandle, hints
+from aiompi.face.errhandlers import ErrorHandling
+from aiompi.info import Info
+from aiompi.op import Op
+from aiompi.typing import BufSpec, SupportsBuffer
+from aiompi.window.constants import WIN_FLAVOR_DYNAMIC, WIN_FLAVOR_SHARED, WIN_UNIFIED
+from aiompi.window.window import WINDOW_KEYVALS, Window
+
+if TYPE_CHECKING:
+    from aiompi.datatype.buffer.memory import buffer
+
+W = TypeVar("W", bound="WindowCalls")
+
+
+class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
+    """A handle of a window: memory that the ranks of a communicator read and write without its owner's part.
+
+    It is null when it is made without arguments, and after `Free`.
+    """
+
+    __slots__ = ()
+
+    _kind = Window
+    _keyvals = WINDOW_KEYVALS
+    _gated: ClassVar[bool] = True
+
+    @property
+    def _core(self) -> Window:
+        """The window, for a call.
+
+        Raises:
+            WindowError: the handle is null.
+        """
+        if self._denoted is None:
+            raise WindowError("the window is WIN_NULL: there is none behind it, or it was freed", ERR_WIN)
+        return self._denoted
+
+    @property
+    def _attributes(self) -> Attributes:
+        return self._core.attributes
+
+    def _abort(self, code: int) -> NoReturn:
+        """End the job: the error handler of the window is ERRORS_ARE_FATAL."""
+        self._core.opener.Abort(code)
+        raise WindowError("the job has not ended", ERR_WIN)
+
+    # Making and freeing.
+
+    @classmethod
+    def _making(cls, comm: CommunicatorHandle, info: Info, request: Request[Window]) -> Any:
+        """Return the coroutine that makes a handle of a window that is being made."""
+        given = hints(info)
+
+        async def make() -> WindowCalls:
+            made = await request
+            made.hints, made.opener = given, comm
+            return cls._denote(made)
+
+        return make()
+
+    @staticmethod
+    def _of_comm(comm: object, operation: str) -> Communicator:
+        return instance(comm, CommunicatorHandle, f"{operation}: comm", "a communicator")._admitted
+
+    @classmethod
+    def _create(cls, memory: object, disp_unit: int, comm: Communicator) -> Request[Window]:
+        if memory is None or isinstance(memory, Bottom):
+            return windows.create(comm, memoryview(bytearray()), disp_unit)
+        return windows.create(comm, _bytes_of(memory, "Win.Create: memory"), disp_unit)
+
+    @staticmethod
+    def _allocate_shared(size: int, disp_unit: int, info: Info, comm: Communicator) -> Request[Window]:
+        apart = hints(info).get("alloc_shared_noncontig", "false").lower() in ("true", "1", "yes")
+        return windows.allocate_shared(comm, size, disp_unit, contiguous=not apart)
+
+    def _freeing(self) -> Request[None]:
+        core = self._core
+        core.check("Free")
+        core.epochs.check_free()
+        core.attributes.clear(self)
+        self._denoted = None
+        return core.run(windows.free(core))
+
+    # Memory.
+
+    def tomemory(self) -> buffer:
+        """Return the memory of this rank (MPI_Win_get_attr with WIN_BASE).
+
+        Returns:
+            A writable `MPI.buffer` over it, without a copy; empty for a dynamic window.
+        """
+        from aiompi.datatype.buffer.memory import buffer
+
+        memory = self._core.memory
+        return buffer() if memory is None else buffer(memory)
+
+    @property
+    def memory(self) -> buffer:
+        """The memory of this rank; see `tomemory`."""
+        return self.tomemory()
+
+    def Shared_query(self, rank: int) -> tuple[buffer, int]:
+        """Return the memory of another rank of a window of `Allocate_shared` (MPI_Win_shared_query, section 12.2.3).
+
+        Args:
+            rank: rank; PROC_NULL for the first one that has memory.
+
+        Returns:
+            Its memory, for this process to read and write (`numpy.frombuffer` makes an array of it), and the bytes of
+            a displacement.
+
+        Raises:
+            WindowError: the memory is not shared.
+            InvalidRankError: there is no such rank.
+        """
+        from aiompi.datatype.buffer.memory import buffer
+
+        core = self._core
+        if core.flavor != WIN_FLAVOR_SHARED:
+            raise WindowError(f"{core.where('Shared_query')}: it is no window of Allocate_shared", ERR_RMA_FLAVOR)
+        number = integer(rank, "Shared_query: rank")
+        if number == PROC_NULL:
+            number = next((index for index, target in enumerate(core.targets) if target.size), 0)
+        if not 0 <= number < core.comm.size:
+            raise InvalidRankError(f"{core.where('Shared_query')}: rank {rank} is not in 0..{core.comm.size - 1}")
+        return buffer(core.shared[number]), core.targets[number].unit
+
+    def Attach(self, memory: SupportsBuffer) -> None:
+        """Let other ranks access memory by its address (MPI_Win_attach, section 12.2.4).
+
+        Args:
+            memory: contiguous and writable; it is kept until `Detach`.
+
+        Raises:
+            WindowError: the window is not of `Create_dynamic`.
+            WindowError: the memory is empty, or attached already in part.
+        """
+        self._dynamic("Attach").attached.add(_bytes_of(memory, "Attach: memory"))
+
+    def Detach(self, memory: SupportsBuffer) -> None:
+        """Undo `Attach` (MPI_Win_detach, section 12.2.4).
+
+        Args:
+            memory: what was attached.
+
+        Raises:
+            WindowError: it is not attached.
+        """
+        self._dynamic("Detach").attached.remove(_bytes_of(memory, "Detach: memory"))
+
+    def _dynamic(self, operation: str) -> Window:
+        core = self._core
+        if core.flavor != WIN_FLAVOR_DYNAMIC:
+            raise WindowError(f"{core.where(operation)}: it is no window of Create_dynamic", ERR_RMA_FLAVOR)
+        return core
+
+    # Epochs.
+
+    def _run(self, start: Callable[[Window], Coroutine[Any, None, None]], operation: str) -> Request[None]:
+        core = self._admitted
+        core.check(operation)
+        return core.run(start(core))
+
+    def _flush(self, operation: str, rank: int | None, *, local: bool) -> Request[None]:
+        core = self._admitted
+        core.check(operation)
+        core.epochs.check_flushable(operation, rank)
+        ranks = core.everybody() if rank is None else (rank,)
+        return core.run(core.complete_locally(ranks) if local else core.complete(ranks))
+
+    # What it is.
+
+    @property
+    def attrs(self) -> tuple[int, int, int]:
+        """Address and bytes of this rank's memory, and bytes of a displacement (WIN_BASE, WIN_SIZE, WIN_DISP_UNIT)."""
+        core = self._core
+        return core.address, max(core.own.size, 0), core.own.unit
+
+    @property
+    def flavor(self) -> int:
+        """How it was made: WIN_FLAVOR_CREATE, _ALLOCATE, _DYNAMIC or _SHARED (WIN_CREATE_FLAVOR)."""
+        return self._core.flavor
+
+    @property
+    def model(self) -> int:
+        """The memory model, WIN_UNIFIED: there are no private copies (WIN_MODEL)."""
+        self._core  # noqa: B018 - raises for a null handle
+        return WIN_UNIFIED
+
+    @property
+    def name(self) -> str:
+        """Name for diagnostics, which may be empty (MPI_Win_get_name)."""
+        return self._core.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._core.name = text(name, "Set_name: name")
+
+    def Get_name(self) -> str:
+        """Return the name for diagnostics, which may be empty (MPI_Win_get_name)."""
+        return self._core.name if self else "MPI_WIN_NULL"
+
+    def Set_name(self, name: str) -> None:
+        """Set the name for diagnostics, in this process (MPI_Win_set_name).
+
+        Args:
+            name: the name, which may be empty.
+        """
+        self._core.name = text(name, "Set_name: name")
+
+    @property
+    def group(self) -> Group:
+        """The processes in rank order (MPI_Win_get_group)."""
+        core = self._core
+        return Group.of(core.parent.group.members, core.parent.group.own, core.parent.session)
+
+    def Get_group(self) -> Group:
+        """Return the processes in rank order (MPI_Win_get_group)."""
+        return self.group
+
+    @property
+    def group_size(self) -> int:
+        """Number of its processes."""
+        return self._core.comm.size
+
+    @property
+    def group_rank(self) -> int:
+        """Rank of this process, 0..group_size-1."""
+        return self._core.comm.rank
+
+    @property
+    def info(self) -> Info:
+        """Hints of the program (MPI_Win_get_info)."""
+        return Info.Create(self._core.hints)
+
+    @info.setter
+    def info(self, info: Info) -> None:
+        self.Set_info(info)
+
+    def Get_info(self) -> Info:
+        """Return the hints of the program (MPI_Win_get_info)."""
+        return self.info
+
+    def Set_info(self, info: Info) -> None:
+        """Add hints (MPI_Win_set_info).
+
+        Args:
+            info: hints; "alloc_shared_noncontig" counts when a window is made, all others are kept and ignored.
+        """
+        self._core.hints.update(hints(info))
+
+    # Operations: arguments as mpi4py has them.
+
+    def _put(self, origin: BufSpec, target_rank: int, target: Any) -> Request[None]:
+        return self._admitted.put(self._source(origin, target_rank), _rank(target_rank), target)
+
+    def _get(self, origin: BufSpec, target_rank: int, target: Any) -> Request[None]:
+        return self._admitted.get(self._sink(origin, target_rank), _rank(target_rank), target)
+
+    def _accumulate(self, origin: BufSpec, target_rank: int, target: Any, op: Op) -> Request[None]:
+        return self._admitted.accumulate(self._source(origin, target_rank), _rank(target_rank), target, op)
+
+    def _get_accumulate(self, origin: BufSpec, result: BufSpec, target_rank: int, target: Any, op: Op) -> Request[None]:
+        source, sink = self._source(origin, target_rank), self._sink(result, target_rank, "result")
+        return self._admitted.get_accumulate(source, sink, _rank(target_rank), target, op)
+
+    def _fetch_and_op(
+        self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int, op: Op
+    ) -> Request[None]:
+        source, sink = _one(resolve_send(origin, "origin")), _one(resolve_recv(result, "result"))
+        core = self._admitted
+        return core.get_accumulate(
+            source, sink, _rank(target_rank), integer(target_disp, "target_disp"), op, "Fetch_and_op"
+        )
+
+    def _compare_and_swap(
+        self, origin: BufSpec, compare: BufSpec, result: BufSpec, target_rank: int, target_disp: int
+    ) -> Request[None]:
+        source, expected = _one(resolve_send(origin, "origin")), _one(resolve_send(compare, "compare"))
+        sink = _one(resolve_recv(result, "result"))
+        core = self._admitted
+        return core.compare_and_swap(source, expected, sink, _rank(target_rank), integer(target_disp, "target_disp"))
+
+    @staticmethod
+    def _source(origin: BufSpec, rank: SupportsIndex) -> Buffer:
+        return resolve_send(None if rank == PROC_NULL else origin, "origin")
+
+    @staticmethod
+    def _sink(origin: BufSpec, rank: SupportsIndex, name: str = "origin") -> Buffer:
+        return resolve_recv(None if rank == PROC_NULL else origin, name)
+
+    @property
+    def _admitted(self) -> Window:
+        """The window, for a call; refused to threads that may not make calls."""
+        core = self._core
+        core.opener._admitted  # noqa: B018 - raises
+        return core
+
+
+def _bytes_of(memory: object, name: str) -> memoryview:
+    found = resolve_recv(memory, name)
+    if not found.contiguous:
+        raise InvalidBufferError(f"{name} is not contiguous; pass memory without gaps")
+    return found.view
+
+
+def _rank(rank: SupportsIndex) -> int:
+    return integer(rank, "target_rank")
+
+
+def _one(found: Buffer) -> Buffer:
+    """Return the first item of a buffer."""
+    return found.part(0, 1) if found.count > 1 else found

@@ -1,0 +1,6 @@
+"""One-sided communication (MPI-4.1, chapter 12): a rank reads and writes memory of another one, its window."""
+
+from aiompi.window.making import allocate, allocate_shared, create, create_dynamic, free
+from aiompi.window.window import Window
+
+__all__ = ["Window", "allocate", "allocate_shared", "create", "create_dynamic", "free"]

@@ -1,0 +1,250 @@
+"""Windows are made by all ranks of a communicator together (MPI-4.1, section 12.2)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final, NamedTuple
+
+import msgpack
+
+from aiompi import create as communicators
+from aiompi.base.arguments import integer
+from aiompi.base.unsupported_errors import ERR_DISP, ERR_RMA_SHARED, ERR_SIZE
+from aiompi.comm import Communicator
+from aiompi.core import form
+from aiompi.create.participants import collect
+from aiompi.engine import Request
+from aiompi.errors import (
+    InvalidCommError,
+    OtherError,
+    RemoteProtocolError,
+    WindowError,
+)
+from aiompi.window import locks
+from aiompi.window.constants import WIN_FLAVOR_ALLOCATE, WIN_FLAVOR_CREATE, WIN_FLAVOR_DYNAMIC, WIN_FLAVOR_SHARED
+from aiompi.window.locks import Lock
+from aiompi.window.memory import Machine, Segment
+from aiompi.window.server import Server
+from aiompi.window.sync import Epochs
+from aiompi.window.target import Accessor
+from aiompi.window.window import Target, Window
+
+#: sizes of dynamic windows, whose displacements are addresses
+_ANY: Final = -1
+
+
+class _Card(NamedTuple):
+    """What a rank tells the others of its window.
+
+    Attributes:
+        error: why it has none; empty if it has one.
+        size, unit: bytes of its window, and of a displacement.
+        boot, namespace: its `Machine`; ("", 0) if nobody can map its memory.
+        pid, fd, nbytes: where the memory is found, and its size.
+        form: form of the core.
+    """
+
+    error: str = ""
+    size: int = 0
+    unit: int = 1
+    boot: str = ""
+    namespace: int = 0
+    pid: int = 0
+    fd: int = -1
+    nbytes: int = 0
+    form: str = form
+
+
+def allocate(comm: Communicator, size: int, unit: int) -> Request[Window]:
+    """Make a window of new memory, zeros at first (MPI_Win_allocate).
+
+    Args:
+        comm: intracommunicator.
+        size: bytes of this rank's memory.
+        unit: bytes of a displacement.
+    """
+    _check(comm, size, unit, "Win.Allocate")
+    return comm.run(_make(comm, WIN_FLAVOR_ALLOCATE, size, unit, None))
+
+
+def allocate_shared(comm: Communicator, size: int, unit: int, *, contiguous: bool) -> Request[Window]:
+    """Make a window of new memory that all ranks use directly (MPI_Win_allocate_shared).
+
+    Args:
+        comm: intracommunicator, all of whose ranks are on one host.
+        size, unit: see `allocate`.
+        contiguous: True if the memory of a rank follows that of the rank before; the same at all ranks.
+    """
+    _check(comm, size, unit, "Win.Allocate_shared")
+    return comm.run(_make_shared(comm, size, unit, contiguous=contiguous))
+
+
+def create(comm: Communicator, memory: memoryview, unit: int) -> Request[Window]:
+    """Make a window of memory of the program (MPI_Win_create).
+
+    Args:
+        comm: intracommunicator.
+        memory: bytes that can be written to; empty for a rank without memory.
+        unit: see `allocate`.
+    """
+    _check(comm, memory.nbytes, unit, "Win.Create")
+    return comm.run(_make(comm, WIN_FLAVOR_CREATE, memory.nbytes, unit, memory))
+
+
+def create_dynamic(comm: Communicator) -> Request[Window]:
+    """Make a window to which each rank attaches memory later; displacements are addresses (MPI_Win_create_dynamic)."""
+    _check(comm, 0, 1, "Win.Create_dynamic")
+    return comm.run(_make(comm, WIN_FLAVOR_DYNAMIC, _ANY, 1, None))
+
+
+def _check(comm: Communicator, size: int, unit: int, operation: str) -> None:
+    if comm.remote is not None or not comm.native:
+        raise InvalidCommError(f"{comm.where(operation)}: it needs a communicator of one group, within one client")
+    if integer(size, f"{operation}: size") < 0:
+        raise WindowError(f"{comm.where(operation)}: size is {size}: expected 0 or more", ERR_SIZE)
+    if integer(unit, f"{operation}: disp_unit") <= 0:
+        raise WindowError(f"{comm.where(operation)}: disp_unit is {unit}: expected 1 or more", ERR_DISP)
+
+
+async def _collect(comm: Communicator, entry: Any) -> list[Any]:
+    """Return the entries of all ranks."""
+    found = await comm.start(lambda channel: collect(channel, msgpack.packb(entry)), "Win")
+    return [msgpack.unpackb(each) for each in found]
+
+
+async def _cards(comm: Communicator, card: _Card) -> list[_Card]:
+    """Return what all ranks tell of their windows.
+
+    Raises:
+        OtherError: a rank has no memory for its window.
+        RemoteProtocolError: a rank tells nothing of the kind.
+    """
+    cards = []
+    for rank, entry in enumerate(await _collect(comm, card)):
+        if not isinstance(entry, list) or list(map(type, entry)) != list(map(type, card)):
+            raise RemoteProtocolError(f"rank {rank} describes no window")
+        cards.append(_Card(*entry))
+    for rank, each in enumerate(cards):
+        if each.error:
+            raise OtherError(f"{comm.where('Win')}: rank {rank} has no memory for its window: {each.error}")
+    return cards
+
+
+def _segment(comm: Communicator, content: int, unit: int, size: int) -> tuple[Segment | None, _Card]:
+    """Make the memory of this rank; return what the others are told of it."""
+    try:
+        machine = Machine.here() if comm.size > 1 else None
+        segment = Segment.make(locks.nbytes(comm.size), content, shared=machine is not None)
+    except (MemoryError, OverflowError, ValueError, OSError) as error:
+        return None, _Card(str(error) or "it is exhausted")
+    if machine is None:
+        return segment, _Card("", size, unit, nbytes=segment.nbytes)
+    return segment, _Card("", size, unit, *machine, *segment.card(), segment.nbytes)
+
+
+def _find(comm: Communicator, card: _Card) -> Segment | None:
+    """Map the memory of another rank; None if it is on another host, or cannot be seen."""
+    machine = Machine.here()
+    if machine is None or (card.boot, card.namespace) != machine:
+        return None
+    try:
+        return Segment.find(card.pid, card.fd, card.nbytes, locks.nbytes(comm.size))
+    except OSError:
+        return None
+
+
+async def _make(comm: Communicator, flavor: int, size: int, unit: int, memory: memoryview | None) -> Window:
+    inner = await communicators.dup(comm)
+    content = size if flavor == WIN_FLAVOR_ALLOCATE else 0
+    segment, card = _segment(inner, content, unit, size)
+    cards = await _cards(inner, card)
+    assert segment is not None
+    found = [segment if rank == inner.rank else None for rank in range(inner.size)]
+    if form == "native":
+        for rank, each in enumerate(cards):
+            if found[rank] is None and each.form == "native":
+                found[rank] = _find(inner, each)
+    targets = []
+    for each, part in zip(cards, found, strict=True):
+        lock = None if part is None else Lock(part.front, inner.size)
+        direct = part is not None and flavor == WIN_FLAVOR_ALLOCATE
+        accessor = Accessor(part.content[: each.size]) if part is not None and direct else None
+        targets.append(Target(each.size, each.unit, accessor, lock))
+    if flavor == WIN_FLAVOR_ALLOCATE:
+        memory = segment.content[:size]
+    elif memory is not None:
+        targets[inner.rank].accessor = Accessor(memory)
+    return await _opened(inner, comm, flavor, targets, memory, segment)
+
+
+async def _make_shared(comm: Communicator, size: int, unit: int, *, contiguous: bool) -> Window:
+    inner = await communicators.dup(comm)
+    sizes = await _collect(inner, size)
+    if not all(type(each) is int and each >= 0 for each in sizes):
+        raise RemoteProtocolError("a rank has no size for its window")
+    content = (sum(sizes) if inner.rank == 0 else 0) if contiguous else size
+    segment, card = _segment(inner, content, unit, size)
+    cards = await _cards(inner, card)
+    assert segment is not None
+    segments: list[Segment] = []
+    missing = ""
+    for rank, each in enumerate(cards):
+        found = segment if rank == inner.rank else _find(inner, each)
+        if found is None:
+            missing = missing or f"rank {inner.rank} cannot map the memory of rank {rank}"
+        else:
+            segments.append(found)
+    problem = next(filter(None, await _collect(inner, missing)), "")
+    if problem:
+        raise WindowError(f"{comm.where('Win.Allocate_shared')}: {problem}: are they on one host?", ERR_RMA_SHARED)
+    starts = [0, *itertools.accumulate(sizes)]
+    targets = []
+    for rank, each in enumerate(cards):
+        place = (
+            segments[0].content[starts[rank] : starts[rank + 1]] if contiguous else segments[rank].content[: each.size]
+        )
+        lock = Lock(segments[rank].front, inner.size) if form == "native" or rank == inner.rank else None
+        targets.append(Target(each.size, each.unit, Accessor(place), lock))
+    window = await _opened(inner, comm, WIN_FLAVOR_SHARED, targets, _accessor(targets[inner.rank]).memory, segment)
+    window.shared = [_accessor(each).memory for each in targets]
+    if form != "native":
+        for rank, target in enumerate(targets):
+            if rank != inner.rank:
+                target.accessor = None
+    return window
+
+
+def _accessor(target: Target) -> Accessor:
+    assert target.accessor is not None
+    return target.accessor
+
+
+async def _opened(
+    inner: Communicator,
+    parent: Communicator,
+    flavor: int,
+    targets: list[Target],
+    memory: memoryview | None,
+    segment: Segment,
+) -> Window:
+    """Return the window, once all ranks have mapped what they need and serve each other."""
+    window = Window(inner, parent, flavor, targets, memory)
+    window.epochs = Epochs(window)
+    window.server = Server(window)
+    window.server.start()
+    await window.barrier()
+    segment.shown()
+    return window
+
+
+async def free(window: Window) -> None:
+    """Free a window once all ranks have called this (MPI_Win_free)."""
+    window.check("Free")
+    window.epochs.check_free()
+    await window.complete(window.everybody())
+    try:
+        await window.barrier()
+    finally:
+        window.freed = True
+        window.server.stop()
+        window.comm.release()

@@ -1,0 +1,105 @@
+"""Memory of windows that the ranks of a host share, without a name: nothing stays behind, however processes end."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+from typing import Final, NamedTuple
+
+from aiompi.core import form
+from aiompi.errors import RemoteProtocolError
+from aiompi.wire import memory
+
+#: the bytes of a window begin at a page
+PAGE: Final = 4096
+#: what the kernel says of memory that `aiompi.wire.memory` has made
+_OURS: Final = re.compile(r"/memfd:aiompi( \(deleted\))?")
+
+
+class Machine(NamedTuple):
+    """What tells whether two processes see each other in /proc: the kernel, and the namespace of process ids."""
+
+    boot: str
+    namespace: int
+
+    @classmethod
+    def here(cls) -> Machine | None:
+        """Return that of this process, None where it cannot be found out."""
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return cls(file.read().strip(), os.stat("/proc/self/ns/pid").st_ino)
+        except OSError:
+            return None
+
+
+class Segment:
+    """Memory of one rank: the words of its lock, and then the bytes of its window.
+
+    Attributes:
+        front: the first bytes, for the lock.
+        content: the bytes of the window.
+    """
+
+    __slots__ = ("_fd", "content", "front", "nbytes")
+
+    def __init__(self, mapped: memoryview, front: int, fd: int | None) -> None:
+        self.front = mapped[:front]
+        self.content = mapped[-(-front // PAGE) * PAGE :]
+        self.nbytes = mapped.nbytes
+        self._fd = fd
+
+    @classmethod
+    def make(cls, front: int, content: int, *, shared: bool) -> Segment:
+        """Return new memory of zeros.
+
+        Args:
+            front: bytes for the lock.
+            content: bytes of the window.
+            shared: True if other processes are to map it.
+
+        Raises:
+            MemoryError: there is not enough.
+        """
+        nbytes = -(-front // PAGE) * PAGE + content
+        if not shared:
+            return cls(memoryview(mmap.mmap(-1, max(nbytes, 1)))[:nbytes], front, None)
+        try:
+            fd, shown = memory.create(nbytes)
+        except OSError as error:
+            raise MemoryError(f"{nbytes} bytes: {error.strerror}") from None
+        return cls(memoryview(shown), front, fd)
+
+    def card(self) -> tuple[int, int]:
+        """Return how another process of the machine finds it: the number of this process, and of the descriptor."""
+        return (os.getpid(), -1 if self._fd is None else self._fd)
+
+    @classmethod
+    def find(cls, pid: int, fd: int, nbytes: int, front: int) -> Segment:
+        """Map the memory that another process of this machine has announced.
+
+        Raises:
+            RemoteProtocolError: what is there is no such memory.
+            OSError: this process may not look there.
+        """
+        path = f"/proc/{pid}/fd/{fd}"
+        if not _OURS.fullmatch(os.readlink(path)):
+            raise RemoteProtocolError(f"process {pid} has announced memory that it does not have")
+        found = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            return cls(memoryview(memory.accept(found, nbytes)), front, None)
+        finally:
+            os.close(found)
+
+    def shown(self) -> None:
+        """Close the descriptor: every process that wants the memory has mapped it."""
+        if self._fd is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+            self._fd = None
+
+
+def can_share() -> bool:
+    """Return True if ranks of this form of the core use each other's memory directly."""
+    return form == "native"

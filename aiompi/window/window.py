@@ -1,0 +1,336 @@
+"""`Window`: what a rank knows of a window, and the operations of an origin (MPI-4.1, sections 12.3 and 12.4).
+
+A target is reached in one of two ways. Where its memory is mapped, in ranks of one host with the native core, the
+origin reads and writes there, and the target takes no part. Everywhere else the origin asks the target by messages,
+which the target serves whenever its engine runs. The target combines elements that the processor cannot change as one,
+such as complex numbers of 16 bytes, in both cases.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiompi.base.attribute import Attributes, Keyvals
+from aiompi.base.unsupported_errors import ERR_RMA_SYNC, ERR_WIN
+from aiompi.coll import registry
+from aiompi.coll.select import select
+from aiompi.comm import Communicator
+from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
+from aiompi.constants import PROC_NULL
+from aiompi.core.allocation import allocate
+from aiompi.datatype import Buffer, Datatype
+from aiompi.engine import Request
+from aiompi.errors import (
+    InvalidCountError,
+    InvalidRankError,
+    InvalidTypeError,
+    RevokedError,
+    WindowError,
+)
+from aiompi.op.predefined import NO_OP
+from aiompi.window.attached import Attached
+from aiompi.window.constants import WIN_BASE, WIN_CREATE_FLAVOR, WIN_DISP_UNIT, WIN_MODEL, WIN_SIZE, WIN_UNIFIED
+from aiompi.window.locks import Lock
+from aiompi.window.messages import ANSWERS, REQUESTS, Kind, request
+from aiompi.window.target import Accessor, Area, area_of, basic_of, check_within, number_of
+
+if TYPE_CHECKING:
+    from aiompi.op import Op
+    from aiompi.window.server import Server
+    from aiompi.window.sync import Epochs
+
+T = TypeVar("T")
+
+#: keys of the attributes of windows, with the predefined ones of section 12.2.6
+WINDOW_KEYVALS = Keyvals(
+    "window",
+    {
+        WIN_BASE: lambda win: win._core.address,
+        WIN_SIZE: lambda win: max(win._core.own.size, 0),
+        WIN_DISP_UNIT: lambda win: win._core.own.unit,
+        WIN_CREATE_FLAVOR: lambda win: win._core.flavor,
+        WIN_MODEL: lambda win: WIN_UNIFIED,
+    },
+)
+
+
+async def barrier(comm: Communicator) -> None:
+    """Wait until all ranks have come here, within an operation."""
+    await comm.start(select(comm, registry.BARRIER), "Win")
+
+
+class Target:
+    """What an origin knows of one rank of a window.
+
+    Attributes:
+        size: bytes of its window.
+        unit: bytes of a displacement.
+        accessor: its memory, None if it is not mapped here.
+        lock: its lock, None if that is not mapped here.
+    """
+
+    __slots__ = ("accessor", "lock", "size", "unit")
+
+    def __init__(self, size: int, unit: int, accessor: Accessor | None, lock: Lock | None) -> None:
+        self.size = size
+        self.unit = unit
+        self.accessor = accessor
+        self.lock = lock
+
+
+class Window:
+    """A window of this rank, with those of the other ranks.
+
+    Args:
+        comm: a duplicate of the communicator of the window, for its messages alone.
+        parent: the communicator of the window.
+        flavor: how it was made, a constant such as WIN_FLAVOR_ALLOCATE.
+        targets: what this rank knows of each rank.
+        memory: memory of this rank, None for a dynamic window.
+
+    Attributes:
+        attached: memory that this rank has attached to a dynamic window.
+        attributes, errhandler, hints, name: see the communicator's.
+        epochs: which accesses this rank may make now.
+        unflushed: ranks of which this rank has asked something without an answer.
+        opener: the communicator of the face from which the program has made the window.
+        own: the target that this rank is.
+        server: serves what other ranks ask of this one.
+        shared: the memory of each rank, of a window that all ranks use directly.
+    """
+
+    __slots__ = (
+        "_answers", "_pending", "attached", "attributes", "comm", "epochs", "errhandler", "flavor", "freed", "hints",
+        "memory", "name", "opener", "own", "parent", "server", "shared", "targets", "unflushed", "__weakref__",
+    )  # fmt: skip
+
+    epochs: Epochs
+    server: Server
+
+    def __init__(
+        self, comm: Communicator, parent: Communicator, flavor: int, targets: list[Target], memory: memoryview | None
+    ) -> None:
+        self.comm, self.parent, self.flavor, self.targets, self.memory = comm, parent, flavor, targets, memory
+        self.own = targets[comm.rank]
+        self.attached = Attached()
+        self.attributes = Attributes(WINDOW_KEYVALS)
+        self.errhandler: Errhandler = ERRORS_RETURN
+        self.hints: dict[str, str] = {}
+        self.name = ""
+        self.freed = False
+        self.opener: Any = None
+        self.shared: list[memoryview] = []
+        self.unflushed: set[int] = set()
+        self._answers = itertools.cycle(range(REQUESTS + 1, ANSWERS))
+        self._pending: dict[int, set[Request[Any]]] = {}
+
+    @property
+    def address(self) -> int:
+        """Address of the memory of this rank; 0 for a dynamic window."""
+        return 0 if self.memory is None else Accessor(self.memory).address
+
+    def where(self, operation: str) -> str:
+        """Return the operation, the window and this rank, for error messages."""
+        return f"{operation} on {self.name or 'a window'} of {self.parent.label}, rank {self.comm.rank}"
+
+    def check(self, operation: str) -> None:
+        """Check that the window can be used.
+
+        Raises:
+            WindowError: it has been freed.
+            RevokedError: its communicator is revoked.
+        """
+        if self.freed:
+            raise WindowError(f"{self.where(operation)}: the window has been freed", ERR_WIN)
+        if self.parent.is_revoked:
+            raise RevokedError(f"{self.where(operation)}: its communicator is revoked")
+
+    def run(self, coroutine: Coroutine[Any, None, T]) -> Request[T]:
+        """Start a coroutine of an operation."""
+        return self.comm.run(coroutine)
+
+    # Operations of an origin. Each checks its arguments, and returns a request that is complete when its buffers may be
+    # used again, and results are there.
+
+    def put(self, origin: Buffer, rank: int, target: object) -> Request[None]:
+        """Write a buffer to a target (MPI_Put, section 12.3.1); see `area_of` for `target`."""
+        found = self._area("Put", origin, rank, target)
+        if found is None:
+            return self._nothing()
+        area, _ = found
+        accessor = self.targets[rank].accessor
+        if accessor is not None:
+            accessor.write(area, origin.packed())
+            return self._nothing()
+        return self._send(rank, Kind.PUT, *area.packed(), data=(origin.packed(),))
+
+    def get(self, origin: Buffer, rank: int, target: object) -> Request[None]:
+        """Read from a target into a buffer (MPI_Get, section 12.3.2)."""
+        found = self._area("Get", origin, rank, target)
+        if found is None:
+            return self._nothing()
+        area, _ = found
+        accessor = self.targets[rank].accessor
+        if accessor is None:
+            return self._fetch(rank, origin, Kind.GET, *area.packed())
+        if origin.contiguous:
+            accessor.read(area, origin.view)
+        else:
+            message = allocate(area.nbytes)
+            accessor.read(area, message)
+            origin.unpack(message)
+        return self._nothing()
+
+    def accumulate(self, origin: Buffer, rank: int, target: object, op: Op) -> Request[None]:
+        """Combine a buffer with elements of a target (MPI_Accumulate, section 12.3.4)."""
+        return self._combine("Accumulate", origin, None, rank, target, op)
+
+    def get_accumulate(
+        self, origin: Buffer, result: Buffer, rank: int, target: object, op: Op, operation: str = "Get_accumulate"
+    ) -> Request[None]:
+        """Do the same, and fetch the elements as they were (MPI_Get_accumulate, section 12.3.4).
+
+        Args:
+            origin: ignored if the operation is NO_OP.
+        """
+        return self._combine(operation, result if op == NO_OP else origin, result, rank, target, op)
+
+    def _combine(
+        self, operation: str, origin: Buffer, result: Buffer | None, rank: int, target: object, op: Op
+    ) -> Request[None]:
+        found = self._area(operation, origin, rank, target)
+        if found is None:
+            return self._nothing()
+        area, datatype = found
+        basic = basic_of(datatype)
+        if origin.count and basic_of(origin.datatype) != basic:
+            raise InvalidTypeError(f"{self.where(operation)}: {origin.datatype} does not consist of {basic}")
+        if result is not None and result.nbytes != area.nbytes:
+            raise InvalidCountError(
+                f"{self.where(operation)}: result has {result.nbytes} bytes, and {area.nbytes} are fetched"
+            )
+        number = number_of(op, basic)
+        message = None if op == NO_OP else origin.packed()
+        before = None if result is None else allocate(area.nbytes)
+        accessor = self.targets[rank].accessor
+        if accessor is not None and accessor.combine(area, number, basic, message, before):
+            if result is not None and before is not None:
+                result.unpack(before)
+            return self._nothing()
+        arguments = (*area.packed(), number, basic.name, message is not None, result is not None)
+        data = () if message is None else (message,)
+        if result is None:
+            return self._send(rank, Kind.COMBINE, *arguments, data=data)
+        return self._fetch(rank, result, Kind.COMBINE, *arguments, data=data)
+
+    def compare_and_swap(
+        self, origin: Buffer, compare: Buffer, result: Buffer, rank: int, displacement: int
+    ) -> Request[None]:
+        """Set one element if it is as expected, and fetch it as it was (MPI_Compare_and_swap, section 12.3.4)."""
+        operation = "Compare_and_swap"
+        found = self._area(operation, origin, rank, displacement)
+        if origin.count != 1 or compare.count != 1 or result.count != 1:
+            raise InvalidCountError(f"{self.where(operation)}: each buffer has one element")
+        if not origin.datatype == compare.datatype == result.datatype:
+            raise InvalidTypeError(f"{self.where(operation)}: the buffers are of several datatypes")
+        if (
+            not origin.datatype.is_predefined
+            or origin.datatype.dtype is None
+            or origin.datatype.dtype.kind not in "iubS"
+        ):
+            raise InvalidTypeError(f"{self.where(operation)}: {origin.datatype} is no integer, logical or byte")
+        if found is None:
+            return self._nothing()
+        (start, _, _), _ = found
+        message, expected, before = origin.packed(), compare.packed(), result.view
+        accessor = self.targets[rank].accessor
+        if accessor is not None and accessor.swap(start, message, expected, before):
+            return self._nothing()
+        return self._fetch(rank, result, Kind.SWAP, start, origin.nbytes, data=(message, expected))
+
+    def _area(self, operation: str, origin: Buffer, rank: int, target: object) -> tuple[Area, Datatype] | None:
+        """Return the part of a window that an operation names, after all checks; None if it does nothing."""
+        self.check(operation)
+        if rank == PROC_NULL:
+            return None
+        if not 0 <= rank < self.comm.size:
+            raise InvalidRankError(f"{self.where(operation)}: target {rank} is not in 0..{self.comm.size - 1}")
+        if not self.epochs.permits(rank):
+            raise WindowError(
+                f"{self.where(operation)}: no epoch for rank {rank} is open; call Fence, Start or Lock before",
+                ERR_RMA_SYNC,
+            )
+        known = self.targets[rank]
+        found = area_of(target, origin, known.unit)
+        if known.size >= 0:
+            check_within(found[0], known.size, rank)
+        return found if found[0].nbytes else None
+
+    def _nothing(self) -> Request[None]:
+        return self.comm.engine.completed_send
+
+    # Messages.
+
+    def _send(self, rank: int, kind: Kind, *arguments: Any, data: Any = ()) -> Request[None]:
+        """Ask a target for what has no answer; a flush waits until it is done."""
+        self.unflushed.add(rank)
+        send = self.comm.isend(*request(kind, 0, *arguments, data=data), rank, REQUESTS)
+        self._note(rank, send)
+        return send
+
+    def tell(self, rank: int, kind: Kind, *arguments: Any) -> None:
+        """Tell a rank of something for which nobody waits."""
+        self.comm.engine.disown(self.comm.isend(*request(kind, 0, *arguments), rank, REQUESTS))
+
+    def ask(self, rank: int, memory: memoryview, kind: Kind, *arguments: Any, data: Any = ()) -> Request[Any]:
+        """Ask a target for an answer, which goes into memory."""
+        tag = next(self._answers)
+        answer = self.comm.irecv(memory, rank, tag)
+        self.comm.engine.disown(self.comm.isend(*request(kind, tag, *arguments, data=data), rank, REQUESTS))
+        return answer
+
+    def _fetch(self, rank: int, into: Buffer, kind: Kind, *arguments: Any, data: Any = ()) -> Request[None]:
+        """Ask a target for the content of a buffer."""
+        message = into.view if into.contiguous else allocate(into.nbytes)
+        answer = self.ask(rank, message, kind, *arguments, data=data)
+
+        async def fetch() -> None:
+            await answer
+            if not into.contiguous:
+                into.unpack(message)
+
+        fetched = self.run(fetch())
+        self._note(rank, fetched)
+        return fetched
+
+    def _note(self, rank: int, operation: Request[Any]) -> None:
+        """Remember an operation until it is complete."""
+        if not operation.done():
+            pending = self._pending.setdefault(rank, set())
+            pending.add(operation)
+            operation.when_done(pending.discard)
+
+    async def complete_locally(self, ranks: Iterable[int]) -> None:
+        """Wait until the buffers of the operations on these ranks may be used again (MPI_Win_flush_local)."""
+        for rank in ranks:
+            for operation in [*self._pending.get(rank, ())]:
+                await operation
+
+    async def complete(self, ranks: Iterable[int]) -> None:
+        """Wait until the operations on these ranks are done at the targets (MPI_Win_flush, section 12.5.4)."""
+        asked = [rank for rank in ranks if rank in self.unflushed]
+        self.unflushed.difference_update(asked)
+        answers = [self.ask(rank, memoryview(bytearray()), Kind.FLUSH) for rank in asked]
+        await self.complete_locally(ranks)
+        for answer in answers:
+            await answer
+
+    async def barrier(self) -> None:
+        """Wait until all ranks have come here."""
+        await barrier(self.comm)
+
+    def everybody(self) -> range:
+        """Return all ranks."""
+        return range(self.comm.size)

@@ -1,0 +1,352 @@
+"""Windows: operations and synchronisations, on ranks that map each other's memory and on ranks that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aiompi
+from aiompi import MPI, Intracomm, Win, WindowError
+from aiompi.window import making
+from support.spmd import everywhere
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+Program = Callable[[Intracomm], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(params=["mapped", "asked"])
+def on(run: Run, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Program], None]:
+    """Run a program on several ranks of one process; "asked" ones are as if each were on a host of its own."""
+    if request.param == "asked":
+        monkeypatch.setattr(making, "_find", lambda comm, card: None)
+
+    def runs(size: int, program: Program) -> None:
+        async def main() -> None:
+            await everywhere(aiompi.local_world(size), program)
+
+        run(main())
+
+    return runs
+
+
+async def doubles(comm: Intracomm, count: int, value: float = 0.0) -> tuple[Win, Any]:
+    """Return a window of doubles, and this rank's."""
+    win = await Win.Allocate(8 * count, 8, comm=comm)
+    own = np.frombuffer(win.memory, "d")
+    assert not own.any(), "new memory is zeros"
+    own[:] = value
+    await comm.Barrier()
+    return win, own
+
+
+def test_put_and_get_between_fences(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, own = await doubles(comm, 6, comm.rank)
+        right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+        async with win.fence():
+            win.Put(np.full(2, 10.0 + comm.rank), right, 1)
+        assert own.tolist() == [comm.rank, 10 + left, 10 + left, *[comm.rank] * 3]
+        found = np.zeros(3)
+        async with win.fence():
+            await win.Get(found, right, [0, 3])
+        assert found.tolist() == [right, 10 + comm.rank, 10 + comm.rank]
+        await win.Free()
+        assert not win
+
+    on(3, program)
+
+
+def test_datatypes_with_gaps_at_both_ends(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, own = await doubles(comm, 8, -1.0)
+        every_second = MPI.DOUBLE.Create_vector(3, 1, 2).Commit()
+        source = np.arange(6.0)
+        other = 1 - comm.rank
+        async with win.fence():
+            win.Put([source, 1, every_second], other, [1, 1, every_second])
+        assert own.tolist() == [-1, 0, -1, 2, -1, 4, -1, -1]
+        found = np.full(6, 9.0)
+        async with win.fence():
+            await win.Get([found, 1, every_second], other, [3, 3, MPI.DOUBLE])
+        assert found.tolist() == [2, 9, -1, 9, 4, 9]
+        async with win.fence():
+            win.Accumulate([source, 1, every_second], other, [1, 1, every_second], MPI.SUM)
+        assert own.tolist() == [-1, 0, -1, 4, -1, 8, -1, -1]
+        await win.Free()
+
+    on(2, program)
+
+
+@pytest.mark.parametrize("code", ["b", "H", "i", "L", "f", "d", "D", "g"])
+def test_each_accumulate_counts_once(on: Callable[[int, Program], None], code: str) -> None:
+    async def program(comm: Intracomm) -> None:
+        dtype = np.dtype(code)
+        win = await Win.Allocate(3 * dtype.itemsize, dtype.itemsize, comm=comm)
+        async with win.lock_all():
+            before = np.zeros(1, dtype)
+            for turn in range(5):
+                win.Accumulate(np.array([1, 2], dtype), 0, 1, MPI.SUM)
+                await win.Fetch_and_op(np.array([1], dtype), before, 0, 0, MPI.SUM)
+                await win.Flush(0)
+                assert turn <= before[0].real < 5 * comm.size
+            await win.Flush_all()
+            await comm.Barrier()
+            found, ignored = np.zeros(3, dtype), np.zeros(3, dtype)
+            await win.Get_accumulate(ignored, found, 0, None, MPI.NO_OP)
+        assert found.tolist() == [5 * comm.size, 5 * comm.size, 10 * comm.size]
+        await win.Free()
+
+    on(3, program)
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [
+        (MPI.MAX, 12), (MPI.MIN, 10), (MPI.SUM, 22), (MPI.PROD, 120), (MPI.LAND, 1), (MPI.LOR, 1), (MPI.LXOR, 0),
+        (MPI.BAND, 8), (MPI.BOR, 14), (MPI.BXOR, 6), (MPI.REPLACE, 12), (MPI.NO_OP, 10),
+    ],
+)  # fmt: skip
+def test_operations(on: Callable[[int, Program], None], op: MPI.Op, expected: int) -> None:
+    async def program(comm: Intracomm) -> None:
+        win = await Win.Allocate(16, 4, comm=comm)
+        own = np.frombuffer(win.memory, "i4")
+        own[:] = 10
+        before = np.zeros(2, "i4")
+        async with win.fence():
+            await win.Get_accumulate(np.full(2, 12, "i4"), before, 1 - comm.rank, 1, op)
+        assert before.tolist() == [10, 10]
+        assert own.tolist() == [10, expected, expected, 10]
+        await win.Free()
+
+    on(2, program)
+
+
+def test_pairs_have_their_operations(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        pair = np.dtype([("value", "d"), ("index", "i4")], align=True)
+        win = await Win.Allocate(pair.itemsize, pair.itemsize, comm=comm)
+        own = np.frombuffer(win.memory, pair)
+        own["value"] = -1
+        async with win.fence():
+            win.Accumulate([np.array([(comm.rank / 2, comm.rank)], pair), 1, MPI.DOUBLE_INT], 0, 0, MPI.MAXLOC)
+        if comm.rank == 0:
+            assert own[0].tolist() == (1.0, 2)
+        await win.Free()
+
+    on(3, program)
+
+
+def test_compare_and_swap_elects_one(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win = await Win.Allocate(8, 8, comm=comm)
+        before = np.full(1, -1, "i8")
+        async with win.lock(1, shared=True):
+            await win.Compare_and_swap(np.full(1, comm.rank + 1, "i8"), np.zeros(1, "i8"), before, 1, 0)
+        won = await comm.allgather(bool(before[0] == 0))
+        assert won.count(True) == 1
+        if comm.rank == 1:
+            assert np.frombuffer(win.memory, "i8")[0] == won.index(True) + 1
+        await win.Free()
+
+    on(4, program)
+
+
+def test_a_lock_is_held_by_one(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, own = await doubles(comm, 1)
+        value = np.zeros(1)
+        for _ in range(10):
+            async with win.lock(0):
+                await win.Get(value, 0)
+                await asyncio.sleep(0)
+                await win.Put(value + 1, 0)
+        await comm.Barrier()
+        if comm.rank == 0:
+            assert own[0] == 10 * comm.size
+        await win.Free()
+
+    on(4, program)
+
+
+def test_a_shared_lock_is_held_by_several_and_keeps_others_out(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, _ = await doubles(comm, 1)
+        if comm.rank < 2:
+            async with win.lock(0, shared=True):
+                await comm.Split(0)  # both hold it
+                await asyncio.sleep(0.05)
+                own = np.frombuffer(win.memory, "d")
+                assert comm.rank or own[0] == 0
+        else:
+            await comm.Split(MPI.UNDEFINED)
+            async with win.lock(0):
+                await win.Put(np.ones(1), 0)
+        await comm.Barrier()
+        await win.Free()
+
+    on(3, program)
+
+
+def test_post_start_complete_wait(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, own = await doubles(comm, 2)
+        sources, target = comm.Get_group().Incl([1, 2]), comm.Get_group().Incl([0])
+        for turn in range(3):
+            if comm.rank == 0:
+                win.Post(sources)
+                if turn == 1:
+                    while not win.Test():
+                        await asyncio.sleep(0)
+                else:
+                    await win.Wait()
+                assert own.tolist() == [turn + 1, turn + 1]
+            else:
+                await win.Start(target)
+                win.Put(np.full(1, turn + 1.0), 0, comm.rank - 1)
+                await win.Complete()
+        await win.Free()
+
+    on(3, program)
+
+
+def test_shared_memory_is_used_as_it_is(run: Run) -> None:
+    async def program(comm: Intracomm) -> None:
+        win = await Win.Allocate_shared(8 * (comm.rank + 1), 8, comm=comm)
+        own = np.frombuffer(win.memory, "d")
+        own[:] = comm.rank
+        await comm.Barrier()
+        first, unit = win.Shared_query(MPI.PROC_NULL)
+        assert (unit, len(first)) == (8, 8)
+        last, _ = win.Shared_query(2)
+        assert np.frombuffer(last, "d").tolist() == [2, 2, 2]
+        assert np.frombuffer(win.Shared_query(1)[0], "d").tolist() == [1, 1]
+        await comm.Barrier()
+        before = np.zeros(1)
+        async with win.lock_all():
+            await win.Fetch_and_op(np.ones(1), before, 2, 0, MPI.SUM)
+        await comm.Barrier()
+        assert np.frombuffer(last, "d").tolist() == [5, 2, 2]
+        await win.Free()
+
+    async def main() -> None:
+        await everywhere(aiompi.local_world(3), program)
+
+    run(main())
+
+
+def test_memory_of_the_program_and_dynamic_memory(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        memory = np.zeros(4)
+        win = await Win.Create(memory, 8, comm=comm)
+        other = 1 - comm.rank
+        async with win.fence():
+            win.Put(np.full(1, 1.0 + comm.rank), other, 2)
+        assert memory.tolist() == [0, 0, 1 + other, 0]
+        await win.Free()
+
+        win = await Win.Create_dynamic(comm=comm)
+        win.Attach(memory)
+        places = await comm.allgather(MPI.Get_address(memory))
+        found = np.zeros(1)
+        async with win.lock(other, shared=True):
+            await win.Get(found, other, places[other] + 16)
+            await win.Fetch_and_op(np.ones(1), found, other, places[other], MPI.SUM)
+        assert found[0] == 0
+        await comm.Barrier()
+        assert memory.tolist() == [1, 0, 1 + other, 0]
+        win.Detach(memory)
+        with pytest.raises(WindowError, match="attached"):
+            win.Detach(memory)
+        await win.Free()
+        MPI.Free_address(memory)
+
+    on(2, program)
+
+
+def test_wrong_calls_say_what_is_wrong(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, _ = await doubles(comm, 2)
+        one = np.ones(1)
+        for call, code, text in [
+            (lambda: win.Put(one, 0), MPI.ERR_RMA_SYNC, "no epoch for rank 0 is open"),
+            (lambda: win.Flush(0), MPI.ERR_RMA_SYNC, "no lock is held"),
+            (win.Test, MPI.ERR_RMA_SYNC, "call Post before"),
+            (lambda: win.Shared_query(0), MPI.ERR_RMA_FLAVOR, "Allocate_shared"),
+            (lambda: win.Attach(one), MPI.ERR_RMA_FLAVOR, "Create_dynamic"),
+        ]:
+            with pytest.raises(WindowError, match=text) as info:
+                call()
+            assert info.value.error_class == code
+        for wait, code in [
+            (win.Unlock(0), MPI.ERR_RMA_SYNC), (win.Complete(), MPI.ERR_RMA_SYNC),
+            (win.Lock(0, 5), MPI.ERR_LOCKTYPE), (win.Fence(2**20), MPI.ERR_ASSERT),
+        ]:  # fmt: skip
+            with pytest.raises(WindowError) as info:
+                await wait
+            assert info.value.error_class == code
+        async with win.lock(0, shared=True):
+            with pytest.raises(WindowError, match="not within the 16 bytes") as info:
+                win.Put(one, 0, 2)
+            assert info.value.error_class == MPI.ERR_RMA_RANGE
+            with pytest.raises(WindowError, match="expected 0 or more"):
+                win.Put(one, 0, -1)
+            with pytest.raises(MPI.InvalidRankError):
+                win.Put(one, 9)
+            with pytest.raises(MPI.InvalidCountError):
+                win.Put(one, 0, [0, 2])
+            with pytest.raises(MPI.InvalidOpError):
+                win.Accumulate(one, 0, 0, MPI.Op.Create(lambda a, b, _: None))
+            with pytest.raises(WindowError, match="open already"):
+                await win.Lock(0)
+            with pytest.raises(WindowError, match="still open"):
+                win.Free()
+            await win.Put(one, MPI.PROC_NULL)
+        await win.Free()
+        with pytest.raises(WindowError, match="WIN_NULL"):
+            win.Flush(0)
+
+    on(2, program)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_operations_give_what_a_model_gives(on: Callable[[int, Program], None], seed: int) -> None:
+    """Each rank has a part of each other rank's window, so that a list of numbers tells what must be there."""
+
+    async def program(comm: Intracomm) -> None:
+        room, choose = 4, random.Random(f"{seed} {comm.rank}")
+        win, own = await doubles(comm, room * comm.size)
+        model = np.zeros((comm.size, room))  # of this rank's parts
+        first = comm.rank * room
+        for _ in range(60):
+            rank, start = choose.randrange(comm.size), choose.randrange(room)
+            count = choose.randint(1, room - start)
+            values = np.array([float(choose.randint(-9, 9)) for _ in range(count)])
+            part = model[rank, start : start + count]
+            async with win.lock(rank, shared=choose.random() < 0.7):
+                kind = choose.randrange(4)
+                if kind == 0:
+                    win.Put(values, rank, first + start)
+                    part[:] = values
+                elif kind == 1:
+                    found = np.zeros(count)
+                    await win.Get(found, rank, first + start)
+                    assert found.tolist() == part.tolist()
+                elif kind == 2:
+                    win.Accumulate(values, rank, first + start, MPI.SUM)
+                    part += values
+                else:
+                    found = np.zeros(count)
+                    await win.Get_accumulate(values, found, rank, first + start, MPI.MAX)
+                    assert found.tolist() == part.tolist()
+                    part[:] = np.maximum(part, values)
+        await comm.Barrier()
+        models = await comm.allgather(model)
+        assert own.tolist() == np.concatenate([each[comm.rank] for each in models]).tolist()
+        await win.Free()
+
+    on(3, program)
