@@ -13,6 +13,7 @@ from aiompi.coll.block import Block
 from aiompi.coll.external import ExternalAccumulator, TypedBlock
 from aiompi.coll.registry import Collective
 from aiompi.coll.select import Case, direct_limits, select, select_over_clients, usual
+from aiompi.coll.shm_sync import ShmSync
 from aiompi.coll.signature import BY_USER, LENGTHS, digest, note_of
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import PROC_NULL, ROOT
@@ -414,8 +415,9 @@ class Prepared(Generic[P]):
     def _usual(self, comm: Communicator, /, *args: Any, **kwargs: Any) -> Request[None]:
         run, note = self._prepare(comm, *args, **kwargs)
         channel = comm.channel(self.name, note)
-        if comm.slots is None and comm.shm_sync is not None and comm.shm_sync.slots is not None:
-            slots = comm.slots = comm.shm_sync.slots
+        sync = comm.attached.of(ShmSync) if comm.slots is None else None
+        if sync is not None and sync.slots is not None:
+            slots = comm.slots = sync.slots
             slots.limit(direct_limits(comm))
         return comm.start_on(channel, run)
 

@@ -276,9 +276,9 @@ def _sync_of(channel: Channel) -> ShmSync | None:
     """Return the state of the slots; None if the members have none."""
     if not channel.ordered:
         return None
-    sync: ShmSync | None = channel.comm.shm_sync
+    sync = channel.comm.attached.of(ShmSync)
     if sync is None:
-        sync = channel.comm.shm_sync = ShmSync(channel.alarm())
+        sync = channel.comm.attached.put(ShmSync(channel.alarm()))
     return sync if sync.slots is not None or sync.attempts else None
 
 

@@ -6,6 +6,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from aiompi.base.arguments import integer
+from aiompi.base.attached import Attached
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
 from aiompi.comm.channel import Route
 from aiompi.comm.contexts import AGREEMENTS, ContextIds
@@ -60,7 +61,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
         errhandler: handler called when a call fails (section 7.2).
         topology: arrangement of the processes, if there is one (chapter 6).
         route: route of the collectives.
-        shm_sync: how its collectives use slots.
+        attached: state of higher layers, such as how its collectives use slots.
         slots: the slots of its members, once they have some, for calls with common arguments.
         hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
         matcher: queues of its point-to-point messages.
@@ -71,8 +72,8 @@ class CommunicatorState(CommunicatorBase[Receive]):
     """
 
     __slots__ = (
-        "collectives", "freed", "_latest", "_met", "_placement", "_refusal", "agreeing", "agreements", "attachment",
-        "attributes", "conversion", "errhandler", "group", "hints", "hosts", "ids", "is_revoked", "shm_sync", "name",
+        "collectives", "freed", "_latest", "_met", "_placement", "_refusal", "agreeing", "agreements", "attached",
+        "attachment", "attributes", "conversion", "errhandler", "group", "hints", "hosts", "ids", "is_revoked", "name",
         "native", "remote", "route", "session", "shares_memory", "size", "slots", "spans_hosts", "topology",
     )  # fmt: skip
 
@@ -114,7 +115,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
         self.attributes = Attributes(COMMUNICATOR_KEYVALS)
         self.errhandler: Errhandler = ERRORS_RETURN
         self.topology: Topology | None = None
-        self.shm_sync: Any = None
+        self.attached = Attached()
         self.slots: SlotGroup | None = None
         self.hints: dict[str, str] = {}
 

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiompi.base.attached import Attached
 from aiompi.core import Request
 from aiompi.engine.bsend import Attachment
 from aiompi.engine.credit import NO_CREDIT
@@ -71,7 +72,8 @@ class Engine(Receiving):
         completed_send: the shared request of all messages that have left when their send returns, and of sends to
             PROC_NULL.
         attachment: the buffer of the process for buffered sends.
-        disk: threads of this rank that wait for disks (`aiompi.file.disk`), None until there are some.
+        outside: what completes operations of this rank without another rank, such as a thread that reads a file.
+        attached: state of higher layers, such as the threads that wait for disks.
         farewell: how error messages describe a peer that has ended in good order.
         lenient: True if small standard sends to a finalized rank succeed and their messages are lost. Other
             implementations do this too, because there a finalized rank stays until all have finalized.
@@ -103,7 +105,8 @@ class Engine(Receiving):
         self.unawaited: set[Send] = set()
         self.held_sends: set[HeldSend] = set()
         self.attachment = Attachment(self)
-        self.disk: Any = None
+        self.attached = Attached()
+        self.outside: set[object] = set()
         self.completed_send: Request[None] = Request(self)
         self.completed_send.complete()
         self.next_id = itertools.count(1).__next__

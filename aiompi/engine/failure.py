@@ -81,9 +81,7 @@ class FailureHandler:
     def all_gone(self) -> bool:
         """Return True if all other ranks have finalized or died, and none of their messages is still to come."""
         engine, recovery = self._engine, self._engine.environment.recovery
-        if engine.processes.expecting or (recovery is not None and recovery.pending):
-            return False
-        if engine.disk is not None and engine.disk.busy:
+        if engine.outside or engine.processes.expecting or (recovery is not None and recovery.pending):
             return False
         begun: list[Landing | Send] = [*engine.arriving.values(), *engine.sends.values()]
         if any(operation.peer.rank != engine.rank for operation in begun):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiompi.engine.obituaries import Obituaries
 from aiompi.errors import InvalidGroupError
@@ -70,7 +70,7 @@ class Processes:
         namespaces: the namespaces in which other processes may address this process, by id.
         cards: business cards by number.
         expecting: operations that wait for the introduction of a process.
-        ports: the ports that this process has opened, by their names; values belong to `aiompi.create.ports`.
+        ports: the ports that this process has opened, by their names.
         obituaries: why processes of spawned jobs have failed.
     """
 
@@ -81,7 +81,7 @@ class Processes:
         self.namespaces: dict[bytes, Namespace] = {}
         self.cards: dict[int, BusinessCard] = {}
         self.expecting: set[object] = set()
-        self.ports: dict[str, Any] = {}
+        self.ports: dict[str, Namespace] = {}
         self.obituaries = Obituaries(engine.environment)
         self._next = FIRST_MET
         self._names: dict[int, Name] = {}  # of the processes that were met

@@ -42,10 +42,7 @@ class Disk:
     @classmethod
     def of(cls, engine: Engine) -> Disk:
         """Return the disk of a rank."""
-        if engine.disk is None:
-            engine.disk = cls(engine)
-        disk: Disk = engine.disk
-        return disk
+        return engine.attached.of(cls) or engine.attached.put(cls(engine))
 
     @property
     def calls_here(self) -> bool:
@@ -78,6 +75,7 @@ class Disk:
         self.busy += 1
         if not self._listening:
             self._listening = True
+            engine.outside.add(self)
             driver.add_reader(self._threads.bell, self._collect)
         self._threads.put((function, request))
         return request
@@ -97,6 +95,7 @@ class Disk:
         engine = self._engine()
         if not self.busy and engine is not None:
             self._listening = False
+            engine.outside.discard(self)
             engine.driver.remove_reader(self._threads.bell)
 
 

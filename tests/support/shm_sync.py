@@ -21,7 +21,7 @@ def until_assembled(w: PolledWorld, comms: Sequence[Communicator] | None = None)
     comms = comms or w.comms
     for _ in range(shm_sync._ATTEMPTS + len(comms)):
         everyone(w, buffers.barrier, comms)
-    assert all(comm.shm_sync.slots is not None for comm in comms)
+    assert all(comm.attached[shm_sync.ShmSync].slots is not None for comm in comms)
 
 
 def beside(w: PolledWorld, place: int = 2) -> list[Communicator]:

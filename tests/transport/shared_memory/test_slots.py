@@ -458,15 +458,15 @@ def test_ranks_that_are_connected_meet_at_once(together):
         other.shares_memory = True
     for _ in range(2):  # they ask each other, and then all have the others' slots already
         everyone(w, buffers.barrier, others)
-    assert all(other.shm_sync.slots is not None for other in others)
+    assert all(other.attached[shm_sync.ShmSync].slots is not None for other in others)
 
 
 def test_two_ranks_that_meet_make_one_connection(apart):
     size = 7
     w = apart(size)
     for comm in w.comms:
-        comm.shm_sync = shm_sync.ShmSync(comm.channel("Barrier").alarm())
-        comm.shm_sync.affordable = True  # without a message before
+        comm.attached.put(shm_sync.ShmSync(comm.channel("Barrier").alarm()))
+        comm.attached[shm_sync.ShmSync].affordable = True  # without a message before
     for comm in w.comms:
         shm_sync._assemble(comm)
     w.until(lambda: len(links_of(w)) >= size * (size - 1))
@@ -485,7 +485,8 @@ def test_ranks_that_cannot_have_memory_leave_it_at_messages(apart, monkeypatch):
     w = apart()
     for _ in range(2 * shm_sync._ATTEMPTS + len(w.comms)):
         everyone(w, buffers.barrier)
-    assert [(comm.shm_sync.slots, comm.shm_sync.attempts) for comm in w.comms] == [(None, 0)] * 3
+    syncs = [comm.attached[shm_sync.ShmSync] for comm in w.comms]
+    assert [(sync.slots, sync.attempts) for sync in syncs] == [(None, 0)] * 3
 
 
 def test_one_rank_that_cannot_is_enough(apart, monkeypatch):
@@ -493,7 +494,7 @@ def test_one_rank_that_cannot_is_enough(apart, monkeypatch):
     monkeypatch.setattr(w.transports[1], "assemble", lambda context, rank, peers: None)
     for _ in range(2 * shm_sync._ATTEMPTS + len(w.comms)):
         everyone(w, buffers.barrier)
-    assert [comm.shm_sync.slots for comm in w.comms] == [None] * 3
+    assert [comm.attached[shm_sync.ShmSync].slots for comm in w.comms] == [None] * 3
 
 
 def test_ranks_without_descriptors_do_with_the_links_that_messages_need(apart):
@@ -504,7 +505,8 @@ def test_ranks_without_descriptors_do_with_the_links_that_messages_need(apart):
         engine.environment.connect = lacking_descriptors
     for _ in range(2 * shm_sync._ATTEMPTS + len(w.comms)):
         everyone(w, buffers.barrier)
-    assert [(comm.shm_sync.slots, comm.shm_sync.attempts) for comm in w.comms] == [(None, 0)] * 6
+    syncs = [comm.attached[shm_sync.ShmSync] for comm in w.comms]
+    assert [(sync.slots, sync.attempts) for sync in syncs] == [(None, 0)] * 6
     assert [len(own.links) for own in w.transports] == linked
 
 
@@ -524,7 +526,8 @@ def test_no_rank_connects_to_a_rank_that_can_have_no_more_links(apart, monkeypat
     for _ in range(2 * shm_sync._ATTEMPTS + len(w.comms)):
         everyone(w, buffers.barrier)
     assert len(asked) == 6 * shm_sync._ATTEMPTS
-    assert [(comm.shm_sync.slots, comm.shm_sync.attempts) for comm in w.comms] == [(None, 0)] * 6
+    syncs = [comm.attached[shm_sync.ShmSync] for comm in w.comms]
+    assert [(sync.slots, sync.attempts) for sync in syncs] == [(None, 0)] * 6
     assert [len(own.links) for own in w.transports] == linked
 
 
@@ -586,7 +589,7 @@ def other_content(w, call, content, length):
     """Rank 1 posts as if it made the same call, with another content; return the error of rank 0."""
     waiting = call(w.comms[0])
     start = slots.part_of(w.comms[0].context_id).start
-    cell = start + 64 + w.comms[0].shm_sync.slots.number % 16 * 256
+    cell = start + 64 + w.comms[0].attached[shm_sync.ShmSync].slots.number % 16 * 256
     stamp, note, claim = struct.unpack_from("=3Q", w.transports[0]._slots.memory, cell)
     struct.pack_into("=4Q", w.transports[1]._slots.memory, cell, stamp, note, claim, length)
     for place, room_there in ((cell + 32, 224), (start + SLOTS_PREFIX, ROOM), (start + SLOTS_PREFIX + ROOM, ROOM)):

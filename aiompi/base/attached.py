@@ -1,0 +1,20 @@
+"""`Attached`: state that a higher layer keeps with an object of a lower layer, which does not know it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class Attached(dict[type[Any], Any]):
+    """The objects that higher layers keep here, at most one of each class."""
+
+    def of(self, kind: type[T]) -> T | None:
+        """Return the object of a class, None if there is none."""
+        return cast("T | None", self.get(kind))
+
+    def put(self, value: T) -> T:
+        """Keep an object in place of an earlier one of its class, and return it."""
+        self[type(value)] = value
+        return value
