@@ -70,7 +70,7 @@ class Collective:
         """Make the access from a place in the stream on; return the bytes.
 
         Raises:
-            aiompi.Exception: a rank has failed; all of them raise it.
+            aiompi.MPIError: a rank has failed; all of them raise it.
         """
         ranges = [_Range(*_ACCESS.unpack(data)) for data in await agree(channel, None, self._range(start))]
         if self._is_direct(ranges):

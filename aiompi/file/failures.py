@@ -70,7 +70,7 @@ async def agree(channel: Channel, error: MPIError | None, data: bytes = b"") -> 
         The data of all processes, in rank order.
 
     Raises:
-        aiompi.Exception: a process has failed: all of them raise the error of the first one in rank order.
+        aiompi.MPIError: a process has failed: all of them raise the error of the first one in rank order.
     """
     told = b"" if error is None else json.dumps([error.error_class, str(error)]).encode()
     blocks = [Block() for _ in range(channel.size)]
