@@ -110,7 +110,7 @@ comm.allreduce(1)
 if comm.rank == 0:
     own, inherited = set(), set()
     for directory in glob.glob("/proc/[0-9]*/"):
-        agent = b"aiompi_launcher.boot" + b"strap" in open(directory + "cmdline", "rb").read()
+        agent = b"aiompi_launcher.engine" + b"_agent" in open(directory + "cmdline", "rb").read()
         kind = own if agent or directory == f"/proc/{os.getpid()}/" else inherited
         kind |= {os.readlink(path)[8:-1] for path in glob.glob(directory + "fd/*") if os.path.islink(path)}
     lines = [line.split() for line in open("/proc/net/tcp")]

@@ -344,9 +344,9 @@ def test_clients_in_directories_whose_names_are_not_utf8(launch, odd: str, nativ
         "aiompi.impi.client.Client.receive_data",
         "aiompi.impi.host.Host.incoming",
         "aiompi.impi.host.Host.outgoing",
-        "aiompi_launcher.impi.host.HostAgent._take_memory",
-        "aiompi_launcher.impi.hosts.Hosts.connect",
-        "aiompi_launcher.net.control.Link._dispatch",
+        "aiompi_launcher.impi.host.HostAgent._open_link",
+        "aiompi_launcher.impi.hosts.ImpiHosts.connect",
+        "aiompi_launcher.net.control.Link._receive_first",
     ],
 )
 def test_an_exception_inside_of_a_launcher_ends_the_job_with_that_cause(launch, place: str):

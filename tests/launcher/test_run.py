@@ -218,7 +218,7 @@ def hesitates(module: str, kind: str, name: str) -> str:
 
 
 def test_ranks_are_accepted_while_others_are_started(launch, rank):
-    until_joined = hesitates("supervisor", "Supervisor", "on_join")
+    until_joined = hesitates("job.connections", "RankConnections", "on_join")
     words = ("-v", "-n", "1", rank, "join", "pause", ":", "-n", "400", "true")
     lines = launch(*words, program=until_joined).stderr.splitlines()
     joined = next(number for number, line in enumerate(lines) if "rank 0 has joined" in line)
@@ -226,7 +226,7 @@ def test_ranks_are_accepted_while_others_are_started(launch, rank):
 
 
 def test_no_rank_is_started_in_a_job_that_ends(launch, rank):
-    until_ending = hesitates("job", "Job", "_end")
+    until_ending = hesitates("job.shutdown", "Shutdown", "end")
     words = ("-v", "-n", "1", rank, "join", "exit=3", ":", "-n", "600", "sleep", "1000")
     result = launch(*words, program=until_ending)
     assert result.returncode == 3
@@ -235,7 +235,7 @@ def test_no_rank_is_started_in_a_job_that_ends(launch, rank):
 
 
 def test_a_signal_while_ranks_are_started(launch):
-    until_signalled = hesitates("job", "Job", "signalled")
+    until_signalled = hesitates("job.table", "Job", "signalled")
     running = launch.start("-v", "-n", "600", "sleep", "1000", program=until_signalled)
     while "rank 3 runs" not in running.error_line():
         pass
