@@ -207,3 +207,10 @@ def test_spawn_ranks(site: Site) -> None:
     result = site.start(sys.executable, str(EXAMPLES / "spawn_ranks.py"), "2000").finish()
     assert result.code == 0, result.err
     assert re.fullmatch(r"4 processes: pi is about 3\.\d\d\n", result.out)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_snapshot(site: Site, size: int) -> None:
+    out = run(site, size, "snapshot.py", "--rows", 50, "--columns", 31, "--file", "table").out
+    assert re.fullmatch(r"50 x 31 numbers in table, written in \d+ ms\n", out)
+    assert np.fromfile(site.directory / "table").tolist() == [*range(50 * 31)]
