@@ -34,7 +34,6 @@ as well, and InvalidBufferError is a BufferError, because Python and mpi4py rais
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from aiompi.base import unsupported_errors
@@ -582,32 +581,3 @@ def failure(error: BaseException) -> str:
     return f"failed: {type(error).__name__}" + (
         words and f": {words if len(words) <= _LONGEST else words[:_LONGEST] + '...'}"
     )
-
-
-def call_back(what: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Call a function of the program from inside MPI, such as a callback of an attribute or a generalized request.
-
-    An exception that it raises becomes an MPI error. Its traceback is printed, as in mpi4py, because the error surfaces
-    in a call that has nothing to do with the function.
-
-    Args:
-        what: name of the callback, for messages.
-
-    Raises:
-        aiompi.MPIError: the function raised it.
-        OtherError: the function raised another exception.
-    """
-    try:
-        return function(*args, **kwargs)
-    except MPIError as error:
-        _print(error)
-        raise
-    except Exception as error:
-        _print(error)
-        raise OtherError(f"{what} failed: {type(error).__name__}: {error}") from error
-
-
-def _print(error: Exception) -> None:
-    import traceback  # takes time, and is seldom needed
-
-    traceback.print_exception(error)

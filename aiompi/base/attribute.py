@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
 from aiompi.base.arguments import integer
+from aiompi.base.callbacks import call_back
 from aiompi.constants import KEYVAL_INVALID
-from aiompi.errors import InvalidKeyvalError, MPIError, call_back
+from aiompi.errors import InvalidKeyvalError, MPIError
 
 #: returns the value of a duplicate from (object, key, value); NotImplemented if the duplicate gets no value
 CopyFunction: TypeAlias = Callable[[Any, int, Any], Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from aiompi.base.callbacks import call_back
 from aiompi.core import Request
-from aiompi.errors import call_back
 from aiompi.status import Status
 
 if TYPE_CHECKING:

@@ -127,10 +127,12 @@ class SecureSocket(ssl.SSLSocket):
         while got < len(view):
             try:
                 read: Any = self.read(len(view) - got, view[got:])
-            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-                if got:
+            except OSError as error:
+                if got:  # the next call meets the error again, if it is one
                     break
-                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+                if isinstance(error, ssl.SSLWantWriteError | ssl.SSLWantReadError):
+                    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+                raise
             if not read:
                 break
             got += read
