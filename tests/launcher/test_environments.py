@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -74,6 +75,7 @@ def test_no_proc(site: Site, prefork: tuple[str, ...]) -> None:
     assert done == (0, "2\n2\n", "")
 
 
+@pytest.mark.skipif(which("ip") is None, reason="apt install iproute2")
 def test_ipv6_alone(site: Site) -> None:
     app = site.program("import os\nos.environ['AIOMPI_TRANSPORTS'] = 'tcp'\n" + PROGRAM)
     done = in_namespaces(site, "-n", "ip link set lo up && ip addr del 127.0.0.1/8 dev lo", "-n", "2", app)

@@ -154,8 +154,10 @@ class ServerLink:
         try:
             self.client.finish()
             await self.flush()
-            async with asyncio.timeout(_FAREWELL):
-                await self._reader.read()
+            # The server has closed the connection: with TLS it may be too late for the last message of this end.
+            with contextlib.suppress(ConnectionError):
+                async with asyncio.timeout(_FAREWELL):
+                    await self._reader.read()
         except TimeoutError:
             pass
         except OSError as error:
