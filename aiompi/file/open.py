@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import struct
 from collections.abc import Mapping
 from typing import Final
@@ -90,7 +89,7 @@ class _Opening:
             error = FileError(f"{self._where(comm)}: {failed}", failed.error_class)
         if len(set(await agree(channel, error, _AMODE.pack(amode)))) > 1:
             raise FileError(f"{self._where(comm)}: amode is not the same in all processes", ERR_NOT_SAME)
-        start, token = 0, secrets.token_hex(8)
+        start, token = 0, os.urandom(8).hex()  # `secrets` takes 3 ms to import
         if channel.rank == 0:
             creating = (os.O_CREAT if amode & MODE_CREATE else 0) | (os.O_EXCL if amode & MODE_EXCL else 0)
             error = await self._attempt(comm, flags | creating)

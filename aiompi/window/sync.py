@@ -128,16 +128,21 @@ class Epochs:
 
     # Fences.
 
-    async def fence(self, assertion: int) -> None:
-        """End the accesses before the fence, at all ranks, and begin an epoch (MPI_Win_fence, section 12.5.1)."""
+    def fence(self, assertion: int) -> Request[None] | None:
+        """Begin a fence (MPI_Win_fence, section 12.5.1); a barrier of all ranks follows.
+
+        Returns:
+            A request that is complete when the accesses of this rank are done; None if they are done already.
+
+        Raises:
+            WindowError: an epoch of another kind is open.
+        """
         window = self._window
         self._checked(assertion, "Fence")
         if self._held or self._locked_all or self._started is not None or self._exposed is not None:
             raise WindowError(f"{window.where('Fence')}: an epoch of another kind is open; end it before", ERR_RMA_SYNC)
         self._fenced = not assertion & MODE_NOSUCCEED
-        if not assertion & MODE_NOPRECEDE:
-            await window.complete(window.everybody())
-        await window.barrier()
+        return None if window.at_rest else window.run(window.complete(window.everybody()))
 
     def _checked(self, assertion: int, operation: str) -> None:
         if assertion & ~_ASSERTIONS:

@@ -56,11 +56,6 @@ WINDOW_KEYVALS = Keyvals(
 )
 
 
-async def barrier(comm: Communicator) -> None:
-    """Wait until all ranks have come here, within an operation."""
-    await comm.start(select(comm, registry.BARRIER), "Win")
-
-
 class Target:
     """What an origin knows of one rank of a window.
 
@@ -327,9 +322,14 @@ class Window:
         for answer in answers:
             await answer
 
+    @property
+    def at_rest(self) -> bool:
+        """True if all operations of this rank are done at their targets."""
+        return not self.unflushed and not any(self._pending.values())
+
     async def barrier(self) -> None:
-        """Wait until all ranks have come here."""
-        await barrier(self.comm)
+        """Wait until all ranks have come here, within an operation."""
+        await self.comm.start(select(self.comm, registry.BARRIER), "Win")
 
     def everybody(self) -> range:
         """Return all ranks."""

@@ -58,7 +58,8 @@ async def buffers(world: aiompi.Intracomm, data: npt.NDArray[np.float64], spec: 
 
 
 async def communicators(world: aiompi.World, other: aiompi.Comm) -> None:
-    assert_type(world.Split(world.rank % 2), aiompi.Request[aiompi.Intracomm])
+    made: aiompi.Request[aiompi.Intracomm] = world.Split(world.rank % 2)
+    assert_type(await made, aiompi.Intracomm)
     assert_type(await world.Create(world.group), aiompi.Intracomm)
     assert_type(await other.Split_type(aiompi.MPI.COMM_TYPE_SHARED), aiompi.Comm)
     assert_type(await world.Dup(), aiompi.World)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Self, cast
 
 from aiompi import hooks
+from aiompi.coll import buffers
 from aiompi.comm import Group
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.blocking.communicator import COMM_SELF, Intracomm
@@ -365,7 +366,13 @@ class Win(WindowCalls):
         Raises:
             WindowError: an epoch of another kind is open.
         """
-        self._wait(self._run(lambda core: core.epochs.fence(assertion), "Fence"), "Fence")
+        self._check_loop("Fence")
+        core = self._admitted
+        core.check("Fence")
+        accesses = core.epochs.fence(assertion)
+        if accesses is not None:
+            core.opener._finish(accesses)
+        core.opener._finish(buffers.barrier.begin(core.comm))
 
     def Post(self, group: Group, assertion: int = 0) -> None:
         """Let the processes of a group access the memory of this rank (MPI_Win_post, section 12.5.2).

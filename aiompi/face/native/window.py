@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Final, Self
 
 from aiompi import hooks
+from aiompi.coll import buffers
 from aiompi.comm import Group
 from aiompi.engine import Request
 from aiompi.face.common import CommunicatorHandle
@@ -274,20 +275,22 @@ class Win(WindowCalls):
 
     # Epochs.
 
-    def Fence(self, assertion: int = 0) -> Request[None]:
+    async def Fence(self, assertion: int = 0) -> None:
         """End all accesses at all ranks, and begin an epoch in which all ranks may access all memory (MPI_Win_fence).
 
         Args:
             assertion: MODE_NOPRECEDE and MODE_NOSUCCEED if no accesses of this rank come before or after; see also
                 `fence`.
 
-        Returns:
-            A request that is complete when all ranks have called it and their accesses are done.
-
         Raises:
-            WindowError: awaiting it: an epoch of another kind is open.
+            WindowError: an epoch of another kind is open.
         """
-        return self._run(lambda core: core.epochs.fence(assertion), "Fence")
+        core = self._admitted
+        core.check("Fence")
+        accesses = core.epochs.fence(assertion)
+        if accesses is not None:
+            await accesses
+        await buffers.barrier(core.comm)
 
     @contextlib.asynccontextmanager
     async def fence(self) -> AsyncIterator[Self]:
