@@ -158,8 +158,8 @@ def _failed(operation: Request[Any]) -> Request[Any] | None:
 
 def _handle(comm: ErrorHandling, error: MPIError) -> None:
     """Call the handler, without handlers for the calls that it makes itself."""
-    if isinstance(error, JobAbortedError):
-        return  # the job is over, and nothing can be done about it
+    if isinstance(error, JobAbortedError) or not comm:
+        return  # the job is over, or the communicator has been freed by the call
     with hooks.library():
         handler = comm._core.errhandler
         if handler.aborts:

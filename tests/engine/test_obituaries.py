@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiompi.engine.environment import Environment
 from aiompi.engine.obituaries import _KEPT, Obituaries
 from aiompi.engine.processes import Name
 from aiompi.wire.control import MAX_OBITUARY, Obituary
@@ -11,7 +12,7 @@ STARTER = 2
 
 
 def met() -> Obituaries:
-    obituaries = Obituaries()
+    obituaries = Obituaries(Environment())
     obituaries.starters[JOB] = STARTER
     return obituaries
 
@@ -34,7 +35,7 @@ def test_only_the_process_that_has_started_a_job_is_believed() -> None:
 
 
 def test_a_cause_may_come_before_the_job_has_been_met() -> None:
-    obituaries = Obituaries()
+    obituaries = Obituaries(Environment())
     obituaries.add(Obituary(JOB, True, 0, "why", STARTER))
     assert obituaries.cause(Name(JOB, 0)) is None
     obituaries.starters[JOB] = STARTER
@@ -51,7 +52,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_what_a_launcher_says_is_passed_on() -> None:
     obituaries, passed = met(), list[Obituary]()
-    obituaries.relay = passed.append
+    obituaries._environment.relay = passed.append  # type: ignore[method-assign]
     said = Obituary(JOB, True, 0, "why", STARTER)
     obituaries.announce(said)
     assert (passed, obituaries.cause(Name(JOB, 0))) == ([said], "why")

@@ -323,12 +323,12 @@ def test_calls_that_were_given_up_leave_no_timers(run: Run) -> None:
             for _ in range(20):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(joined[0].assemble(at_least=2, within=1000.0), 0.001)
-            assert [*served()._timers] == [f"assemble {joined[0].id}"]
+            assert [timer.subject for timer in served()._performer._timers] == [(joined[0].id, 20)]
             async with aiompi.join(job.address, job.key) as other:
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(other.assemble(at_least=3, within=1000.0), 0.1)
-                assert len(served()._timers) == 2
-            assert len(served()._timers) == 1
+                assert len(served()._performer._timers) == 2
+            assert len(served()._performer._timers) == 1
 
     run(main())
 

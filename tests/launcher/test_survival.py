@@ -315,36 +315,6 @@ def test_a_rank_reports_many_failures_in_spawned_jobs_but_not_without_end(monkey
 
 # Real processes.
 
-GROWS = """
-import gc
-from aiompi import MPI
-from aiompi.job.agent import Agent
-world = MPI.COMM_WORLD
-world.Barrier()
-if world.rank == 0:  # numbers of 4 bytes, which take 8 when they are encoded again
-    count = 250_000
-    body = bytes([0x93, 11, 0, 0x81, 0xA1, 0x78, 0xDD]) + count.to_bytes(4) + bytes([0xCA, 0, 0, 0, 0]) * count
-    (agent,) = (each for each in gc.get_objects() if type(each) is Agent)
-    agent._queue.append(len(body).to_bytes(4) + body)
-    agent._writable()
-try:
-    world.recv(source=0 if world.rank else 1)
-except MPI.Exception as error:
-    if world.rank:
-        print(world.rank, error.Get_error_class() == MPI.ERR_PROC_FAILED)
-"""
-
-
-def test_a_message_that_grows_on_its_way_costs_only_its_rank(site: Site) -> None:
-    """It is short enough for the agent of its host, which passes it on, and not for the launcher."""
-    result = site.launch(
-        *("--starter", "local", "--hosts", "a:2,b", "--on-failure=continue"), site.program(GROWS)
-    ).finish()
-    assert (result.code, sorted(result.lines)) == (0, ["1 True", "2 True"]), result.err
-    assert "rank 0 on a broke the control protocol: control message of" in result.err
-    assert "rank 1" not in result.err
-
-
 LOSES = """
 import os, signal, sys, time
 from aiompi import MPI

@@ -62,17 +62,19 @@ cdef class CommunicatorBase:
 
     def isend(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
         """Start a send and return a request for the user, which no other send shares."""
+        name = _SEND if mode is _STANDARD else _SENDS[mode]  # before: once it is started no code in Python runs
         cdef Request request = self.start(payload, nbytes, dest, tag, mode)
         if request is self.engine.completed_send:
             request = Request(self.engine)
             request._done = True  # without `complete`: nothing waits for it yet
-        request.say(_SENDS[mode], self, dest, tag)
+        request.say(name, self, dest, tag)
         return request
 
     def own_send(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
         """Start a send and return the request for its await."""
+        name = _SEND if mode is _STANDARD else _SENDS[mode]
         cdef Owned made = owned(self.start(payload, nbytes, dest, tag, mode))
-        made.say(_SEND if mode is _STANDARD else _SENDS[mode], self, dest, tag)
+        made.say(name, self, dest, tag)
         return made
 
     cpdef bint send_short(self, spec, dest, tag) except -1:

@@ -73,11 +73,12 @@ class CommunicatorBase(Generic[R]):
         Args, Raises:
             As of `send`.
         """
+        name = SENDS[mode]
         request = self.send(payload, nbytes, dest, tag, mode)
         if request is self.engine.completed_send:
             request = Request(self.engine)
             request._done = True  # without `complete`: nothing waits for it yet
-        request.describe(SENDS[mode], self, index(dest), index(tag))
+        request.describe(name, self, index(dest), index(tag))
         return request
 
     def own_send(
@@ -93,8 +94,9 @@ class CommunicatorBase(Generic[R]):
         Args, Raises:
             As of `send`.
         """
+        name = SENDS[mode]
         made = Owned(self.send(payload, nbytes, dest, tag, mode))
-        made.describe(SENDS[mode], self, index(dest), index(tag))
+        made.describe(name, self, index(dest), index(tag))
         return made
 
     def send_short(self, spec: object, dest: object, tag: object) -> bool:

@@ -12,6 +12,7 @@ from aiompi.engine.processes import Program
 from aiompi.face.common import CommunicatorHandle
 from aiompi.face.processes import Command, error_codes, one_program, several_programs
 from aiompi.info import INFO_NULL, Info
+from aiompi.job.published_names import PublishedNames
 from aiompi.job.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class Ports:
         Raises:
             InvalidPortError: awaiting it: no port can be opened.
         """
-        engine = self._runtime.engine
+        engine = self._admitted.engine
         return Owned(engine.spawn(create.open_port(engine)), "Open_port")
 
     def Close_port(self, port_name: str) -> Request[None]:
@@ -185,7 +186,7 @@ class Ports:
         Raises:
             InvalidPortError: this process has no such open port.
         """
-        create.close_port(self._runtime.engine, port_name)
+        create.close_port(self._admitted.engine, port_name)
         return self._completed(None)
 
     def Publish_name(self, service_name: str, port_name: str, info: Info = INFO_NULL) -> Request[None]:
@@ -202,7 +203,7 @@ class Ports:
         Raises:
             InvalidServiceError: a living process has published the name.
         """
-        self._runtime.names.publish(service_name, port_name)
+        self._names.publish(service_name, port_name)
         return self._completed(None)
 
     def Unpublish_name(self, service_name: str, port_name: str, info: Info = INFO_NULL) -> Request[None]:
@@ -219,7 +220,7 @@ class Ports:
         Raises:
             InvalidServiceError: this process has not published the name.
         """
-        self._runtime.names.withdraw(service_name)
+        self._names.withdraw(service_name)
         return self._completed(None)
 
     def Lookup_name(self, service_name: str, info: Info = INFO_NULL) -> Request[str]:
@@ -235,7 +236,13 @@ class Ports:
         Raises:
             NotPublishedError: no living process has published it.
         """
-        return self._completed(self._runtime.names.lookup(service_name))
+        return self._completed(self._names.lookup(service_name))
+
+    @property
+    def _names(self) -> PublishedNames:
+        """The names that this rank publishes, for a call in the thread of the event loop."""
+        self._admitted  # noqa: B018 - raises in another one
+        return self._runtime.names
 
     def _completed(self, value: T) -> Request[T]:
         """Return a request for a call that does not wait; the file of a name is on this machine."""
