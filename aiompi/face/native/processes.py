@@ -156,6 +156,11 @@ class Ports:
 
     _runtime: Runtime
 
+    @property
+    def _admitted(self) -> Communicator:
+        """The communicator, for a call; refused to threads that may not make calls."""
+        raise NotImplementedError
+
     def Open_port(self, info: Info = INFO_NULL) -> Owned[str]:
         """Open a port, at which `Accept` waits for processes of any job (MPI_Open_port, MPI-2).
 
