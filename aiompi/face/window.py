@@ -16,7 +16,7 @@ from aiompi.constants import PROC_NULL
 from aiompi.datatype import Buffer, resolve_recv, resolve_send
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.engine import Request
-from aiompi.errors import InvalidBufferError, InvalidRankError, WindowError
+from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidRankError, InvalidTypeError, WindowError
 from aiompi.face.common import CommunicatorHandle, hints
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.info import Info
@@ -286,7 +286,9 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
     def _fetch_and_op(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int, op: Op
     ) -> Request[None]:
-        source, sink = _one(resolve_send(origin, "origin")), _one(resolve_recv(result, "result"))
+        source, sink = _one(resolve_send(origin, "origin"), "origin"), _one(resolve_recv(result, "result"), "result")
+        if source.datatype != sink.datatype:
+            raise InvalidTypeError(f"Fetch_and_op: origin holds {source.datatype}, result {sink.datatype}")
         core = self._admitted
         return core.get_accumulate(
             source, sink, _rank(target_rank), integer(target_disp, "target_disp"), op, "Fetch_and_op"
@@ -295,8 +297,11 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
     def _compare_and_swap(
         self, origin: BufSpec, compare: BufSpec, result: BufSpec, target_rank: int, target_disp: int
     ) -> Request[None]:
-        source, expected = _one(resolve_send(origin, "origin")), _one(resolve_send(compare, "compare"))
-        sink = _one(resolve_recv(result, "result"))
+        source, expected = (
+            _one(resolve_send(origin, "origin"), "origin"),
+            _one(resolve_send(compare, "compare"), "compare"),
+        )
+        sink = _one(resolve_recv(result, "result"), "result")
         core = self._admitted
         return core.compare_and_swap(source, expected, sink, _rank(target_rank), integer(target_disp, "target_disp"))
 
@@ -327,6 +332,12 @@ def _rank(rank: SupportsIndex) -> int:
     return integer(rank, "target_rank")
 
 
-def _one(found: Buffer) -> Buffer:
-    """Return the first item of a buffer."""
-    return found.part(0, 1) if found.count > 1 else found
+def _one(found: Buffer, name: str) -> Buffer:
+    """Return a buffer of one item.
+
+    Raises:
+        InvalidCountError: it has another number of them.
+    """
+    if found.count != 1:
+        raise InvalidCountError(f"{name} has {found.count} items: expected one")
+    return found

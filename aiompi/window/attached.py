@@ -50,10 +50,9 @@ class Attached:
 
     def find(self, area: Area) -> tuple[Accessor, Area] | None:
         """Return the region that has an area, and the area in that region; None if there is none."""
-        first, end = area.bounds
-        index = bisect.bisect_right(self._starts, first) - 1
+        index = bisect.bisect_right(self._starts, area.bounds[0]) - 1
         if index < 0:
             return None
         start, region = self._starts[index], self._regions[index]
         inside = area._replace(start=area.start - start)
-        return (region, inside) if end - start <= region.memory.nbytes else None
+        return (region, inside) if inside.within(region.memory.nbytes) else None

@@ -21,6 +21,7 @@ from aiompi.datatype.layout import move
 from aiompi.datatype.layout.layout import Layout
 from aiompi.datatype.predefined import BYTE
 from aiompi.errors import (
+    InvalidArgumentError,
     InvalidCountError,
     InvalidOpError,
     InvalidTypeError,
@@ -77,9 +78,9 @@ class Area(NamedTuple):
         return self.start + self.layout.lb, self.start + self.layout.ub
 
     def within(self, size: int) -> bool:
-        """Return True if all bytes lie in a window of `size` bytes."""
+        """Return True if all bytes lie in a window of `size` bytes, and are no more than it has."""
         first, end = self.bounds
-        return not self.nbytes or (first >= 0 and end <= size)
+        return not self.nbytes or (first >= 0 and end <= size >= self.nbytes)
 
     def packed(self) -> tuple[int, int, bytes]:
         """Return what `unpacked` takes, for a message."""
@@ -138,9 +139,11 @@ def _parsed(target: object, origin: Buffer) -> tuple[int, int, Datatype]:
     if target is None:
         return 0, origin.count, origin.datatype
     if not isinstance(target, list | tuple):
+        if not hasattr(target, "__index__"):
+            raise InvalidArgumentError(f"target is {target!r}: expected a displacement, or [displacement, count, type]")
         return integer(target, "target"), origin.count, origin.datatype
     if len(target) > 3:
-        raise TypeError(f"target has {len(target)} entries: expected [displacement, count, type] at most")
+        raise InvalidArgumentError(f"target has {len(target)} entries: expected [displacement, count, type] at most")
     defaults: tuple[Any, ...] = (0, origin.count, origin.datatype)
     displacement, count, datatype = (*cast("tuple[Any, ...]", target), *defaults[len(target) :])
     if integer(count, "target: count") < 0:
@@ -158,7 +161,7 @@ def check_within(area: Area, size: int, rank: int) -> None:
     if not area.within(size):
         first, end = area.bounds
         raise WindowError(
-            f"target: the bytes {first} to {end} are not within the {size} bytes of the window of rank {rank}",
+            f"target: {area.nbytes} bytes from {first} to {end} are not within the {size} bytes of rank {rank}",
             ERR_RMA_RANGE,
         )
 

@@ -12,7 +12,7 @@ import pytest
 
 import aiompi
 from aiompi import MPI
-from aiompi.face.generate import Doc
+from support.generator import generate
 
 #: whose docstrings are in the core, or in classes of Python itself
 ELSEWHERE: Final = ("Request", "PersistentRequest", "Prequest", "Grequest", "OutputLine", "Pickle")
@@ -52,7 +52,7 @@ def documented() -> Iterator[Any]:
 
 @pytest.mark.parametrize("function", [*documented()])
 def test_arguments_and_results(function: Any) -> None:
-    doc = Doc.parse(function.__doc__ or "")
+    doc = generate.Doc.parse(function.__doc__ or "")
     assert doc.summary.endswith((".", ":"))
     parameters = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
     described = [name for entry in doc.entries("Args") for name in entry.partition(":")[0].split(", ")]
@@ -68,7 +68,7 @@ def test_cancelling(path: str) -> None:
     value: Any = aiompi
     for name in path.split("."):
         value = getattr(value, name)
-    sections = Doc.parse(value.__doc__).sections
+    sections = generate.Doc.parse(value.__doc__).sections
     assert re.search(r"[Cc]ancel", sections["Cancelling"])
     assert "time limit" in sections["Cancelling"]
     example = ast.parse(sections["Example"])

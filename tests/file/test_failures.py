@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import aiompi
-from aiompi import MPI, File, FileError, Intracomm
+from aiompi import MPI, File, FileError, Intracomm, hooks
+from aiompi.face.errhandlers import consult
 from aiompi.file import disk, transfer
 from support.jobs import Site, in_face
 from support.spmd import everywhere
@@ -269,6 +270,7 @@ def test_an_error_handler_of_a_file(run: Run) -> None:
                 await file.Write(b"x")
 
     on(run, 1, program)
+    hooks.remove(consult)
     assert seen == [MPI.ERR_NO_SPACE]
 
 

@@ -91,6 +91,7 @@ else:
         "window.tell(0, Kind.PUT, 0, 2**40, b'')",
         "window.tell(0, Kind.GET, -8, 8, b'')",
         "window.tell(0, Kind.PUT, 0, 8, b'x')",
+        "window.tell(0, Kind.GET, 0, 24, np.array([[0] * 3, [8] * 3], '<i8').tobytes())",
         "window.tell(0, Kind.UNLOCK)",
         "window.tell(0, Kind.COMBINE, 0, 8, b'', 99, 'MPI_DOUBLE', False, False)",
         "window.comm.isend((b'abc',), 3, 0, 0)",

@@ -290,7 +290,7 @@ def test_wrong_calls_say_what_is_wrong(on: Callable[[int, Program], None]) -> No
                 await wait
             assert info.value.error_class == code
         async with win.lock(0, shared=True):
-            with pytest.raises(WindowError, match="not within the 16 bytes") as info:
+            with pytest.raises(WindowError, match="not within the 16 bytes of rank 0") as info:
                 win.Put(one, 0, 2)
             assert info.value.error_class == MPI.ERR_RMA_RANGE
             with pytest.raises(WindowError, match="expected 0 or more"):
