@@ -11,7 +11,7 @@ _PATH: Final = Path(__file__).parents[2] / "aiompi/face/generate.py"
 
 
 def _load() -> Any:
-    spec = importlib.util.spec_from_file_location("generate", _PATH)
+    spec = importlib.util.spec_from_file_location("generator_of_faces", _PATH)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
