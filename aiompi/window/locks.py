@@ -1,9 +1,9 @@
 """The lock of one rank's memory: words that all ranks of its host share.
 
-The first word says who holds the lock: nobody (0), a number of ranks that share it, or one rank alone (`_EXCLUSIVE` and
-its rank). A byte for each rank follows. A rank sets its byte before it tries a last time and waits. The rank that
-releases the lock clears the bytes and wakes these ranks by messages. All accesses are sequentially consistent: either
-the waiting rank has seen the release, or the releasing rank sees its byte.
+The first word names the holder of the lock: nobody (0), a number of ranks that share it, or one rank alone
+(`_EXCLUSIVE` and its rank). A byte for each rank follows. A rank sets its byte before it tries a last time and waits.
+The rank that releases the lock clears the bytes and wakes these ranks by messages. All accesses are sequentially
+consistent: either the waiting rank has seen the release, or the releasing rank sees its byte.
 """
 
 from __future__ import annotations
@@ -67,8 +67,3 @@ class Lock:
             return []
         waiting = bytes(self._memory[_FIRST : _FIRST + self._size])
         return [rank for rank, waits in enumerate(waiting) if waits and self._words.exchange(_FIRST + rank, 1, 0)]
-
-    def holder(self) -> int | None:
-        """Return the rank that holds the lock alone; None if there is none."""
-        held = self._words.load(0, _WORD)
-        return held ^ _EXCLUSIVE if held & _EXCLUSIVE else None

@@ -8,7 +8,6 @@ import os
 import re
 from typing import Final, NamedTuple
 
-from aiompi.core import form
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import memory
 
@@ -98,8 +97,3 @@ class Segment:
             with contextlib.suppress(OSError):
                 os.close(self._fd)
             self._fd = None
-
-
-def can_share() -> bool:
-    """Return True if ranks of this form of the core use each other's memory directly."""
-    return form == "native"

@@ -120,10 +120,11 @@ class Server:
         """
         window = self._window
         found: tuple[Accessor, Area] | None
-        if window.memory is None:
+        accessor = window.own.accessor
+        if accessor is None:
             found = window.attached.find(area)
         else:
-            found = (Accessor(window.memory), area) if area.within(window.memory.nbytes) else None
+            found = (accessor, area) if area.within(accessor.memory.nbytes) else None
         if found is None:
             first, end = area.bounds
             raise RemoteProtocolError(f"it has asked for the bytes {first} to {end}, which are not in the window")

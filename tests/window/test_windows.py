@@ -350,3 +350,12 @@ def test_random_operations_give_what_a_model_gives(on: Callable[[int, Program], 
         await win.Free()
 
     on(3, program)
+
+
+def test_the_blocking_face_starts_nothing_in_an_event_loop(run: Run) -> None:
+    async def main() -> None:
+        for call in (lambda: MPI.Win.Allocate(8), lambda: MPI.Win.Create(None), MPI.Win.Create_dynamic):
+            with pytest.raises(aiompi.BlockingCallError, match=r"await aiompi.Win.\w+\(..., comm=comm\)"):
+                call()
+
+    run(main())

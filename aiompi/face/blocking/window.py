@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, Self, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Self, cast
 
 from aiompi import hooks
+from aiompi import window as windows
 from aiompi.coll import buffers
-from aiompi.comm import Group
+from aiompi.comm import Communicator, Group
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.blocking.communicator import COMM_SELF, Intracomm
 from aiompi.face.blocking.process import check_running_loop
@@ -76,8 +78,6 @@ class Win(WindowCalls):
             OtherError: a rank has no memory left.
         """
         core = cls._of_comm(comm, "Win.Allocate")
-        from aiompi import window as windows
-
         return cls._made(comm, info, windows.allocate(core, size, disp_unit))
 
     @classmethod
@@ -121,8 +121,6 @@ class Win(WindowCalls):
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
         """
         core = cls._of_comm(comm, "Win.Create_dynamic")
-        from aiompi import window as windows
-
         return cls._made(comm, info, windows.create_dynamic(core))
 
     def Free(self) -> None:
@@ -138,14 +136,25 @@ class Win(WindowCalls):
 
     @classmethod
     def _made(cls, comm: Intracomm, info: Info, request: EngineRequest[Window]) -> Self:
-        check_running_loop("Win.Create", "await aiompi.Win.Create(memory, comm=comm)")
         return cast(Self, comm._finish(comm._admitted.run(cls._making(comm, info, request))))
+
+    @staticmethod
+    def _of_comm(comm: object, operation: str) -> Communicator:
+        check_running_loop(operation, f"await aiompi.{operation}(..., comm=comm)")
+        return WindowCalls._of_comm(comm, operation)
 
     def _check_loop(self, operation: str) -> None:
         check_running_loop(f"Win.{operation}", f"await win.{operation}()")
 
-    def _wait(self, request: EngineRequest[None], operation: str) -> None:
+    def _run(self, start: Callable[[Window], Coroutine[Any, None, None]], operation: str) -> EngineRequest[None]:
         self._check_loop(operation)
+        return super()._run(start, operation)
+
+    def _flush(self, operation: str, rank: int | None, *, local: bool) -> EngineRequest[None]:
+        self._check_loop(operation)
+        return super()._flush(operation, rank, local=local)
+
+    def _wait(self, request: EngineRequest[None]) -> None:
         self._core.opener._finish(request)
 
     def _operate(self, request: EngineRequest[None]) -> None:
@@ -395,15 +404,15 @@ class Win(WindowCalls):
             group: processes of the window.
             assertion: MODE_NOCHECK if each of them has called `Post` already.
         """
-        self._wait(self._run(lambda core: core.epochs.start(group, assertion), "Start"), "Start")
+        self._wait(self._run(lambda core: core.epochs.start(group, assertion), "Start"))
 
     def Complete(self) -> None:
         """End the accesses that `Start` began (MPI_Win_complete); complete when they are done."""
-        self._wait(self._run(lambda core: core.epochs.complete(), "Complete"), "Complete")
+        self._wait(self._run(lambda core: core.epochs.complete(), "Complete"))
 
     def Wait(self) -> None:
         """Wait until the group of `Post` has called `Complete` (MPI_Win_wait)."""
-        self._wait(self._run(lambda core: core.epochs.wait(), "Wait"), "Wait")
+        self._wait(self._run(lambda core: core.epochs.wait(), "Wait"))
 
     def Test(self) -> bool:
         """Do what `Wait` does, and return True, if that needs no waiting (MPI_Win_test)."""
@@ -423,7 +432,7 @@ class Win(WindowCalls):
             WindowError: an epoch for this rank is open.
             ProcessFailedError: a rank has failed that may hold the lock.
         """
-        self._wait(self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock"), "Lock")
+        self._wait(self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock"))
 
     def Unlock(self, rank: int) -> None:
         """Complete the accesses to the memory of a rank, and give its lock back (MPI_Win_unlock).
@@ -431,7 +440,7 @@ class Win(WindowCalls):
         Args:
             rank: rank.
         """
-        self._wait(self._run(lambda core: core.epochs.unlock(rank), "Unlock"), "Unlock")
+        self._wait(self._run(lambda core: core.epochs.unlock(rank), "Unlock"))
 
     def Lock_all(self, assertion: int = 0) -> None:
         """Take the locks of all ranks, shared (MPI_Win_lock_all).
@@ -439,11 +448,11 @@ class Win(WindowCalls):
         Args:
             assertion: MODE_NOCHECK is ignored.
         """
-        self._wait(self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all"), "Lock_all")
+        self._wait(self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all"))
 
     def Unlock_all(self) -> None:
         """Complete all accesses, and give the locks of all ranks back (MPI_Win_unlock_all)."""
-        self._wait(self._run(lambda core: core.epochs.unlock_all(), "Unlock_all"), "Unlock_all")
+        self._wait(self._run(lambda core: core.epochs.unlock_all(), "Unlock_all"))
 
     def Flush(self, rank: int) -> None:
         """Complete the accesses to the memory of a rank at both ends (MPI_Win_flush, section 12.5.4).
@@ -451,11 +460,11 @@ class Win(WindowCalls):
         Args:
             rank: rank whose lock is held.
         """
-        self._wait(self._flush("Flush", rank, local=False), "Flush")
+        self._wait(self._flush("Flush", rank, local=False))
 
     def Flush_all(self) -> None:
         """Complete all accesses at both ends (MPI_Win_flush_all)."""
-        self._wait(self._flush("Flush_all", None, local=False), "Flush_all")
+        self._wait(self._flush("Flush_all", None, local=False))
 
     def Flush_local(self, rank: int) -> None:
         """Complete the accesses to the memory of a rank at this end: buffers may be used again (MPI_Win_flush_local).
@@ -463,11 +472,11 @@ class Win(WindowCalls):
         Args:
             rank: rank whose lock is held.
         """
-        self._wait(self._flush("Flush_local", rank, local=True), "Flush_local")
+        self._wait(self._flush("Flush_local", rank, local=True))
 
     def Flush_local_all(self) -> None:
         """Complete all accesses at this end (MPI_Win_flush_local_all)."""
-        self._wait(self._flush("Flush_local_all", None, local=True), "Flush_local_all")
+        self._wait(self._flush("Flush_local_all", None, local=True))
 
     def Sync(self) -> None:
         """Check the window: loads and stores see the memory as it is in the model WIN_UNIFIED (MPI_Win_sync)."""

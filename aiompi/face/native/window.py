@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Final, Self
 
 from aiompi import hooks
+from aiompi import window as windows
 from aiompi.coll import buffers
 from aiompi.comm import Group
 from aiompi.engine import Request
@@ -85,8 +86,6 @@ class Win(WindowCalls):
             OtherError: awaiting it: a rank has no memory left.
         """
         core = cls._of_comm(comm, "Win.Allocate")
-        from aiompi import window as windows
-
         return core.run(cls._making(comm, info, windows.allocate(core, size, disp_unit)))
 
     @classmethod
@@ -130,8 +129,6 @@ class Win(WindowCalls):
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
         """
         core = cls._of_comm(comm, "Win.Create_dynamic")
-        from aiompi import window as windows
-
         return core.run(cls._making(comm, info, windows.create_dynamic(core)))
 
     def Free(self) -> Request[None]:

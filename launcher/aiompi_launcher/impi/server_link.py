@@ -74,7 +74,7 @@ class ServerLink:
         return address
 
     async def begin(self, client: Client) -> None:
-        """Say who this client is, and receive from now on.
+        """Introduce this client, and receive from now on.
 
         Raises:
             RendezvousError: the server is gone.
