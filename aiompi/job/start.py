@@ -29,6 +29,7 @@ _SPIN: Final = 500e-6
 async def start(runtime: Runtime) -> None:
     """Start a rank; see `Runtime.start`."""
     engine, wiring = runtime.engine, runtime.wiring
+    engine.outside.add(runtime)  # the agent may send the cards after all other ranks, which have them, have finalized
     try:
         runtime.contact = runtime.contact and await runtime.contact.met(engine)
         cards = None if runtime.contact is None else await _join(runtime, runtime.contact)
@@ -37,6 +38,8 @@ async def start(runtime: Runtime) -> None:
             runtime.abort(1, f"rank {engine.rank} {failure(error)}")
         runtime.close()
         raise
+    finally:
+        engine.outside.discard(runtime)
     if cards is None:
         engine.processes.cards[0] = control.BusinessCard(host=runtime.node)
         engine.survives = runtime.settings.on_failure == "continue"

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from aiompi.wire import control
 from support.jobs import FACES, Result, Site, in_face
 
 NBYTES: Final = 300_000  # more than is sent without asking the receiver
@@ -60,6 +61,40 @@ def test_messages_of_a_rank_that_has_ended(site: Site, end: str, face: str) -> N
     """They are delivered whenever their receiver receives them."""
     result = site.ok(2, in_face(face, LATE_RECEIVER.replace("LEAVE", ENDS[end, face])))
     assert result.lines == [f"{tag} True" for tag in range(6)]
+
+
+@pytest.mark.spec("S7.5-4")
+def test_messages_to_a_rank_that_starts_late(site: Site) -> None:
+    """It learns from the agent who the ranks are when the other one, which knew it earlier, has finalized."""
+    body = f"""
+    if os.environ["{control.ENV_RANK}"] == "1":
+        import functools
+        from aiompi.job.runtime import Runtime
+        from aiompi.wire import control
+
+        take = Runtime.on_message
+
+        def take_later(self, message):
+            if not isinstance(message, control.Cards):
+                return take(self, message)
+            deadline = time.monotonic() + 30
+            def wait():
+                finalized = any(peer.finalize_error for peer in self.engine.peers())
+                assert time.monotonic() < deadline, "the other rank has not finalized"
+                self.engine.driver.call_later(0.1, functools.partial(take, self, message) if finalized else wait)
+            wait()
+
+        Runtime.on_message = take_later
+
+    from aiompi import MPI
+    comm = MPI.COMM_WORLD
+    if comm.rank == 0:
+        comm.send("early", dest=1)
+        MPI.Finalize()
+    else:
+        print(comm.recv(source=0))
+    """
+    assert site.ok(2, "import os, time\n" + textwrap.dedent(body)).lines == ["early"]
 
 
 def verdict(result: Result) -> str:
