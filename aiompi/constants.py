@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
 
 __all__ = [
     "ANY_SOURCE", "ANY_TAG", "PROC_NULL", "ROOT", "UNDEFINED", "TAG_UB", "BSEND_OVERHEAD", "MAX_PROCESSOR_NAME",
@@ -21,12 +21,36 @@ __all__ = [
     "THREAD_FUNNELED", "THREAD_SERIALIZED", "THREAD_MULTIPLE",
 ]  # fmt: skip
 
+
+class Constant(int):
+    """A constant that is a default of arguments: its repr is its name, so that signatures and `help` show the name.
+
+    `str` and formats show the number, and a pickle of it is one of the number.
+    """
+
+    _name: str
+
+    def __new__(cls, name: str, value: int) -> Self:
+        made = super().__new__(cls, value)
+        made._name = name
+        return made
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def __str__(self) -> str:
+        return int.__repr__(self)
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (int(self),)
+
+
 # Wildcards and special ranks, outside 0..n-1 and 0..TAG_UB (section 2.4.4).
-ANY_SOURCE: Final = -1
-ANY_TAG: Final = -1
-PROC_NULL: Final = -2
-ROOT: Final = -3
-UNDEFINED: Final = -32766
+ANY_SOURCE: Final[int] = Constant("ANY_SOURCE", -1)
+ANY_TAG: Final[int] = Constant("ANY_TAG", -1)
+PROC_NULL: Final[int] = Constant("PROC_NULL", -2)
+ROOT: Final[int] = Constant("ROOT", -3)
+UNDEFINED: Final[int] = Constant("UNDEFINED", -32766)
 
 # Largest legal tag: tags travel as signed 32 bit integers (sections 3.2.3 and 7.1.1).
 TAG_UB: Final = 2**31 - 1
@@ -56,7 +80,7 @@ COMM_TYPE_HW_UNGUIDED: Final = 3
 COMM_TYPE_RESOURCE_GUIDED: Final = 4
 
 # Order in which the elements of an array lie in memory (section 4.1.3 of MPI-3.1).
-ORDER_C: Final = 0
+ORDER_C: Final[int] = Constant("ORDER_C", 0)
 ORDER_FORTRAN: Final = 1
 ORDER_F: Final = ORDER_FORTRAN
 
@@ -118,7 +142,7 @@ WEIGHTS_EMPTY: Final = 2
 THREAD_SINGLE: Final = 0
 THREAD_FUNNELED: Final = 1
 THREAD_SERIALIZED: Final = 2
-THREAD_MULTIPLE: Final = 3
+THREAD_MULTIPLE: Final[int] = Constant("THREAD_MULTIPLE", 3)
 
 # Indices of the fields of a status in a list of integers (section 3.2.5).
 F_SOURCE: Final = 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from aiompi.constants import Constant
+
 __all__ = [
     "ERR_NO_MEM", "ERR_BASE", "ERR_SIZE",
     "ERR_DISP", "ERR_ASSERT", "ERR_LOCKTYPE", "ERR_WIN", "ERR_RMA_CONFLICT", "ERR_RMA_SYNC", "ERR_RMA_RANGE",
@@ -19,7 +21,7 @@ ERR_SIZE: Final = 33
 ERR_DISP: Final = 34
 ERR_ASSERT: Final = 35
 ERR_LOCKTYPE: Final = 36
-ERR_WIN: Final = 37
+ERR_WIN: Final[int] = Constant("ERR_WIN", 37)
 ERR_RMA_CONFLICT: Final = 38
 ERR_RMA_SYNC: Final = 39
 ERR_RMA_RANGE: Final = 40
@@ -37,7 +39,7 @@ ERR_READ_ONLY: Final = 51
 ERR_NO_SPACE: Final = 52
 ERR_QUOTA: Final = 53
 ERR_NOT_SAME: Final = 54
-ERR_IO: Final = 55
+ERR_IO: Final[int] = Constant("ERR_IO", 55)
 ERR_UNSUPPORTED_OPERATION: Final = 56
 ERR_UNSUPPORTED_DATAREP: Final = 57
 ERR_CONVERSION: Final = 58

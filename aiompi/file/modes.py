@@ -6,6 +6,7 @@ import os
 from typing import Final
 
 from aiompi.base.unsupported_errors import ERR_AMODE
+from aiompi.constants import Constant
 from aiompi.errors import FileError
 
 __all__ = [
@@ -14,7 +15,7 @@ __all__ = [
     "SEEK_SET",
 ]  # fmt: skip
 
-MODE_RDONLY: Final = 1
+MODE_RDONLY: Final[int] = Constant("MODE_RDONLY", 1)
 MODE_WRONLY: Final = 2
 MODE_RDWR: Final = 4
 MODE_CREATE: Final = 8
@@ -23,7 +24,7 @@ MODE_DELETE_ON_CLOSE: Final = 32
 MODE_UNIQUE_OPEN: Final = 64
 MODE_SEQUENTIAL: Final = 128
 MODE_APPEND: Final = 256
-SEEK_SET: Final = 0
+SEEK_SET: Final[int] = Constant("SEEK_SET", 0)
 SEEK_CUR: Final = 1
 SEEK_END: Final = 2
 DISPLACEMENT_CURRENT: Final = -54278278

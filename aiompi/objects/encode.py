@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import msgpack
 
+from aiompi.constants import Constant
 from aiompi.objects import dataclass, type_tags
 from aiompi.objects.type_tags import InexpressibleError
 
@@ -166,6 +167,7 @@ EncodeFunction: TypeAlias = Callable[[Encoder, Any], Any]
 _ENCODERS: Final[dict[type, EncodeFunction]] = {
     **dict.fromkeys((NoneType, bool, float, str), lambda _encoder, obj: obj),
     int: _encode_int,
+    Constant: lambda _encoder, number: int(number),
     complex: lambda encoder, number: encoder.node(type_tags.COMPLEX, [number.real, number.imag]),
     list: lambda encoder, items: encoder.node(type_tags.LIST, encoder.encode_all(items)),
     tuple: lambda encoder, items: encoder.node(type_tags.TUPLE, encoder.encode_all(items)),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from aiompi.constants import Constant
+
 __all__ = [
     "LOCK_EXCLUSIVE", "LOCK_SHARED", "MODE_NOCHECK", "MODE_NOPRECEDE", "MODE_NOPUT", "MODE_NOSTORE", "MODE_NOSUCCEED",
     "WIN_BASE", "WIN_CREATE_FLAVOR", "WIN_DISP_UNIT", "WIN_FLAVOR", "WIN_FLAVOR_ALLOCATE", "WIN_FLAVOR_CREATE",
@@ -29,7 +31,7 @@ WIN_SEPARATE: Final = 1
 WIN_UNIFIED: Final = 2
 
 # Kinds of locks.
-LOCK_EXCLUSIVE: Final = 1
+LOCK_EXCLUSIVE: Final[int] = Constant("LOCK_EXCLUSIVE", 1)
 LOCK_SHARED: Final = 2
 
 # What the program asserts when it synchronises.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
+import pickle
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 import aiompi
 from aiompi import MPI
 from support.generator import generate
+from support.messages import assert_same, through
 
 #: whose docstrings are in the core, or in classes of Python itself
 ELSEWHERE: Final = ("Request", "PersistentRequest", "Prequest", "Grequest", "OutputLine", "Pickle")
@@ -60,6 +64,42 @@ def test_arguments_and_results(function: Any) -> None:
     result = str(inspect.signature(function).return_annotation)
     if re.search(r"Request|Owned|[Cc]omm\b", result) and result not in ("Request[None]", "Owned[None]"):
         assert "Returns" in doc.sections
+
+
+@functools.cache
+def defaults(file: str) -> dict[int, list[tuple[str, str]]]:
+    """First line of each function of a file -> its arguments whose defaults are constants, with their names."""
+    found = {}
+    for node in ast.walk(ast.parse(Path(file).read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = [*node.args.posonlyargs, *node.args.args]
+            given = [*zip(reversed(arguments), reversed(node.args.defaults), strict=False)]
+            given += [*zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]  # type: ignore[list-item]
+            named = [(argument.arg, ast.unparse(default)) for argument, default in given if default is not None]
+            line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            found[line] = [(name, default) for name, default in named if default.isupper() and default.isidentifier()]
+    return found
+
+
+def test_defaults_have_the_names_of_constants() -> None:
+    """Such as `source=ANY_SOURCE`; handles show their names in their own form, such as `<aiompi.Op MPI_SUM>`."""
+    seen = set()
+    for (function,) in (parameters.values for parameters in documented()):
+        parameters = inspect.signature(function).parameters
+        for name, constant in defaults(function.__code__.co_filename)[function.__code__.co_firstlineno]:
+            if isinstance(parameters[name].default, int):
+                assert repr(parameters[name].default) == constant, f"{function.__qualname__}: {name}"
+                seen.add(constant)
+    assert {"ANY_SOURCE", "ANY_TAG", "LOCK_EXCLUSIVE", "MODE_RDONLY", "SEEK_SET", "THREAD_MULTIPLE"} <= seen
+    assert "source: 'int' = ANY_SOURCE, tag: 'int' = ANY_TAG" in str(inspect.signature(aiompi.World.recv))
+
+
+def test_constants_are_numbers() -> None:
+    """In messages, in pickles, and where they are computed with."""
+    assert (str(MPI.ANY_TAG), f"{MPI.ANY_SOURCE}") == ("-1", "-1")
+    assert type(pickle.loads(pickle.dumps(MPI.ANY_TAG))) is int
+    assert repr(MPI.MODE_RDONLY | MPI.MODE_CREATE) == "9"
+    assert_same(through([MPI.ANY_TAG, MPI.PROC_NULL]), [-1, -2])
 
 
 @pytest.mark.parametrize("path", CANCELLED)

@@ -22,7 +22,7 @@ cdef class CommunicatorBase:
         """Convert a rank and a tag, if they are plain integers; return False if they are not."""
         cdef int overflow = 0
         cdef long long number
-        if type(rank) is not int or type(tag) is not int:
+        if not isinstance(rank, int) or not isinstance(tag, int):
             return False
         number = PyLong_AsLongLongAndOverflow(rank, &overflow)
         if overflow or not ANY <= number < self._reach or not self._reach:
