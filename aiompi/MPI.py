@@ -254,7 +254,7 @@ def Get_version() -> tuple[int, int]:
     """Return the (version, subversion) of the MPI standard that names and their meaning follow (section 7.1.1).
 
     Of MPI-4, sessions, persistent collectives and some other calls are there as well. Calls of what is not there raise
-    NotImplementedError: partitioned communication, a binary interface.
+    NotImplementedError: a binary interface.
     """
     return VERSION, SUBVERSION
 

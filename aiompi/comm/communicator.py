@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from aiompi.comm.channel import EXTENSION_TAG, Channel, Route, run_after
-from aiompi.comm.contexts import AGREEMENTS, ContextIds
+from aiompi.comm.contexts import AGREEMENTS, PARTITIONS, ContextIds
 from aiompi.comm.group import Group
 from aiompi.comm.point_to_point import PointToPoint
 from aiompi.constants import TAG_UB
@@ -126,7 +126,7 @@ class Communicator(PointToPoint):
             self.is_revoked, self._reach, self.slots, self._refusal = True, 0, None, error
             if self.agreeing is not None:  # before a failing operation frees the communicator and forgets its members
                 self.engine.failure.spread_revocation(self.context_id, self._met, source)
-            for context in (self.context_id, self.context_id + 1):
+            for context in self._contexts():
                 self.engine.failure.end_context(context, error)
 
     # The end.
@@ -142,21 +142,28 @@ class Communicator(PointToPoint):
         if pending is not None:
             pending.when_done(self._retire)
             return
-        for context_id in (self.context_id, self.context_id + 1, AGREEMENTS | self.context_id):
+        for context_id in (*self._contexts(), AGREEMENTS | self.context_id):
             matcher = self.engine.contexts.get(context_id)
             if matcher is not None and not matcher.arrivals and not matcher.early:
                 del self.engine.contexts[context_id]
         self.engine.processes.release(self._met)
 
+    def _contexts(self) -> list[int]:
+        """Return the contexts of its messages; that of partitions only if it is in use."""
+        partitions = PARTITIONS | self.context_id
+        more = [partitions] if partitions in self.engine.contexts else []
+        return [self.context_id, self.context_id + 1, *more]
+
     def pending(self) -> Iterator[Request[Any]]:
         """Yield the operations that still use the queues of the contexts, or processes of other jobs."""
-        engine, matchers = self.engine, (self.matcher, self.route.matcher)
+        engine, contexts = self.engine, self._contexts()
+        matchers = [self.matcher, self.route.matcher, *map(engine.contexts.__getitem__, contexts[2:])]
         yield from (schedule for schedule in engine.schedules if schedule.owner is self)
         for matcher in matchers:
             yield from matcher.posted()
             yield from matcher.probes
         for send in itertools.chain(engine.sends.values(), engine.held_sends):
-            if send.context in (self.context_id, self.context_id + 1) and not send.done():
+            if send.context in contexts and not send.done():
                 yield send
         for peer in filter(None, map(engine.known_peer, self._met)):
             targets = (landing.target for landing in peer.landings)

@@ -14,6 +14,8 @@ INNER_CID: Final = 2**63
 
 #: added to the identifier of a communicator for its agreements (aiompi.comm.consensus)
 AGREEMENTS: Final = 2**62
+#: added to the identifier of a communicator for its partitions (aiompi.comm.partitioned)
+PARTITIONS: Final = 2**61
 
 
 class ContextIds:

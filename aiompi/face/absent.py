@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
-
-PARTITIONED: Final = "partitioned communication (MPI-4)"
+from typing import Any, NoReturn
 
 
 def absent(name: str, part: str) -> Callable[..., Any]:
@@ -26,12 +24,3 @@ def absent(name: str, part: str) -> Callable[..., Any]:
     function.is_absent = True  # type: ignore[attr-defined]
     function.__doc__ = f"Raise NotImplementedError: aiompi does not have {part}."
     return function
-
-
-class AbsentOfComm:
-    """Methods of any communicator."""
-
-    __slots__ = ()
-
-    Psend_init = absent("Comm.Psend_init", PARTITIONED)
-    Precv_init = absent("Comm.Precv_init", PARTITIONED)

@@ -13,19 +13,21 @@ from aiompi.comm import Communicator, Group, recovery
 from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.group import GROUP_EMPTY
 from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
+from aiompi.comm.partitioned import PartitionedReceive, PartitionedSend
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request as EngineRequest
-from aiompi.face.absent import AbsentOfComm
 from aiompi.face.blocking.arrangement import Arrangement
 from aiompi.face.blocking.collective import Collectives, NeighborhoodCollectives
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.process import check_running_loop, process
 from aiompi.face.blocking.processes import Meeting
 from aiompi.face.blocking.receiving import Probes, Receives
+from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.blocking.requests import Request
 from aiompi.face.blocking.sending import BufferSends, ObjectSends
 from aiompi.face.common import Caching, clear_attributes, disconnect, duplicate, free, furnish, hints
 from aiompi.face.errhandlers import ErrorHandling
+from aiompi.face.partitioned import Partitions
 from aiompi.face.recovery import Recovery
 from aiompi.face.session import of_group
 from aiompi.face.topology import (
@@ -37,6 +39,7 @@ from aiompi.face.topology import (
     TopologyTest,
 )
 from aiompi.info import INFO_NULL, Info
+from aiompi.status import Status
 from aiompi.typing import SupportsBuffer
 
 C = TypeVar("C", bound="Comm")
@@ -58,7 +61,7 @@ class Comm(
     ErrorHandling,
     TopologyTest,
     Recovery,
-    AbsentOfComm,
+    Partitions[Prequest[None], Prequest[Status]],
 ):
     """A communicator of the blocking face (chapter 5), with mpi4py's names; null when it is made without arguments.
 
@@ -72,6 +75,12 @@ class Comm(
         """A handle of the class that the communicator is of, or of this one if that is a special one."""
         kind = Intercomm if denoted.remote is not None else _ARRANGED[type(denoted.topology)]
         return cast(Self, (kind if issubclass(kind, cls) else cls)()._hold(denoted))
+
+    def _bound_send(self, request: PartitionedSend) -> Prequest[None]:
+        return Prequest._denote(request)
+
+    def _bound_receive(self, request: PartitionedReceive) -> Prequest[Status]:
+        return Prequest._denote(request)
 
     # Constructors (section 5.4.2).
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from aiompi.base.arguments import several
+from aiompi.base.arguments import integer, several
+from aiompi.comm.partitioned import PartitionedReceive, PartitionedSend
 from aiompi.engine import GeneralizedRequest, PersistentRequest
 from aiompi.engine import Request as EngineRequest
 from aiompi.errors import InvalidRequestError
-from aiompi.face.absent import PARTITIONED, absent
 from aiompi.face.blocking.process import process
 from aiompi.face.blocking.requests import Request, T
 
@@ -57,10 +57,92 @@ class Prequest(Request[T]):
                 raise InvalidRequestError(f"Prequest.Startall: {request!r} is not persistent")
             request.Start()
 
-    Pready = absent("Prequest.Pready", PARTITIONED)
-    Pready_range = absent("Prequest.Pready_range", PARTITIONED)
-    Pready_list = absent("Prequest.Pready_list", PARTITIONED)
-    Parrived = absent("Prequest.Parrived", PARTITIONED)
+    def Free(self) -> None:
+        """Make the request null; see `Request.Free` (MPI_Request_free, section 3.9).
+
+        Raises:
+            InvalidRequestError: it is null, or partitioned and active.
+        """
+        if isinstance(self._core, PartitionedSend | PartitionedReceive):
+            self._core.refuse_active("Free")
+        super().Free()
+
+    # Partitioned communication (MPI-4.1, section 4.2).
+
+    def Pready(self, partition: int) -> None:
+        """Send a partition, which must not be changed from now on (MPI_Pready, MPI-4).
+
+        Any thread may call this that may call MPI at all (`Init_thread`).
+
+        Args:
+            partition: its number, 0 or above; each once in a run.
+
+        Raises:
+            InvalidRequestError: the request is not of a partitioned send, or has not been started.
+            InvalidArgumentError: there is no such partition, or it is ready already.
+        """
+        self._sending("Pready").ready(partition)
+
+    def Pready_range(self, partition_low: int, partition_high: int) -> None:
+        """Send the partitions from one to another; see `Pready` (MPI_Pready_range, MPI-4).
+
+        Args:
+            partition_low: number of the first.
+            partition_high: number of the last.
+
+        Raises:
+            InvalidRequestError: the request is not of a partitioned send, or has not been started.
+            InvalidArgumentError: there is no such partition, or one is ready already; none is sent.
+        """
+        low, high = integer(partition_low, "Pready_range: low"), integer(partition_high, "Pready_range: high")
+        self._sending("Pready_range").ready(*range(low, high + 1))
+
+    def Pready_list(self, partitions: Sequence[int]) -> None:
+        """Send several partitions; see `Pready` (MPI_Pready_list, MPI-4).
+
+        Args:
+            partitions: their numbers.
+
+        Raises:
+            InvalidRequestError: the request is not of a partitioned send, or has not been started.
+            InvalidArgumentError: there is no such partition, or one is ready already or listed twice; none is sent.
+        """
+        self._sending("Pready_list").ready(*several(partitions, "partitions", "numbers"))
+
+    def Parrived(self, partition: int) -> bool:
+        """Test whether a partition has arrived, and may be used (MPI_Parrived, MPI-4).
+
+        Args:
+            partition: its number, 0 or above. The sender may have another number of partitions.
+
+        Returns:
+            True if it has arrived, or the request is null or inactive.
+
+        Raises:
+            InvalidRequestError: the request is not of a partitioned receive.
+            InvalidArgumentError: there is no such partition.
+            MPIError: the receive failed.
+        """
+        core = self._core
+        if core is None:
+            return True
+        if not isinstance(core, PartitionedReceive):
+            raise InvalidRequestError(f"Prequest.Parrived: {self!r} is not of a partitioned receive")
+        process.check_thread()
+        arrival = core.arrived(partition)
+        if not arrival.done():
+            process.driver.poll()
+            if not arrival.done():
+                return False
+        arrival.result()
+        return True
+
+    def _sending(self, call: str) -> PartitionedSend:
+        core = self._core
+        if not isinstance(core, PartitionedSend):
+            raise InvalidRequestError(f"Prequest.{call}: {self!r} is not of a partitioned send")
+        process.check_thread()
+        return core
 
 
 class Grequest(Request[Any]):

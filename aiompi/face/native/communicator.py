@@ -11,10 +11,10 @@ from aiompi.base.arguments import instance, integer
 from aiompi.comm import Communicator, Group, recovery
 from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.null import NULL, OUTSIDE, freed
+from aiompi.comm.partitioned import PartitionedReceive, PartitionedSend
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Engine, Owned, Request
 from aiompi.errors import InvalidGroupError, JobAbortedError
-from aiompi.face.absent import AbsentOfComm
 from aiompi.face.common import Caching, disconnect, duplicate, free
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.face.native.arrangement import Arrangement
@@ -22,6 +22,7 @@ from aiompi.face.native.collective import Collectives
 from aiompi.face.native.collective.neighborhood import NeighborhoodCollectives
 from aiompi.face.native.processes import Meeting
 from aiompi.face.native.receiving import Probes, Receives
+from aiompi.face.partitioned import Partitions
 from aiompi.face.recovery import Recovery
 from aiompi.face.session import of_group
 from aiompi.face.topology import (
@@ -38,7 +39,16 @@ from aiompi.objects import Codec
 C = TypeVar("C", bound="Comm")
 
 
-class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, Recovery, AbsentOfComm):
+class Comm(
+    Receives,
+    Probes,
+    Collectives,
+    Caching,
+    ErrorHandling,
+    TopologyTest,
+    Recovery,
+    Partitions[PartitionedSend, PartitionedReceive],
+):
     """A communicator of the native face (chapter 5); COMM_NULL when it is made without arguments.
 
     Ranks are those of its group, tags are 0..TAG_UB. Errors of arguments are raised by the call itself, errors of
@@ -60,6 +70,12 @@ class Comm(Receives, Probes, Collectives, Caching, ErrorHandling, TopologyTest, 
     def COMM_SELF(self) -> Intracomm:
         """The communicator of this rank alone (section 5.2.4)."""
         return Intracomm(self._runtime, self._runtime.self_comm)
+
+    def _bound_send(self, request: PartitionedSend) -> PartitionedSend:
+        return request
+
+    def _bound_receive(self, request: PartitionedReceive) -> PartitionedReceive:
+        return request
 
     # Constructors (section 5.4.2).
 
