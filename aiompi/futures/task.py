@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import itertools
-import pickle
 import signal
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from aiompi.errors import MPIError
+from aiompi.objects.remote_error import RemoteTraceback, portable
 
 if TYPE_CHECKING:
     from aiompi.futures.workers import WorkerProxy
@@ -90,17 +90,6 @@ class Failure:
         return self.error
 
 
-class RemoteTraceback(Exception):
-    """The cause of an exception that was raised in a worker: its traceback there."""
-
-    def __init__(self, trace: str) -> None:
-        super().__init__(trace)
-        self.trace = trace
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.trace}"""'
-
-
 def perform(call: Call) -> Success | Failure:
     """Make a call and return the answer: the result, or an exception. A signal to the worker ends the worker."""
     function, args, kwargs = call
@@ -122,16 +111,7 @@ def from_signal(error: BaseException) -> bool:
 
 def failure(error: BaseException) -> Failure:
     """Return the answer for an exception."""
-    trace = "".join(traceback.format_exception(error))
-    # The text has the traceback. Libraries such as tblib would pickle the traceback, too, with all objects to which it
-    # refers.
-    error = error.with_traceback(None)
-    error.__cause__ = error.__context__ = None
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception as obstacle:
-        error = RuntimeError(f"{type(error).__name__}: {error} (this exception itself cannot be pickled: {obstacle})")
-    return Failure(error, trace)
+    return Failure(*portable(error))
 
 
 def original_error(error: MPIError) -> BaseException:

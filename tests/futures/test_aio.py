@@ -17,9 +17,9 @@ import pytest
 
 import aiompi
 from aiompi.futures import BrokenExecutor, TaskPool, pool
-from aiompi.futures.task import RemoteTraceback
 from aiompi.futures.worker import Worker, serve_async
 from aiompi.futures.workers import Workers
+from aiompi.objects.remote_error import RemoteTraceback
 from support.limits import LIMIT
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import inspect
 import os
 import sys
@@ -20,6 +21,7 @@ from aiompi.face import uncaught
 from aiompi.face.common import allocate, clear_attributes
 from aiompi.face.native.communicator import Intracomm
 from aiompi.face.native.processes import Ports
+from aiompi.face.native.talking import Calling, WorldTalking
 from aiompi.job.agent import Contact
 from aiompi.job.local import local_runtimes
 from aiompi.job.program import refuse_while_loading
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from aiompi.datatype.buffer.memory import buffer
 
 T = TypeVar("T")
+
+#: imported at the first use
+_TALK: Final = "aiompi.talk.talk"
 
 #: the ranks of this process
 _ranks: Final[weakref.WeakSet[Runtime]] = weakref.WeakSet()
@@ -47,10 +52,15 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-class World(Intracomm, Ports):
+class World(Intracomm, Ports, WorldTalking):
     """COMM_WORLD of a rank, with which its part in the job begins and ends."""
 
     __slots__ = ()
+
+    @property
+    def _talk(self) -> Calling:
+        talk: Calling = importlib.import_module(_TALK).of_world(self._admitted, self._codec)
+        return talk
 
     def finalize(self, timeout: float | None = None) -> Owned[bool]:
         """End communication: complete when every rank of the job has called it (MPI_Finalize, section 7.5).

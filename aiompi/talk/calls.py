@@ -1,0 +1,130 @@
+"""`Calls`: request and reply between members."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiompi.errors import InvalidArgumentError, MPIError
+from aiompi.objects import Codec
+from aiompi.objects.remote_error import RemoteTraceback, portable
+from aiompi.talk.exchange import Exchange
+from aiompi.talk.line import Line
+
+CALL: Final = 1
+CANCEL: Final = 2
+REPLY: Final = 3
+
+#: number of a call, before its content
+_NUMBER: Final = struct.Struct("<Q")
+
+
+def encoded(codec: Codec, obj: object) -> bytes:
+    """Return the message of an object as a copy, which later changes of the object do not reach."""
+    return b"".join(codec.dumps(obj)[0])
+
+
+class Calls:
+    """The calls of a member, and those of others to its handlers."""
+
+    def __init__(self, exchange: Exchange, codec: Codec) -> None:
+        self._exchange, self._codec = exchange, codec
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._last = 0
+        self._calls: dict[int, tuple[Line, asyncio.Future[memoryview]]] = {}
+        self._running: dict[tuple[Line, int], asyncio.Task[None]] = {}
+        exchange.handlers |= {CALL: self._begin, CANCEL: self._cancel, REPLY: self._replied}
+        exchange.on_lost.append(self._lost)
+
+    def handle(self, function: Callable[..., Any]) -> None:
+        name = function.__name__
+        if name in self._functions:
+            raise InvalidArgumentError(f"there is a handler {name!r} already: give this one another name")
+        self._functions[name] = function
+
+    # The caller.
+
+    async def call(self, rank: int, name: str, args: tuple[Any, ...], timeout: float | None) -> Any:
+        line = self._exchange.line(rank)
+        request = encoded(self._codec, (name, args))
+        self._last = number = self._last + 1
+        async with asyncio.timeout(timeout):
+            if not line.has_room:
+                await line.room()
+            if line.error is not None:
+                raise line.error
+            future = asyncio.get_running_loop().create_future()
+            self._calls[number] = line, future
+            line.post(CALL, _NUMBER.pack(number) + request)
+            try:
+                reply = await future
+            except asyncio.CancelledError:
+                line.post(CANCEL, _NUMBER.pack(number))
+                raise
+            finally:
+                del self._calls[number]
+        value, error, trace = self._codec.loads(reply)
+        if error is None:
+            return value
+        error = RuntimeError(error) if isinstance(error, str) else error
+        raise error from (RemoteTraceback(trace) if trace else None)
+
+    def _replied(self, line: Line, data: memoryview) -> None:
+        _, future = self._calls.get(_NUMBER.unpack_from(data)[0], (None, None))
+        if future is not None and not future.done():
+            future.set_result(data[_NUMBER.size :])
+
+    def _lost(self, line: Line) -> None:
+        """Fail the calls to a member that is gone, and cancel its own."""
+        for other, future in self._calls.values():
+            if other is line and not future.done() and line.error is not None:
+                future.set_exception(line.error)
+        for (other, _), task in self._running.items():
+            if other is line:
+                task.cancel()
+
+    # The handlers.
+
+    def _begin(self, line: Line, data: memoryview) -> None:
+        number = _NUMBER.unpack_from(data)[0]
+        task = asyncio.get_running_loop().create_task(self._perform(line, number, data[_NUMBER.size :]))
+        self._running[line, number] = task
+        task.add_done_callback(lambda _: self._running.pop((line, number)))
+
+    def _cancel(self, line: Line, data: memoryview) -> None:
+        task = self._running.get((line, _NUMBER.unpack_from(data)[0]))
+        if task is not None:
+            task.cancel()
+
+    async def _perform(self, line: Line, number: int, data: memoryview) -> None:
+        try:
+            name, args = self._codec.loads(data)
+            function = self._functions.get(name)
+            if function is None:
+                raise LookupError(f"rank {self._exchange.rank} has no handler {name!r}")
+            result = function(*args)
+            if inspect.isawaitable(result):
+                result = await result
+            message = encoded(self._codec, (result, None, ""))
+        except asyncio.CancelledError as error:
+            message = self._failure(error)  # which nobody reads if the caller has given up
+        except Exception as error:
+            message = self._failure(error)
+        line.post(REPLY, _NUMBER.pack(number) + message)
+
+    def _failure(self, error: BaseException) -> bytes:
+        """Return the reply for an exception; its text alone where pickling is off."""
+        text = f"{type(error).__name__}: {error}"
+        error, trace = portable(error)
+        try:
+            return encoded(self._codec, (None, error, trace))
+        except MPIError:
+            return encoded(self._codec, (None, text, trace))
+
+    async def finish(self) -> None:
+        """Wait until the handlers in progress have ended."""
+        if self._running:
+            await asyncio.wait([*self._running.values()])

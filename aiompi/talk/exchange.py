@@ -1,0 +1,172 @@
+"""`Exchange`: the lines of a member to all members of its world, which go on from one world to the next."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from aiompi.comm import Communicator
+from aiompi.engine import Request
+from aiompi.errors import InvalidRankError, MPIError, ProcessFailedError
+from aiompi.talk.line import Line
+
+#: tag of all messages on the communicator of an exchange
+_TAG: Final = 0
+
+#: takes the messages of one kind
+Handler: TypeAlias = Callable[[Line, memoryview], object]
+
+
+class Exchange:
+    """The lines of one member.
+
+    Attributes:
+        lines: to the members of the latest world, by rank. The own rank has one, too.
+        rank: of this member in that world.
+        handlers: kind of messages -> its handler. Handlers run inside the engine, and raise nothing.
+        on_lost: called with each line whose other end is gone.
+        on_end: called with the error when no world follows.
+        error: why this member receives nothing more; None while it does.
+    """
+
+    def __init__(self) -> None:
+        self.lines: Sequence[Line] = ()
+        self.rank = 0
+        self.handlers: dict[int, Handler] = {}
+        self.on_lost: list[Callable[[Line], object]] = []
+        self.on_end: list[Callable[[Exception], object]] = []
+        self.error: Exception | None = None
+        self._core: Communicator | None = None
+        self._receives: set[Request[memoryview]] = set()
+        self._lines: dict[Hashable, Line] = {}
+
+    def births(self) -> dict[Hashable, int]:
+        """Return the members to which there are lines, with the worlds in which the lines began."""
+        return {name: line.birth for name, line in self._lines.items() if line.error is None}
+
+    def line(self, rank: int) -> Line:
+        """Return the line to a rank.
+
+        Raises:
+            InvalidRankError: there is no such rank.
+            MPIError: this member has no world any more.
+        """
+        if self.error is not None:
+            raise self.error
+        if not 0 <= rank < len(self.lines):
+            raise InvalidRankError(f"there is no rank {rank} in a world of {len(self.lines)} members")
+        return self.lines[rank]
+
+    def attach(self, core: Communicator, names: Sequence[Hashable], births: Sequence[int | None], birth: int) -> None:
+        """Go on in a world.
+
+        Args:
+            core: communicator of the members, used only for this.
+            names: of the members, by rank; a member keeps its name from world to world.
+            births: by rank, the world in which the line of that member to this one began; None if it has none.
+            birth: number of this world.
+        """
+        before, self._lines = self._lines, {}
+        for name, theirs in zip(names, births, strict=True):
+            line = before.get(name)
+            if line is None or line.error is not None or line.birth != theirs:
+                line = Line(birth, self._take)
+            self._lines[name] = line
+        self.lines, self.rank, self._core = [self._lines[name] for name in names], core.rank, core
+        kept = set(self.lines)
+        for line in before.values():
+            if line not in kept:
+                self._lose(line, ProcessFailedError("the member has failed, or has left the job"))
+        for rank, line in enumerate(self.lines):
+            self._listen(core, rank)
+            line.resume(partial(self._transmit, core, rank))
+
+    def detach(self) -> None:
+        """Leave the world; messages wait for the next one."""
+        self._core = None
+        for line in self.lines:
+            line.transmit = None
+        for receive in [*self._receives]:
+            receive.cancel()
+        self._receives.clear()
+
+    def end(self, error: Exception) -> None:
+        """No world follows: every line ends."""
+        if self.error is None:
+            self.error = error
+            self.detach()
+            for line in self._lines.values():
+                self._lose(line, error)
+            for call in self.on_end:
+                call(error)
+
+    def _lose(self, line: Line, error: Exception) -> None:
+        if line.error is None:
+            line.end(error)
+            for call in self.on_lost:
+                call(line)
+
+    def _take(self, line: Line, kind: int, data: memoryview) -> None:
+        self.handlers[kind](line, data)
+
+    @staticmethod
+    def _transmit(core: Communicator, rank: int, message: bytes) -> None:
+        with contextlib.suppress(MPIError):  # the receive from this rank fails, too
+            request = core.send((message,), len(message), rank, _TAG)
+            if request.done():
+                request.exception()
+            else:
+                request.free()
+
+    def _listen(self, core: Communicator, rank: int) -> None:
+        """Take the messages of a rank that have come, and those that will come."""
+        while self._core is core:
+            try:
+                receive: Request[Any] = core.irecv(None, rank, _TAG, memoryview)
+            except MPIError as error:
+                self._failed(rank, error)
+                return
+            if not receive.done():
+                self._receives.add(receive)
+                receive.when_done(partial(self._received, core, rank))
+                return
+            if not self._arrived(core, rank, receive):
+                return
+
+    def _received(self, core: Communicator, rank: int, receive: Request[Any]) -> None:
+        self._receives.discard(receive)
+        if self._core is core and self._arrived(core, rank, receive):
+            self._listen(core, rank)
+
+    def _arrived(self, core: Communicator, rank: int, receive: Request[Any]) -> bool:
+        """Take a message; return False if the receive has failed."""
+        error = receive.exception()
+        if error is None and not receive.cancelled():
+            self.lines[rank].arrived(receive.result())
+            return True
+        if isinstance(error, MPIError):
+            self._failed(rank, error)
+        return False
+
+    def _failed(self, rank: int, error: MPIError) -> None:
+        """Handle the failure of a receive. Where a world follows, it decides which lines end."""
+        raise NotImplementedError
+
+
+class ExchangeOfWorld(Exchange):
+    """The exchange of a world that no other one follows."""
+
+    def _failed(self, rank: int, error: MPIError) -> None:
+        if isinstance(error, ProcessFailedError) and rank != self.rank:
+            self._lose(self.lines[rank], error)
+        else:
+            self.end(error)
+
+
+class ExchangeOfTeam(Exchange):
+    """The exchange of a member that goes from world to world."""
+
+    def _failed(self, rank: int, error: MPIError) -> None:
+        """Wait for the next world."""

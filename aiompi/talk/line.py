@@ -1,0 +1,151 @@
+"""`Line`: numbered messages between two members, each delivered once and in order while both live."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+#: kind of the message, whether its receiver acknowledges it at once, its number, the last number that the sender has
+HEADER: Final = struct.Struct("<BBQQ")
+#: the kind of a message that only acknowledges; it has the number 0
+ACKNOWLEDGEMENT: Final = 0
+#: the second field of a message that its receiver acknowledges at once
+_ASKS: Final = 1
+
+#: bytes of messages that a line keeps before senders wait
+_LIMIT: Final = 4 * 2**20
+#: bytes for which a kept message counts beside its content
+_OVERHEAD: Final = 256
+
+#: called once: with None when the other member has received the message, or with the error if it never will
+Settle: TypeAlias = Callable[[Exception | None], object]
+
+
+class _Kept(NamedTuple):
+    number: int
+    kind: int
+    data: bytes
+    settle: Settle | None
+
+
+class Line:
+    """The messages to one member and from it.
+
+    The sender keeps a message until the other member acknowledges it, and sends it again in the next world. The
+    receiver drops a message that it has. Acknowledgements travel with messages of the other direction, and alone where
+    the sender asks for one.
+
+    Args:
+        birth: number of the world in which the line began, the same at both ends.
+        take: called with the line, the kind and the content of each message.
+
+    Attributes:
+        birth: as above.
+        transmit: sends bytes to the other member in the world of both; None while there is no world.
+        error: why the other member receives nothing more; None while it does.
+    """
+
+    def __init__(self, birth: int, take: Callable[[Line, int, memoryview], object]) -> None:
+        self.birth = birth
+        self.transmit: Callable[[bytes], object] | None = None
+        self.error: Exception | None = None
+        self._take = take
+        self._kept: deque[_Kept] = deque()
+        self._sent = self._received = 0
+        self._bytes = self._unasked = 0  # of kept messages; of messages since the last that asked to be acknowledged
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def has_room(self) -> bool:
+        """True if a message need not wait."""
+        return self._bytes < _LIMIT
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the other member has everything."""
+        return not self._kept
+
+    async def room(self) -> None:
+        """Wait until there is room for a message, or the line has ended."""
+        while self._bytes >= _LIMIT and self.error is None:
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            try:
+                await future
+            finally:
+                if future in self._waiting:
+                    self._waiting.remove(future)
+
+    def post(self, kind: int, data: bytes, settle: Settle | None = None) -> None:
+        """Send a message at once, or in the next world.
+
+        Args:
+            kind: for the receiver.
+            data: content.
+            settle: called when the message has been received, or never will be.
+        """
+        if self.error is not None:
+            if settle is not None:
+                settle(self.error)
+            return
+        self._sent += 1
+        nbytes = len(data) + _OVERHEAD
+        self._bytes += nbytes
+        self._unasked += nbytes
+        self._kept.append(_Kept(self._sent, kind, data, settle))
+        if self.transmit is not None:
+            asks = settle is not None or self._unasked >= _LIMIT // 4
+            if asks:
+                self._unasked = 0
+            self.transmit(HEADER.pack(kind, asks, self._sent, self._received) + data)
+
+    def acknowledge(self) -> None:
+        """Tell the other member which messages have come."""
+        if self.transmit is not None:
+            self.transmit(HEADER.pack(ACKNOWLEDGEMENT, 0, 0, self._received))
+
+    def resume(self, transmit: Callable[[bytes], object]) -> None:
+        """Go on in a new world: send all messages again that the other member may not have."""
+        self.transmit = transmit
+        for number, kind, data, _ in [*self._kept]:
+            transmit(HEADER.pack(kind, _ASKS, number, self._received) + data)
+
+    def arrived(self, message: memoryview) -> None:
+        """Take a message of the other member."""
+        kind, asks, number, received = HEADER.unpack_from(message)
+        self._settle(received)
+        if number == self._received + 1:
+            self._received = number
+            self._take(self, kind, message[HEADER.size :])
+        if asks:
+            self.acknowledge()
+
+    def _settle(self, received: int) -> None:
+        """Forget the messages that the other member has."""
+        kept = self._kept
+        while kept and kept[0].number <= received:
+            _, _, data, settle = kept.popleft()
+            self._bytes -= len(data) + _OVERHEAD
+            if settle is not None:
+                settle(None)
+        if self._waiting and self._bytes < _LIMIT:
+            self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def end(self, error: Exception) -> None:
+        """Drop all messages: the other member is gone."""
+        if self.error is None:
+            self.error, self.transmit = error, None
+            kept, self._kept = self._kept, deque()
+            for message in kept:
+                if message.settle is not None:
+                    message.settle(error)
+            self._wake()

@@ -1,0 +1,48 @@
+"""`Talk`: what a member says to others and hears of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from aiompi.comm import Communicator
+from aiompi.comm.factory import make_communicator
+from aiompi.objects import Codec
+from aiompi.talk.calls import Calls
+from aiompi.talk.exchange import Exchange, ExchangeOfWorld
+
+#: context of the communicator for this, below those of agreements. No constructor of communicators comes so far.
+_CONTEXT: Final = 2**61
+
+
+class Talk:
+    """Calls of a member, in one world or over many.
+
+    Args:
+        exchange: of the member.
+        codec: makes messages.
+    """
+
+    def __init__(self, exchange: Exchange, codec: Codec) -> None:
+        self.exchange = exchange
+        self.calls = Calls(exchange, codec)
+
+    def call(self, rank: int, name: str, args: tuple[Any, ...], timeout: float | None) -> Awaitable[Any]:
+        return self.calls.call(rank, name, args, timeout)
+
+    def handle(self, function: Callable[..., Any]) -> None:
+        self.calls.handle(function)
+
+
+def own_communicator(world: Communicator) -> Communicator:
+    """Return a communicator of the members of a world, for talk alone. No other member takes part."""
+    return make_communicator(world.engine, world.group, _CONTEXT, f"talk on {world.label}", ids=world.ids)
+
+
+def of_world(world: Communicator, codec: Codec) -> Talk:
+    """Return the talk of a world, which begins with the first call of this function."""
+    talk = world.attached.of(Talk)
+    if talk is None:
+        talk = world.attached.put(Talk(ExchangeOfWorld(), codec))
+        talk.exchange.attach(own_communicator(world), range(world.size), [None] * world.size, 0)
+    return talk

@@ -1,0 +1,163 @@
+"""Messages as an iterator, and calls between the ranks of a world."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import aiompi
+from aiompi.objects.remote_error import RemoteTraceback
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_messages_come_with_source_and_tag_until_the_rank_leaves() -> None:
+    sender, receiver = aiompi.local_world(2)
+    for tag in range(3):
+        await sender.send({"n": tag}, dest=1, tag=tag)
+    await sender.send("last", dest=1, tag=9)
+    found = receiver.messages(source=0)
+    assert [await anext(found) for _ in range(3)] == [({"n": tag}, 0, tag) for tag in range(3)]
+    waiting = asyncio.create_task(anext(receiver.messages(tag=5)))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    assert (await anext(found)).object == "last"
+    await sender.send("not lost", dest=1, tag=5)
+    left = [message.object async for message in until_left(receiver)]
+    assert left == ["not lost"]
+
+
+async def until_left(world: aiompi.World) -> Any:
+    """Yield the messages of a world that is left after the first one."""
+    async for message in world.messages():
+        yield message
+        asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(world.leave()))
+
+
+async def test_messages_check_their_arguments() -> None:
+    (world,) = aiompi.local_world(1)
+    with pytest.raises(aiompi.MPIError, match="source 3 is not in"):
+        world.messages(source=3)
+
+
+async def test_calls_give_results_and_errors_with_tracebacks() -> None:
+    caller, callee = aiompi.local_world(2)
+
+    @callee.handler
+    async def add(a: int, b: int) -> int:
+        await asyncio.sleep(0)
+        return a + b
+
+    @callee.handler
+    def divide(a: int, b: int) -> float:
+        return a / b
+
+    @callee.handler
+    def function() -> Any:
+        return lambda: None
+
+    assert await caller.call(1, "add", 20, 22, timeout=5) == 42
+    assert await callee.call(1, "add", 1, 2) == 3, "of the rank itself"
+    with pytest.raises(ZeroDivisionError) as caught:
+        await caller.call(1, "divide", 1, 0)
+    assert isinstance(caught.value.__cause__, RemoteTraceback)
+    assert "in divide" in str(caught.value.__cause__)
+    with pytest.raises(LookupError, match="rank 1 has no handler 'multiply'"):
+        await caller.call(1, "multiply")
+    with pytest.raises(Exception, match="pickle"):
+        await caller.call(1, "function")
+    with pytest.raises(aiompi.MPIError, match="no rank 2 in a world of 2"):
+        await caller.call(2, "add")
+    with pytest.raises(aiompi.InvalidArgumentError, match="there is a handler 'add' already"):
+        callee.handler(add)
+    assert await asyncio.gather(*(caller.call(1, "add", n, n) for n in range(500))) == [2 * n for n in range(500)]
+
+
+async def test_a_call_waits_for_the_first_handler() -> None:
+    caller, callee = aiompi.local_world(2)
+    with pytest.raises(TimeoutError):
+        await caller.call(1, "late", 0, timeout=0.01)
+    calling = asyncio.create_task(caller.call(1, "late", 1))
+    await asyncio.sleep(0.01)
+    begun = []
+
+    @callee.handler
+    async def late(n: int) -> int:
+        begun.append(n)
+        return n
+
+    assert await calling == 1
+    assert begun == [1], "the call that was given up before it began is not made"
+
+
+@pytest.mark.parametrize("by", ["time limit", "cancellation"])
+async def test_giving_up_cancels_the_handler(by: str) -> None:
+    caller, callee = aiompi.local_world(2)
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    @callee.handler
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    calling = asyncio.create_task(caller.call(1, "endless", timeout=0.05 if by == "time limit" else None))
+    await begun.wait()
+    if by == "cancellation":
+        calling.cancel()
+    with pytest.raises(TimeoutError if by == "time limit" else asyncio.CancelledError):
+        await calling
+    await cancelled.wait()
+
+
+async def test_without_pickle_errors_travel_as_text() -> None:
+    caller, callee = aiompi.local_world(2, settings=aiompi.Settings(pickle=False))
+
+    @callee.handler
+    def fail() -> None:
+        raise KeyError("oh")
+
+    with pytest.raises(RuntimeError, match="KeyError: 'oh'") as caught:
+        await caller.call(1, "fail")
+    assert "in fail" in str(caught.value.__cause__)
+
+
+async def test_talk_does_not_meet_the_messages_of_the_program() -> None:
+    one, other = aiompi.local_world(2)
+    one.handler(print)
+    await one.send("for the program", dest=1)
+    calling = asyncio.create_task(one.call(1, "print"))
+    await asyncio.sleep(0.01)
+    assert await other.recv() == "for the program"
+    assert other.iprobe() is None
+    calling.cancel()
+
+
+async def test_the_failure_of_a_member_fails_calls_to_it_and_cancels_its_own() -> None:
+    async with aiompi.serve() as job, aiompi.join(job.address, job.key) as stays:
+        goes = await aiompi.join(job.address, job.key)
+        one, other = await asyncio.gather(stays.assemble(at_least=2), goes.assemble(at_least=2))
+        cancelled = asyncio.Event()
+
+        async def endless() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+
+        one.handler(endless)
+        other.handler(endless)
+        calls = [asyncio.create_task(one.call(1, "endless")), asyncio.create_task(other.call(0, "endless"))]
+        await asyncio.sleep(0.05)
+        await goes.leave()
+        for call in calls:
+            with pytest.raises((aiompi.ProcessFailedError, aiompi.RevokedError)):
+                async with asyncio.timeout(10):
+                    await call
+        await cancelled.wait()
+        with pytest.raises(aiompi.ProcessFailedError):
+            await one.call(1, "endless")
