@@ -11,4 +11,6 @@
 
 It imports from aiompi only the layers "words" and "protocols", and from `compat` the replacement of mpi4py; never the
 engine.
+
+PYTEST_DONT_REWRITE: ranks that run tests have imported it before pytest.
 """

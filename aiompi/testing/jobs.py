@@ -1,0 +1,340 @@
+"""Jobs whose ranks run tests: `Job` is one, and `Jobs` keeps them from test to test."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from multiprocessing.connection import Connection, wait
+from typing import IO, Any, Final, NamedTuple
+
+from aiompi.compat import STAND_IN
+from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, State
+from aiompi.testing.tasks import waits_text
+from aiompi.wire.control import ENV_LIFELINE
+from aiompi.wire.wait_report import WaitReport, compare
+
+#: seconds until all ranks have started, or have imported the file of a test
+_START: Final = 120.0
+#: seconds that the other ranks have after one has failed, and those that a rank has to tell what it does
+GRACE: Final = 1.0
+_ANSWER: Final = 1.0
+#: seconds until a launcher has ended, which is killed otherwise
+_END: Final = 10.0
+#: processes that may be idle
+_IDLE: Final = 16
+
+
+class Kind(NamedTuple):
+    """A kind of job.
+
+    Attributes:
+        size: number of ranks.
+        threads: value of OMP_NUM_THREADS, None for that of this process.
+    """
+
+    size: int
+    threads: int | None = None
+
+
+class Result(NamedTuple):
+    """How a test has ended.
+
+    Attributes:
+        reports: serialized reports of the ranks that have run it.
+        trouble: why it has failed as a whole, such as a rank that has died; empty otherwise.
+        notes: what the ranks did that were stopped; empty if there are none.
+    """
+
+    reports: Mapping[int, list[dict[str, Any]]]
+    trouble: str = ""
+    notes: str = ""
+
+
+class Job:
+    """A job, whose ranks are sessions of pytest. It ends with this process, however this process ends.
+
+    Args:
+        kind: of the job.
+        setting: for the sessions.
+        shows: True if the ranks write to the standard output of this process (`pytest -s`).
+
+    Attributes:
+        broken: True if the job can run no further tests.
+    """
+
+    def __init__(self, kind: Kind, setting: Setting, *, shows: bool) -> None:
+        self.kind, self.broken = kind, False
+        self._setting = setting
+        self._directory = tempfile.mkdtemp(prefix="aiompi-")
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
+        self._connections: dict[Connection, int] = {}
+        address = f"{self._directory}/s"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(address)
+            listener.listen(kind.size)
+            self._start(address, None if shows else self._output)
+            self._exit = os.pidfd_open(self._launcher.pid)
+            self._meet(listener)
+
+    def _start(self, address: str, output: IO[bytes] | None) -> None:
+        self._lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        words = ["--mpi4py"] if STAND_IN in sys.path else []
+        words += ["--tag-output"] if output is None else []
+        words += ["-n", str(self.kind.size)]
+        words += [] if self.kind.threads is None else ["--env", f"OMP_NUM_THREADS={self.kind.threads}"]
+        # Calls are recorded, and reported when the test has reached its limit, not before.
+        environ = {"AIOMPI_DEBUG": "100000", **os.environ, ENV_LIFELINE: str(theirs.fileno())}
+        with theirs:
+            self._launcher = subprocess.Popen(
+                [sys.executable, "-m", "aiompi_launcher", *words, "-m", "aiompi.testing.worker", address],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def _meet(self, listener: socket.socket) -> None:
+        deadline = time.monotonic() + _START
+        while len(self._connections) < self.kind.size and not self.broken:
+            ready = wait([listener, self._exit], max(deadline - time.monotonic(), 0.0))
+            if listener not in ready:
+                self.broken = True
+                return
+            connection = Connection(listener.accept()[0].detach())
+            self._connections[connection] = connection.recv()
+            connection.send(self._setting)
+
+    def run(self, order: Order, seconds: float) -> Result:
+        """Run a test on all ranks.
+
+        Args:
+            order: the test.
+            seconds: that it may take.
+        """
+        if self.broken:
+            return Result({}, self._cause())
+        self.broken = True  # if this is interrupted
+        run = _Run({rank: connection for connection, rank in self._connections.items()}, seconds)
+        # Ranks that have not run the whole test may have messages and collectives left that would meet the next test.
+        self.broken = not (run.all_ended(order) and run.agree())
+        notes = "" if not run.left or run.lost else run.notes()
+        trouble = self._cause() if run.lost else run.trouble or (notes if run.late else "")
+        return Result(run.reports, trouble, "" if run.late else notes)
+
+    def _cause(self) -> str:
+        """Return the output of a job that has ended, in which the launcher says why."""
+        self._wait()
+        self._output.seek(0)
+        text = self._output.read().decode(errors="replace").strip()
+        return f"The processes of the test have ended:\n{text}"
+
+    def hang_up(self) -> None:
+        """End the job; `close` waits for its end."""
+        self.broken = True
+        self._lifeline.close()
+
+    def _wait(self) -> None:
+        try:
+            self._launcher.wait(_END)
+        except subprocess.TimeoutExpired:
+            self._launcher.kill()  # the ranks end with it
+            self._launcher.wait()
+
+    def close(self) -> None:
+        """End the job; its sessions end in order unless it is broken."""
+        for connection in self._connections:
+            connection.close()
+        if self.broken:
+            self.hang_up()
+        self._wait()
+        self._lifeline.close()
+        os.close(self._exit)
+        self._output.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+class _Run:
+    """One test in a job.
+
+    Args:
+        connections: to the ranks.
+        seconds: that the test may take.
+
+    Attributes:
+        reports: of the ranks that have ended.
+        left: ranks that have not ended.
+        lost: ranks whose processes have ended.
+        failed, unfinished, late: whether a rank has failed, whether one has skipped the rest of the test, and whether
+            the time is up.
+        trouble: why a rank cannot run the test; may be empty.
+    """
+
+    def __init__(self, connections: Mapping[int, Connection], seconds: float) -> None:
+        self._connections = connections
+        self._ranks = {connection: rank for rank, connection in connections.items()}
+        self._seconds = seconds
+        self._states: dict[int, State] = {}
+        self.reports: dict[int, list[dict[str, Any]]] = {}
+        self.left = set(connections)
+        self.lost: set[int] = set()
+        self._collecting = set(connections)
+        self.failed = self.unfinished = self.late = False
+        self.trouble = ""
+
+    def all_ended(self, order: Order) -> bool:
+        """Run the test; return False if ranks are left that must be stopped, or have died."""
+        self._send(order)
+        deadline = time.monotonic() + max(_START, self._seconds)
+        begun = False
+        while self.left and not self.lost:
+            if not begun and not self._collecting:
+                begun, deadline = True, time.monotonic() + self._seconds
+            if not self._receive(self.left, deadline):
+                self.late = not (self.failed or self.unfinished)
+                break
+            if self.failed or self.unfinished:
+                deadline = min(deadline, time.monotonic() + GRACE)
+        return not self.left and not self.lost
+
+    def agree(self) -> bool:
+        """Return True if all ranks have passed, or all have skipped the test."""
+        states = {tuple((report["when"], report["outcome"]) for report in each) for each in self.reports.values()}
+        return not self.failed and len(states) == 1
+
+    def notes(self) -> str:
+        """Ask the ranks that are left what they do, and return it as text."""
+        asked = set(self.left)
+        self._send(Inquire())
+        deadline = time.monotonic() + _ANSWER
+        while asked - self._states.keys() - self.lost and self._receive(asked - self.lost, deadline):
+            pass
+        reports = {rank: _report(state) for rank, state in self._states.items()}
+        return waits_text(compare(reports, sorted(asked - reports.keys())), self._seconds if self.late else None)
+
+    def _send(self, message: object) -> None:
+        for rank in self.left:
+            with contextlib.suppress(OSError):  # `_receive` notices it
+                self._connections[rank].send(message)
+
+    def _receive(self, ranks: set[int], deadline: float) -> bool:
+        """Take a message of each rank that has sent one; return False if none has until the deadline."""
+        connections = [self._connections[rank] for rank in ranks]
+        ready = wait(connections, max(deadline - time.monotonic(), 0.0))
+        for connection in ready:
+            assert isinstance(connection, Connection)
+            rank = self._ranks[connection]
+            try:
+                self._take(rank, connection.recv())
+            except (EOFError, OSError):
+                self.lost.add(rank)
+        return bool(ready)
+
+    def _take(self, rank: int, message: object) -> None:
+        match message:
+            case Begun():
+                self._collecting.discard(rank)
+            case State():
+                self._states[rank] = message
+            case Ended(reports, trouble):
+                self._collecting.discard(rank)
+                self.left.discard(rank)
+                self.trouble = self.trouble or trouble
+                if not trouble:
+                    self.reports[rank] = reports
+                self.failed |= bool(trouble) or any(
+                    report["outcome"] == "failed" or "wasxfail" in report for report in reports
+                )
+                self.unfinished |= any(report["outcome"] == "skipped" for report in reports)
+
+
+def _report(state: State) -> WaitReport:
+    """Return the waits of a rank; if there are none, the line that it runs."""
+    report = WaitReport.unpack(state.report)
+    return report if report.waits or not state.place else report._replace(last=f"it runs {state.place}")
+
+
+class Jobs:
+    """The jobs of a session: one is used again by later tests of its kind.
+
+    Args:
+        setting: for the workers.
+        shows: see `Job`.
+        room: most processes that run tests at the same time. A test with more ranks runs alone.
+    """
+
+    def __init__(self, setting: Setting, *, shows: bool, room: int) -> None:
+        self._setting, self._shows = setting, shows
+        self._all = self._free = max(room, 1)
+        self._idle: list[Job] = []
+        self._used: set[Job] = set()
+        self._dying: list[Job] = []
+        self._changed = threading.Condition()
+        self._numbers = itertools.count()
+        self._closed = False
+
+    def run(self, kind: Kind, order: Order, seconds: float) -> Result:
+        """Run a test in a job of its kind, which is started if there is none."""
+        with self._room(min(kind.size, self._all)):
+            if self._closed:
+                return Result({}, "The session has ended.")
+            job = self._take(kind)
+            try:
+                return job.run(order, seconds)
+            finally:
+                self._give_back(job)
+
+    @contextlib.contextmanager
+    def _room(self, size: int) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= size or self._closed)
+            self._free -= size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += size
+                self._changed.notify_all()
+
+    def _take(self, kind: Kind) -> Job:
+        with self._changed:
+            job = next((job for job in self._idle if job.kind == kind), None)
+            if job is not None:
+                self._idle.remove(job)
+                self._used.add(job)
+                return job
+            number = next(self._numbers)
+        job = Job(kind, self._setting._replace(basetemp=f"{self._setting.basetemp}-{number}"), shows=self._shows)
+        self._used.add(job)
+        return job
+
+    def _give_back(self, job: Job) -> None:
+        with self._changed:
+            self._used.discard(job)
+            if job.broken:
+                job.hang_up()
+                self._dying.append(job)
+                return
+            self._idle.append(job)
+            while len(self._idle) > 1 and sum(idle.kind.size for idle in self._idle) > _IDLE:
+                self._idle[0].hang_up()
+                self._dying.append(self._idle.pop(0))
+
+    def close(self) -> None:
+        """End all jobs."""
+        with self._changed:
+            self._closed = True
+            for job in self._used:
+                job.hang_up()
+        for job in [*self._dying, *self._idle]:
+            job.close()

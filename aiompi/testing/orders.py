@@ -1,0 +1,65 @@
+"""The messages between a session of pytest and the workers that run its tests as ranks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Setting(NamedTuple):
+    """The process for which a worker runs tests.
+
+    Attributes:
+        args: of pytest.
+        directory: working directory.
+        path: sys.path.
+        basetemp: parent of the temporary directories of its workers.
+    """
+
+    args: list[str]
+    directory: str
+    path: list[str]
+    basetemp: str
+
+
+class Order(NamedTuple):
+    """A test to run.
+
+    Attributes:
+        nodeid: its id.
+        following: id of the test that probably follows, whose fixtures may stay; empty if there is none.
+    """
+
+    nodeid: str
+    following: str = ""
+
+
+class Begun(NamedTuple):
+    """The worker has collected the test, and begins it."""
+
+
+class Ended(NamedTuple):
+    """The worker has run the test.
+
+    Attributes:
+        reports: serialized reports of its phases.
+        trouble: why it cannot run it; empty if it has.
+    """
+
+    reports: list[dict[str, Any]]
+    trouble: str = ""
+
+
+class Inquire(NamedTuple):
+    """What does the worker do now?"""
+
+
+class State(NamedTuple):
+    """What the worker does now.
+
+    Attributes:
+        report: its waiting calls, packed.
+        place: line of the project that the main thread runs.
+    """
+
+    report: dict[str, Any]
+    place: str

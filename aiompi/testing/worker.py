@@ -1,0 +1,151 @@
+"""A process that runs tests as a rank: `python -m aiompi.testing.worker SOCKET`.
+
+It is a session of pytest that collects only files with tests that it is told to run.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+from _pytest.config import _prepareconfig
+
+from aiompi.face.blocking import process as blocking
+from aiompi.testing import place
+from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, State
+from aiompi.wire.wait_report import WaitReport
+
+#: options that have their meaning in the process with the user's session
+_OFF: Final[Mapping[str, Any]] = {
+    "collectonly": False, "dist": "no", "distload": False, "failedfirst": False, "keyword": "", "lf": False,
+    "looponfail": False, "markexpr": "", "maxfail": 0, "maxprocesses": None, "newfirst": False, "numprocesses": None,
+    "deselect": None, "stepwise": False, "tx": [], "usepdb": False, "xmlpath": None,
+}  # fmt: skip
+
+
+class Worker:
+    """Hooks of the session of a worker.
+
+    Args:
+        connection: to the process that sends the orders.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._items: dict[str, pytest.Item] = {}
+        self._trouble: list[str] = []
+        self._reports: list[pytest.TestReport] = []
+        self._sending = threading.Lock()
+        self._main = threading.get_ident()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Be silent: the other process shows the reports."""
+        config.pluginmanager.unregister(name="terminalreporter")
+
+    def pytest_collection(self) -> bool:
+        """Collect nothing yet."""
+        return True
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._trouble.append(report.longreprtext)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._reports.append(report)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run tests until there are no more orders."""
+        threading.Thread(target=self._listen, args=(session.config.rootpath,), daemon=True).start()
+        while (order := self._orders.get()) is not None:
+            item = self._find(session, order.nodeid)
+            if item is None:
+                reason = "\n".join(self._trouble) or f"a process of another rank does not find {order.nodeid}"
+                self._send(Ended([], reason))
+                continue
+            self._run(session, item, self._items.get(order.following))
+        session._setupstate.teardown_exact(None)
+        return True
+
+    def _find(self, session: pytest.Session, nodeid: str) -> pytest.Item | None:
+        if nodeid not in self._items:
+            self._trouble.clear()
+            file = session.config.rootpath / nodeid.partition("::")[0]
+            self._items.update((item.nodeid, item) for item in session.perform_collect([str(file)]))
+        return self._items.get(nodeid)
+
+    def _run(self, session: pytest.Session, item: pytest.Item, following: pytest.Item | None) -> None:
+        self._reports = []
+        if "aiompi.MPI" in sys.modules and not blocking.process.joined:
+            blocking.process.start()  # the time until all ranks have joined does not count as time of the test
+        self._send(Begun())
+        session._setupstate.teardown_exact(item)  # another test than the announced one may follow
+        item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+        hook = item.config.hook
+        packed = [hook.pytest_report_to_serializable(config=item.config, report=each) for each in self._reports]
+        self._send(Ended(packed))
+
+    # In a thread of its own.
+
+    def _listen(self, root: Path) -> None:
+        try:
+            while (told := self._connection.recv()) is not None:
+                if isinstance(told, Inquire):
+                    frame = sys._current_frames().get(self._main)
+                    self._send(State(_waits().pack(), _place(frame, root)))
+                else:
+                    self._orders.put(told)
+        except (EOFError, OSError):
+            pass
+        self._orders.put(None)
+
+    def _send(self, message: object) -> None:
+        with self._sending:
+            self._connection.send(message)
+
+
+def _waits() -> WaitReport:
+    """Return the calls in which this rank waits."""
+    reporter = blocking.process.runtime._hang_reporter if blocking.process.joined else None
+    return WaitReport() if reporter is None else reporter.report()
+
+
+def _place(frame: FrameType | None, root: Path) -> str:
+    """Return the innermost line of the project in a stack."""
+    while frame is not None:
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(root) and "site-packages" not in path.parts:
+            return f"{path.relative_to(root)}:{frame.f_lineno}, in {frame.f_code.co_name}"
+        frame = frame.f_back
+    return ""
+
+
+def main(address: str) -> None:
+    """Run tests until the other process closes the connection."""
+    place.is_worker = True
+    rank = int(os.environ["AIOMPI_RANK"])
+    with socket.socket(socket.AF_UNIX) as link:
+        link.connect(address)
+        connection = Connection(link.detach())
+    connection.send(rank)
+    setting: Setting = connection.recv()
+    os.chdir(setting.directory)
+    sys.path[:] = setting.path
+    config = _prepareconfig(setting.args)
+    vars(config.option).update(_OFF, basetemp=f"{setting.basetemp}-{rank}")
+    config.pluginmanager.register(Worker(connection), "aiompi-worker")
+    config.hook.pytest_cmdline_main(config=config)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

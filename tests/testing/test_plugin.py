@@ -1,0 +1,185 @@
+"""The plugin for pytest: sessions of pytest that run tests with several ranks, and what they report."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+#: in each session only pytest and the plugin
+PLAIN = ("-p", "aiompi.testing", "-p", "no:cacheprovider")
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load no plugins into the sessions but those that they name, whatever is installed."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
+def run(pytester: pytest.Pytester, text: str, *args: str) -> pytest.RunResult:
+    pytester.makepyfile(test_it=text)
+    return pytester.runpytest_subprocess(*PLAIN, *args)
+
+
+def text_of(result: pytest.RunResult) -> str:
+    """The output with numbers of seconds left out, which differ from run to run."""
+    return re.sub(r"for \d+\.\d s", "for # s", result.stdout.str())
+
+
+def test_ranks_are_tasks_of_one_process(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import asyncio, os
+        import pytest
+
+        seen = []
+
+        @pytest.fixture
+        async def unused():
+            pass
+
+        @pytest.mark.mpi(ranks=[1, 2, 5])
+        async def test_sum(world, mpi_ranks):
+            seen.append(os.getpid())
+            assert await world.allreduce(1) == world.size == mpi_ranks
+
+        def test_one_process():
+            assert seen == [os.getpid()] * 8
+
+        class TestClass:
+            @pytest.mark.parametrize("word", ["a", "b"])
+            @pytest.mark.mpi(ranks=2)
+            async def test_method(self, world, word, tmp_path):
+                assert await world.bcast((word, tmp_path) if world.rank == 0 else None) == (word, tmp_path)
+
+        async def test_one_rank(world):
+            assert world.size == 1
+
+        @pytest.mark.xfail(raises=ZeroDivisionError, strict=True)
+        @pytest.mark.mpi(ranks=2)
+        async def test_xfail(world):
+            if world.rank == 1:
+                1 / 0
+            await world.barrier()
+
+        @pytest.mark.mpi(ranks=2)
+        async def test_skip(world):
+            if world.rank == 1:
+                pytest.skip("not here")
+            await world.barrier()
+
+        @pytest.mark.mpi(ranks=2)
+        def test_world_is_awaited(world):
+            pass
+        """,
+        "-W", "error", "--strict-markers", "-k", "not awaited",
+    )  # fmt: skip
+    result.assert_outcomes(passed=7, xfailed=1, skipped=1, deselected=1)
+
+
+def test_a_failing_task_is_reported_with_its_rank(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.mpi(ranks=3)
+        async def test_fails(world):
+            print("hello from", world.rank)
+            numbers = [1, 2, world.rank]
+            await world.barrier()
+            if world.rank == 1:
+                assert numbers == [1, 2, 3]
+            await world.recv(source=1, tag=7)
+
+        @pytest.mark.mpi(ranks=2, timeout=0.2)
+        async def test_hangs(world):
+            await world.recv(source=1 - world.rank, tag=5)
+        """,
+    )
+    result.assert_outcomes(failed=2)
+    text = text_of(result)
+    assert "- rank 1 of 3 -" in text
+    assert ">           assert numbers == [1, 2, 3]\nE           assert [1, 2, 1] == [1, 2, 3]" in text
+    assert "rank 2: recv(source=1, tag=7) on MPI_COMM_WORLD at test_it.py:10 for # s, waiting for rank 1" in text
+    assert re.search("Captured stdout of rank 2 call -+\nhello from 2\n", text)
+    assert "FAILED test_it.py::test_fails[3] - rank 1 of 3: assert [1, 2, 1] == [1, 2, 3]" in text
+    assert "The test has not ended after 0.2 s. The ranks wait:\n  rank 0: recv(source=1, tag=5)" in text
+    assert "ranks wait in a circle: rank 0 for rank 1, rank 1 for rank 0" in text
+
+
+def test_ranks_are_processes_that_later_tests_use_again(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import os, sys, time
+        import pytest
+        from aiompi import MPI
+
+        @pytest.fixture(scope="session")
+        def first_pid(comm):
+            return os.getpid()
+
+        def test_here(comm):
+            assert comm.size == 1
+
+        @pytest.mark.mpi(ranks=2)
+        def test_first(comm, first_pid, mpi_tmp_path, request):
+            assert comm.allgather(os.getpid()).index(first_pid) == comm.rank
+            assert comm.bcast(mpi_tmp_path) == mpi_tmp_path
+            (mpi_tmp_path / str(comm.rank)).touch()
+            comm.Barrier()
+            assert len(os.listdir(mpi_tmp_path)) == comm.size == MPI.COMM_WORLD.size == 2
+
+        @pytest.mark.parametrize("number", [1])
+        @pytest.mark.mpi(ranks=2)
+        def test_second(first_pid, number):
+            assert os.getpid() == first_pid
+
+        @pytest.mark.mpi(ranks=2)
+        def test_fails(comm, first_pid):
+            assert os.getpid() == first_pid
+            print("hello from", comm.rank)
+            numbers = [1, comm.rank]
+            assert numbers == [1, 0]
+            comm.recv(source=1, tag=7)
+
+        @pytest.mark.mpi(ranks=2)
+        def test_dies(comm):
+            if comm.rank == 1:
+                os.kill(os.getpid(), 9)
+            comm.Barrier()
+
+        @pytest.mark.mpi(ranks=2, timeout=0.5)
+        def test_hangs(comm):
+            if comm.rank == 1:
+                time.sleep(60)
+            comm.Barrier()
+
+        @pytest.mark.mpi(ranks=2, threads=3)
+        def test_fresh(comm, first_pid):
+            assert comm.allreduce(1) == 2
+            assert os.getpid() == first_pid
+            assert os.environ["OMP_NUM_THREADS"] == "3"
+
+        @pytest.mark.skip
+        @pytest.mark.mpi(ranks=20)
+        def test_starts_nothing(comm):
+            pass
+        """,
+        "-W", "error",
+    )  # fmt: skip
+    result.assert_outcomes(passed=4, failed=3, skipped=1)
+    text = text_of(result)
+    assert "- rank 1 of 2 -" in text
+    assert "E       assert [1, 1] == [1, 0]" in text
+    assert "rank 0: recv(source=1, tag=7) on MPI_COMM_WORLD at test_it.py:31 for # s, waiting for rank 1" in text
+    assert re.search("Captured stdout of rank 1 call -+\nhello from 1\n", text)
+    assert "FAILED test_it.py::test_fails[2] - rank 1 of 2: assert [1, 1] == [1, 0]" in text
+    assert "aiompi-launch: rank 1 was killed by signal 9 (SIGKILL)" in text
+    assert "Barrier #1 on MPI_COMM_WORLD (shm) at test_it.py:43 for # s, waiting for rank 1" in text
+    assert "rank 1: in no MPI call; it runs test_it.py:42, in test_hangs" in text
