@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -79,8 +80,9 @@ class Exchange:
         for line in before.values():
             if line not in kept:
                 self._lose(line, ProcessFailedError("the member has failed, or has left the job"))
+        loop = asyncio.get_running_loop()
         for rank, line in enumerate(self.lines):
-            self._listen(core, rank)
+            loop.call_soon(self._listen, core, rank)  # once the call that needed this has registered what it is for
             line.resume(partial(self._transmit, core, rank))
 
     def detach(self) -> None:

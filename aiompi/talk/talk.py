@@ -10,13 +10,14 @@ from aiompi.comm.factory import make_communicator
 from aiompi.objects import Codec
 from aiompi.talk.calls import Calls
 from aiompi.talk.exchange import Exchange, ExchangeOfWorld
+from aiompi.talk.topics import Subscription, Topics
 
 #: context of the communicator for this, below those of agreements. No constructor of communicators comes so far.
 _CONTEXT: Final = 2**61
 
 
 class Talk:
-    """Calls of a member, in one world or over many.
+    """Calls and publications of a member, in one world or over many.
 
     Args:
         exchange: of the member.
@@ -26,12 +27,19 @@ class Talk:
     def __init__(self, exchange: Exchange, codec: Codec) -> None:
         self.exchange = exchange
         self.calls = Calls(exchange, codec)
+        self.topics = Topics(exchange, codec)
 
     def call(self, rank: int, name: str, args: tuple[Any, ...], timeout: float | None) -> Awaitable[Any]:
         return self.calls.call(rank, name, args, timeout)
 
     def handle(self, function: Callable[..., Any]) -> None:
         self.calls.handle(function)
+
+    def publish(self, topic: str, obj: object, confirm: bool) -> Awaitable[None]:
+        return self.topics.publish(topic, obj, confirm)
+
+    def subscribe(self, topic: str, bound: int, when_full: str) -> Subscription:
+        return self.topics.subscribe(topic, bound, when_full)
 
 
 def own_communicator(world: Communicator) -> Communicator:

@@ -50,6 +50,25 @@ class Messages(AsyncIterator[Received]):
         return Received(obj, status.source, status.tag)
 
 
+class Subscription(Protocol):
+    """The publications of a topic, an asynchronous iterator over their objects.
+
+    It ends when this member leaves the world, or by `close`. A subscription that nothing refers to is closed.
+
+    Attributes:
+        dropped: number of objects that were dropped, because the subscription was full.
+    """
+
+    dropped: int
+
+    def __aiter__(self) -> Subscription: ...
+
+    async def __anext__(self) -> Any: ...
+
+    def close(self) -> None:
+        """Get no more objects; those that wait are dropped."""
+
+
 class Calling(Protocol):
     """The implementation of `Talking`: `aiompi.talk.talk.Talk`."""
 
@@ -57,9 +76,13 @@ class Calling(Protocol):
 
     def handle(self, function: Callable[..., Any]) -> None: ...
 
+    def publish(self, topic: str, obj: object, confirm: bool) -> Awaitable[None]: ...
+
+    def subscribe(self, topic: str, bound: int, when_full: str) -> Subscription: ...
+
 
 class Talking:
-    """Calls between the members of a world."""
+    """Calls and publications between the members of a world."""
 
     __slots__ = ()
 
@@ -118,6 +141,51 @@ class Talking:
             total = await world.call(1, "add", 20, 22, timeout=5)
         """
         return await self._talk.call(rank, name, args, timeout)
+
+    async def publish(self, topic: str, obj: object, *, confirm: bool = False) -> None:
+        """Send an object to all subscriptions of a topic, at all members, this one included.
+
+        Each subscription gets it at most once, in the order of the calls of this member. A member that stays gets all;
+        one that fails or leaves may miss some. The object may be changed after the call. The call waits while a
+        member has 256 earlier publications of this one that have not reached its subscriptions.
+
+        Args:
+            topic: any text of at most 65,535 bytes.
+            obj: an object as for `send`.
+            confirm: True to wait until the subscriptions of every member have it. Then the failure of this member
+                loses it no more.
+
+        Raises:
+            RevokedError, LocalProtocolError: this member has left.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, takes nothing back: an object that is sent reaches all members.
+
+        Example:
+            await world.publish("news", {"text": "hello"}, confirm=True)
+        """
+        await self._talk.publish(topic, obj, confirm)
+
+    def subscribe(self, topic: str, *, bound: int = 1000, when_full: str = "wait") -> Subscription:
+        """Get what is published under a topic from now on.
+
+        Args:
+            topic: the text that `publish` has.
+            bound: most objects that wait to be read.
+            when_full: "wait" makes publishers wait, "drop oldest" drops objects, and "fail" ends the iteration by
+                `asyncio.QueueFull` after the objects that wait.
+
+        Returns:
+            An asynchronous iterator over the objects. Cancelling a step loses none.
+
+        Raises:
+            InvalidArgumentError: the bound or the policy is wrong.
+
+        Example:
+            async for news in world.subscribe("news", bound=100, when_full="drop oldest"):
+                print(news["text"])
+        """
+        return self._talk.subscribe(topic, bound, when_full)
 
 
 class WorldTalking(Talking):

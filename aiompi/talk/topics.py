@@ -1,0 +1,250 @@
+"""`Topics`: publications to all members, and the subscriptions that get them."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiompi.errors import InvalidArgumentError
+from aiompi.objects import Codec
+from aiompi.talk.calls import encoded
+from aiompi.talk.exchange import Exchange
+from aiompi.talk.line import Line
+
+PUBLISH: Final = 4
+TAKEN: Final = 5
+
+#: the number of a publication, whether its publisher waits until it is taken, and the length of the topic
+_HEADER: Final = struct.Struct("<Q?H")
+#: number of publications that have been taken, and the number of one whose publisher waits, or 0
+_TAKEN: Final = struct.Struct("<LQ")
+
+#: most publications of one publisher that a member has not taken
+_LIMIT: Final = 256
+#: publications after which a member says that it has taken them
+_BATCH: Final = _LIMIT // 4
+
+#: what a subscription does when it is full
+POLICIES: Final = ("wait", "drop oldest", "fail")
+
+
+class _Publication:
+    """A publication that subscriptions of this member hold back."""
+
+    __slots__ = ("line", "number", "pending")
+
+    def __init__(self, line: Line, number: int) -> None:
+        self.line, self.number, self.pending = line, number, 0
+
+
+class Subscription:
+    """The publications of a topic, an asynchronous iterator over their objects.
+
+    It ends when this member leaves, or by `close`. A subscription that nothing refers to is closed.
+
+    Attributes:
+        dropped: number of objects that were dropped, because the subscription was full.
+    """
+
+    def __init__(self, topics: Topics, topic: str, bound: int, when_full: str) -> None:
+        if when_full not in POLICIES or bound < 1:
+            raise InvalidArgumentError(
+                f"subscribe(bound={bound}, when_full={when_full!r}): expected a positive bound, and one of {POLICIES}"
+            )
+        self.dropped = 0
+        self._topics, self._topic, self._bound, self._when_full = topics, topic, bound, when_full
+        self._objects: deque[memoryview] = deque()
+        self._beyond: deque[tuple[memoryview, _Publication]] = deque()  # their publishers wait
+        self._waiting: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
+        self._closed = False
+
+    def put(self, data: memoryview, publication: _Publication) -> None:
+        """Take the object of a publication."""
+        if len(self._objects) < self._bound:
+            self._objects.append(data)
+        elif self._when_full == "wait":
+            publication.pending += 1
+            self._beyond.append((data, publication))
+        elif self._when_full == "drop oldest":
+            self.dropped += 1
+            self._objects.popleft()
+            self._objects.append(data)
+        else:
+            self.end(asyncio.QueueFull(f"{self._bound} objects of the topic {self._topic!r} wait, and one more came"))
+        self._wake()
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> Any:
+        while not self._objects:
+            if self._error is not None:
+                raise self._error
+            if self._closed:
+                raise StopAsyncIteration
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        data = self._objects.popleft()
+        if self._beyond:
+            more, publication = self._beyond.popleft()
+            self._objects.append(more)
+            self._topics.release(publication)
+        return self._topics.codec.loads(data)
+
+    def close(self) -> None:
+        """Get no more objects; those that wait are dropped."""
+        self._objects.clear()
+        self.end(None)
+
+    def end(self, error: Exception | None) -> None:
+        """Get no more objects. The iteration yields those that wait, and then ends or raises the error."""
+        if not self._closed:
+            self._closed, self._error = True, error
+            self._topics.forget(self._topic, self)
+            beyond, self._beyond = self._beyond, deque()
+            for _, publication in beyond:
+                self._topics.release(publication)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
+
+
+class Topics:
+    """The publications of a member, and its subscriptions."""
+
+    def __init__(self, exchange: Exchange, codec: Codec) -> None:
+        self.codec = codec
+        self._exchange = exchange
+        self._subscribers: dict[str, dict[int, Callable[[], Subscription | None]]] = {}
+        self._last = 0
+        self._under_way: dict[Line, int] = {}  # publications that the other end has not taken
+        self._taken: dict[Line, int] = {}  # publications of the other end that it does not know to be taken
+        self._awaited: dict[int, tuple[set[Line], asyncio.Future[None]]] = {}
+        self._turn = asyncio.Lock()
+        self._moved: asyncio.Future[None] | None = None
+        exchange.handlers |= {PUBLISH: self._arrived, TAKEN: self._acknowledged}
+        exchange.on_lost.append(self._lost)
+        exchange.on_end.append(self._end)
+
+    # The publisher.
+
+    async def publish(self, topic: str, obj: object, confirm: bool) -> None:
+        name, content = topic.encode(), encoded(self.codec, obj)
+        if self._turn.locked() or not self._has_room():
+            async with self._turn:  # so that the order of calls is that of publications
+                while not self._has_room():
+                    self._moved = asyncio.get_running_loop().create_future()
+                    await self._moved
+        if self._exchange.error is not None:
+            raise self._exchange.error
+        self._last = number = self._last + 1
+        data = _HEADER.pack(number, confirm, len(name)) + name + content
+        lines, under_way = self._exchange.lines, self._under_way
+        future: asyncio.Future[None] | None = None
+        if confirm:
+            future = asyncio.get_running_loop().create_future()
+            self._awaited[number] = {line for line in lines if line.error is None}, future
+        for line in lines:
+            if line.error is None:
+                under_way[line] = under_way.get(line, 0) + 1
+                line.post(PUBLISH, data)
+        if future is not None:
+            try:
+                await future
+            finally:
+                self._awaited.pop(number, None)
+
+    def _has_room(self) -> bool:
+        under_way = self._under_way
+        return all(
+            line.error is not None or (line.has_room and under_way.get(line, 0) < _LIMIT)
+            for line in self._exchange.lines
+        )
+
+    def _acknowledged(self, line: Line, data: memoryview) -> None:
+        count, number = _TAKEN.unpack(data)
+        self._under_way[line] = self._under_way.get(line, 0) - count
+        self._confirm(line, number)
+        self._go_on()
+
+    def _confirm(self, line: Line, number: int) -> None:
+        lines, future = self._awaited.get(number, (None, None))
+        if lines is not None and future is not None:
+            lines.discard(line)
+            if not lines and not future.done():
+                future.set_result(None)
+
+    def _lost(self, line: Line) -> None:
+        """Wait no longer for a member that is gone."""
+        self._under_way.pop(line, None)
+        self._taken.pop(line, None)
+        for number in [*self._awaited]:
+            self._confirm(line, number)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._moved is not None and not self._moved.done():
+            self._moved.set_result(None)
+
+    # The subscriber.
+
+    def subscribe(self, topic: str, bound: int, when_full: str) -> Subscription:
+        subscription = Subscription(self, topic, bound, when_full)
+        self._subscribers.setdefault(topic, {})[id(subscription)] = weakref.ref(subscription)
+        return subscription
+
+    def forget(self, topic: str, subscription: Subscription) -> None:
+        """Give a subscription no more publications."""
+        subscribers = self._subscribers.get(topic, {})
+        subscribers.pop(id(subscription), None)
+        if not subscribers:
+            self._subscribers.pop(topic, None)
+
+    def release(self, publication: _Publication) -> None:
+        """Note that a subscription has taken a publication that it held back."""
+        publication.pending -= 1
+        if not publication.pending:
+            self._note(publication.line, publication.number)
+
+    def _arrived(self, line: Line, data: memoryview) -> None:
+        number, confirm, length = _HEADER.unpack_from(data)
+        end = _HEADER.size + length
+        topic, content = str(data[_HEADER.size : end], "utf8"), data[end:]
+        publication = _Publication(line, number if confirm else 0)
+        for reference in [*self._subscribers.get(topic, {}).values()]:
+            subscription = reference()
+            if subscription is not None:
+                subscription.put(content, publication)
+        if not publication.pending:
+            self._note(line, publication.number)
+
+    def _note(self, line: Line, number: int) -> None:
+        """Note that a publication is taken, and tell its publisher now or later."""
+        taken = self._taken.get(line, 0) + 1
+        if line.error is None:
+            if number or taken >= _BATCH:
+                line.post(TAKEN, _TAKEN.pack(taken, number))
+                taken = 0
+            self._taken[line] = taken
+
+    def _end(self, error: Exception) -> None:
+        for subscribers in [*self._subscribers.values()]:
+            for reference in [*subscribers.values()]:
+                subscription = reference()
+                if subscription is not None:
+                    subscription.end(None)
+        for _, future in self._awaited.values():
+            if not future.done():
+                future.set_exception(error)
+        self._go_on()
