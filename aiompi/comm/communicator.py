@@ -128,6 +128,8 @@ class Communicator(PointToPoint):
                 self.engine.failure.spread_revocation(self.context_id, self._met, source)
             for context in self._contexts():
                 self.engine.failure.end_context(context, error)
+            for heir in list(self.heirs):
+                heir.revoked(error, source)
 
     # The end.
 

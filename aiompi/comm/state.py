@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeAlias
 
 from aiompi.base.arguments import integer
 from aiompi.base.attached import Attached
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
 #: type of a rank or a tag in a call of the program
 Integer: TypeAlias = SupportsIndex
+
+
+class Revocable(Protocol):
+    """What is revoked with a communicator."""
+
+    def revoked(self, error: Exception, source: int) -> None:
+        """See `aiompi.engine.seams.Community`."""
 
 
 class CommunicatorState(CommunicatorBase[Receive]):
@@ -66,6 +73,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
         hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
         matcher: queues of its point-to-point messages.
         collectives: number of collectives that have been started.
+        heirs: what is revoked with it, such as its windows.
         is_revoked: True if a rank has revoked it (Comm.Revoke).
         agreements: number of the next agreement on it (aiompi.comm.recovery).
         agreeing: queues of agreements, if several jobs share the communicator; otherwise None.
@@ -73,8 +81,8 @@ class CommunicatorState(CommunicatorBase[Receive]):
 
     __slots__ = (
         "collectives", "freed", "_latest", "_met", "_placement", "_refusal", "agreeing", "agreements", "attached",
-        "attachment", "attributes", "conversion", "errhandler", "group", "hints", "hosts", "ids", "is_revoked", "name",
-        "native", "remote", "route", "session", "shares_memory", "size", "slots", "spans_hosts", "topology",
+        "attachment", "attributes", "conversion", "errhandler", "group", "heirs", "hints", "hosts", "ids", "is_revoked",
+        "name", "native", "remote", "route", "session", "shares_memory", "size", "slots", "spans_hosts", "topology",
     )  # fmt: skip
 
     engine: Engine
@@ -107,6 +115,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
         self.shares_memory = len(self.hosts) == 1 and engine.share_memory(self.targets[:1])
         self.spans_hosts = 1 < len(self.hosts) < self.size
         self.freed = self.is_revoked = False
+        self.heirs: list[Revocable] = []
         self._refusal: Exception | None = None  # why no collective can start any more
         self.tag_ub = TAG_UB if engine.universe is None else engine.universe.tagub
         self.conversion = self._conversion()

@@ -63,6 +63,7 @@ if TYPE_CHECKING or form == "pure":
     from aiompi.core.pure.receive import PostedReceive
     from aiompi.core.pure.request import Request
     from aiompi.core.pure.send import SendBase
+    from aiompi.core.pure.window import WindowBase
 else:
     from aiompi.core._native import (
         FOREIGN,
@@ -80,6 +81,7 @@ else:
         Request,
         SendBase,
         Span,
+        WindowBase,
         contents,
         incoming,
         look,
@@ -90,6 +92,6 @@ else:
 
 __all__ = [
     "Atomics", "CommunicatorBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "Owned", "PeerBase",
-    "PostedReceive", "ProgressBase", "Request", "SendBase", "Span", "TUPLES", "contents", "form", "incoming",
-    "look", "outgoing", "overlap", "plain_bytes", "why_pure",
+    "PostedReceive", "ProgressBase", "Request", "SendBase", "Span", "TUPLES", "WindowBase", "contents", "form",
+    "incoming", "look", "outgoing", "overlap", "plain_bytes", "why_pure",
 ]  # fmt: skip

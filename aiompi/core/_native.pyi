@@ -25,6 +25,7 @@ from aiompi.core.pure.progress import ProgressBase as ProgressBase
 from aiompi.core.pure.receive import PostedReceive as PostedReceive
 from aiompi.core.pure.request import Request as Request
 from aiompi.core.pure.send import SendBase as SendBase
+from aiompi.core.pure.window import WindowBase as WindowBase
 from aiompi.datatype.layout.copies import Copies as Copies
 from aiompi.datatype.layout.copies import Items as Items
 from aiompi.wire.frame import Payload, Sink

@@ -51,8 +51,12 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
             WindowError: the handle is null.
         """
         if self._denoted is None:
-            raise WindowError("the window is WIN_NULL: there is none behind it, or it was freed", ERR_WIN)
+            raise self._null()
         return self._denoted
+
+    @staticmethod
+    def _null() -> WindowError:
+        return WindowError("the window is WIN_NULL: there is none behind it, or it was freed", ERR_WIN)
 
     @property
     def _attributes(self) -> Attributes:
@@ -94,8 +98,9 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
 
     def _freeing(self) -> Request[None]:
         core = self._core
-        core.check("Free")
-        core.epochs.check_free()
+        if not core.parent.is_revoked:
+            core.check("Free")
+            core.epochs.check_free()
         core.attributes.clear(self)
         self._denoted = None
         return core.run(windows.free(core))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 
 import msgpack
@@ -41,6 +42,7 @@ class _Card(NamedTuple):
         size, unit: bytes of its window, and of a displacement.
         boot, namespace: its `Machine`; ("", 0) if nobody can map its memory.
         pid, fd, nbytes: where the memory is found, and its size.
+        address: address of memory of the program that other processes may copy; otherwise 0.
         form: form of the core.
     """
 
@@ -52,6 +54,7 @@ class _Card(NamedTuple):
     pid: int = 0
     fd: int = -1
     nbytes: int = 0
+    address: int = 0
     form: str = form
 
 
@@ -64,7 +67,7 @@ def allocate(comm: Communicator, size: int, unit: int) -> Request[Window]:
         unit: bytes of a displacement.
     """
     _check(comm, size, unit, "Win.Allocate")
-    return comm.run(_make(comm, WIN_FLAVOR_ALLOCATE, size, unit, None))
+    return comm.run(_with_messages(comm, lambda inner: _make(inner, comm, WIN_FLAVOR_ALLOCATE, unit, size)))
 
 
 def allocate_shared(comm: Communicator, size: int, unit: int, *, contiguous: bool) -> Request[Window]:
@@ -76,7 +79,7 @@ def allocate_shared(comm: Communicator, size: int, unit: int, *, contiguous: boo
         contiguous: True if the memory of a rank follows that of the rank before; the same at all ranks.
     """
     _check(comm, size, unit, "Win.Allocate_shared")
-    return comm.run(_make_shared(comm, size, unit, contiguous=contiguous))
+    return comm.run(_with_messages(comm, lambda inner: _make_shared(inner, comm, size, unit, contiguous=contiguous)))
 
 
 def create(comm: Communicator, memory: memoryview, unit: int) -> Request[Window]:
@@ -88,13 +91,13 @@ def create(comm: Communicator, memory: memoryview, unit: int) -> Request[Window]
         unit: see `allocate`.
     """
     _check(comm, memory.nbytes, unit, "Win.Create")
-    return comm.run(_make(comm, WIN_FLAVOR_CREATE, memory.nbytes, unit, memory))
+    return comm.run(_with_messages(comm, lambda inner: _make(inner, comm, WIN_FLAVOR_CREATE, unit, memory)))
 
 
 def create_dynamic(comm: Communicator) -> Request[Window]:
     """Make a window to which each rank attaches memory later; displacements are addresses (MPI_Win_create_dynamic)."""
     _check(comm, 0, 1, "Win.Create_dynamic")
-    return comm.run(_make(comm, WIN_FLAVOR_DYNAMIC, _ANY, 1, None))
+    return comm.run(_with_messages(comm, lambda inner: _make(inner, comm, WIN_FLAVOR_DYNAMIC, 1, _ANY)))
 
 
 def _check(comm: Communicator, size: int, unit: int, operation: str) -> None:
@@ -153,10 +156,26 @@ def _find(comm: Communicator, card: _Card) -> Segment | None:
         return None
 
 
-async def _make(comm: Communicator, flavor: int, size: int, unit: int, memory: memoryview | None) -> Window:
+async def _with_messages(comm: Communicator, make: Callable[[Communicator], Coroutine[Any, Any, Window]]) -> Window:
+    """Make a window with a duplicate of its communicator, which has its messages and is revoked with its own."""
     inner = await communicators.dup(comm)
+    comm.heirs.append(inner)
+    try:
+        return await make(inner)
+    except BaseException:
+        comm.heirs.remove(inner)
+        inner.release()
+        raise
+
+
+async def _make(inner: Communicator, parent: Communicator, flavor: int, unit: int, given: int | memoryview) -> Window:
+    """Make a window; `given` is memory of the program, or the size of new memory."""
+    memory = given if isinstance(given, memoryview) else None
+    size = given.nbytes if isinstance(given, memoryview) else given
     content = size if flavor == WIN_FLAVOR_ALLOCATE else 0
     segment, card = _segment(inner, content, unit, size)
+    if memory is not None and memory.nbytes and inner.engine.settings.single_copy:
+        card = card._replace(address=Accessor(memory).address)
     cards = await _cards(inner, card)
     assert segment is not None
     found = [segment if rank == inner.rank else None for rank in range(inner.size)]
@@ -169,16 +188,15 @@ async def _make(comm: Communicator, flavor: int, size: int, unit: int, memory: m
         lock = None if part is None else Lock(part.front, inner.size)
         direct = part is not None and flavor == WIN_FLAVOR_ALLOCATE
         accessor = Accessor(part.content[: each.size]) if part is not None and direct else None
-        targets.append(Target(each.size, each.unit, accessor, lock))
+        targets.append(Target(each.size, each.unit, accessor, lock, 0 if part is None else max(each.address, 0)))
     if flavor == WIN_FLAVOR_ALLOCATE:
         memory = segment.content[:size]
     elif memory is not None:
         targets[inner.rank].accessor = Accessor(memory)
-    return await _opened(inner, comm, flavor, targets, memory, segment)
+    return await _opened(inner, parent, flavor, targets, memory, segment)
 
 
-async def _make_shared(comm: Communicator, size: int, unit: int, *, contiguous: bool) -> Window:
-    inner = await communicators.dup(comm)
+async def _make_shared(inner: Communicator, parent: Communicator, size: int, unit: int, *, contiguous: bool) -> Window:
     sizes = await _collect(inner, size)
     if not all(type(each) is int and each >= 0 for each in sizes):
         raise RemoteProtocolError("a rank has no size for its window")
@@ -196,7 +214,7 @@ async def _make_shared(comm: Communicator, size: int, unit: int, *, contiguous: 
             segments.append(found)
     problem = next(filter(None, await _collect(inner, missing)), "")
     if problem:
-        raise WindowError(f"{comm.where('Win.Allocate_shared')}: {problem}: are they on one host?", ERR_RMA_SHARED)
+        raise WindowError(f"{parent.where('Win.Allocate_shared')}: {problem}: are they on one host?", ERR_RMA_SHARED)
     starts = [0, *itertools.accumulate(sizes)]
     targets = []
     for rank, each in enumerate(cards):
@@ -205,7 +223,7 @@ async def _make_shared(comm: Communicator, size: int, unit: int, *, contiguous: 
         )
         lock = Lock(segments[rank].front, inner.size) if form == "native" or rank == inner.rank else None
         targets.append(Target(each.size, each.unit, Accessor(place), lock))
-    window = await _opened(inner, comm, WIN_FLAVOR_SHARED, targets, _accessor(targets[inner.rank]).memory, segment)
+    window = await _opened(inner, parent, WIN_FLAVOR_SHARED, targets, _accessor(targets[inner.rank]).memory, segment)
     window.shared = [_accessor(each).memory for each in targets]
     if form != "native":
         for rank, target in enumerate(targets):
@@ -231,20 +249,30 @@ async def _opened(
     window = Window(inner, parent, flavor, targets, memory)
     window.epochs = Epochs(window)
     window.server = Server(window)
+    parent.heirs.append(window)
     window.server.start()
+    for rank, target in enumerate(targets):
+        if target.address and rank != inner.rank:
+            inner.reached(rank)  # the core copies once they are connected
     await window.barrier()
     segment.shown()
     return window
 
 
 async def free(window: Window) -> None:
-    """Free a window once all ranks have called this (MPI_Win_free)."""
-    window.check("Free")
-    window.epochs.check_free()
-    await window.complete(window.everybody())
+    """Free a window once all ranks have called this (MPI_Win_free); one that is revoked, or has lost a rank, at once.
+
+    Raises:
+        ProcessFailedError, RevokedError: the others may not have called this. The window is freed all the same.
+    """
     try:
+        window.check("Free")
+        await window.complete(window.everybody())
         await window.barrier()
     finally:
         window.freed = True
+        window.withdraw()
         window.server.stop()
         window.comm.release()
+        for heir in (window, window.comm):
+            window.parent.heirs.remove(heir)

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from aiompi.comm import Group
     from aiompi.window.window import Window
 
+# What this rank may do with the memory of another one, as `aiompi/core/native/window.pxi` has it.
+_OPEN: Final = 1
+_LOCKED: Final = 2
+_ALONE: Final = 4
+
 _ASSERTIONS: Final = MODE_NOCHECK | MODE_NOSTORE | MODE_NOPUT | MODE_NOPRECEDE | MODE_NOSUCCEED
 
 
@@ -60,7 +65,7 @@ class Tokens:
         """Wait for a notice of each rank, and take it."""
         while not self.present(ranks):
             missing = [rank for rank in ranks if not self._counts.get(rank)]
-            error = self._window.comm.engine.failure.error_among(self._window.comm.targets[rank] for rank in missing)
+            error = next(filter(None, map(self._window.error_of, missing)), None)
             if error is not None:
                 raise error
             waiter: Request[None] = Request(self._window.comm.engine)
@@ -106,6 +111,18 @@ class Epochs:
         """Return True if an epoch is open in which this rank may access the memory of that one."""
         return self._fenced or self._locked_all or rank in self._held or rank in (self._started or ())
 
+    def _changed(self, ranks: Iterable[int]) -> None:
+        """Tell the core in which epochs for some ranks this one is now."""
+        for rank in ranks:
+            locked = self._locked_all or rank in self._held
+            rights = _OPEN * self.permits(rank) | _LOCKED * locked | _ALONE * self._held.get(rank, False)
+            self._window.permit(rank, rights)
+
+    def _fence_epoch(self, *, is_open: bool) -> None:
+        if is_open != self._fenced:
+            self._fenced = is_open
+            self._changed(self._window.everybody())
+
     def check_flushable(self, operation: str, rank: int | None = None) -> None:
         """Check that a flush is called where locks are held.
 
@@ -141,7 +158,7 @@ class Epochs:
         self._checked(assertion, "Fence")
         if self._held or self._locked_all or self._started is not None or self._exposed is not None:
             raise WindowError(f"{window.where('Fence')}: an epoch of another kind is open; end it before", ERR_RMA_SYNC)
-        self._fenced = not assertion & MODE_NOSUCCEED
+        self._fence_epoch(is_open=not assertion & MODE_NOSUCCEED)
         return None if window.at_rest else window.run(window.complete(window.everybody()))
 
     def _checked(self, assertion: int, operation: str) -> None:
@@ -159,7 +176,7 @@ class Epochs:
             raise WindowError(
                 f"{self._window.where('Post')}: the epoch of the last Post is open; call Wait before", ERR_RMA_SYNC
             )
-        self._fenced = False
+        self._fence_epoch(is_open=False)
         self._exposed = self._ranks(group, "Post")
         if not assertion & MODE_NOCHECK:
             for rank in self._exposed:
@@ -170,17 +187,19 @@ class Epochs:
         self._checked(assertion, "Start")
         if self._started is not None or self._held or self._locked_all:
             raise WindowError(f"{self._window.where('Start')}: an epoch is open; end it before", ERR_RMA_SYNC)
-        self._fenced = False
+        self._fence_epoch(is_open=False)
         ranks = self._ranks(group, "Start")
         if not assertion & MODE_NOCHECK:
             await self.posted.take(ranks)
         self._started = ranks
+        self._changed(ranks)
 
     async def complete(self) -> None:
         """End the accesses that Start began (MPI_Win_complete)."""
         if self._started is None:
             raise WindowError(f"{self._window.where('Complete')}: no epoch is open; call Start before", ERR_RMA_SYNC)
         ranks, self._started = self._started, None
+        self._changed(ranks)
         await self._window.complete(ranks)
         for rank in ranks:
             self._notify(rank, Kind.COMPLETE)
@@ -233,26 +252,32 @@ class Epochs:
             raise InvalidRankError(f"{window.where('Lock')}: rank {rank} is not in 0..{window.comm.size - 1}")
         if rank in self._held or self._locked_all or self._started is not None:
             raise WindowError(f"{window.where('Lock')}: an epoch for rank {rank} is open already", ERR_RMA_SYNC)
-        self._fenced = False
+        self._fence_epoch(is_open=False)
         await self._acquire(rank, exclusive=lock_type == LOCK_EXCLUSIVE)
         self._held[rank] = lock_type == LOCK_EXCLUSIVE
+        self._changed((rank,))
 
     async def unlock(self, rank: int) -> None:
         """Complete the accesses to a rank, and give its lock back (MPI_Win_unlock)."""
         if rank not in self._held:
             raise WindowError(f"{self._window.where('Unlock')}: the lock of rank {rank} is not held", ERR_RMA_SYNC)
-        await self._window.complete((rank,))
-        await self._give_back(rank, exclusive=self._held.pop(rank))
+        exclusive = self._held.pop(rank)
+        self._changed((rank,))
+        try:
+            await self._window.complete((rank,))
+        finally:
+            await self._give_back(rank, exclusive=exclusive)
 
     async def lock_all(self, assertion: int) -> None:
         """Take the locks of all ranks, shared (MPI_Win_lock_all)."""
         self._checked(assertion, "Lock_all")
         if self._held or self._locked_all or self._started is not None:
             raise WindowError(f"{self._window.where('Lock_all')}: an epoch is open already", ERR_RMA_SYNC)
-        self._fenced = False
+        self._fence_epoch(is_open=False)
         for rank in self._window.everybody():
             await self._acquire(rank, exclusive=False)
         self._locked_all = True
+        self._changed(self._window.everybody())
 
     async def unlock_all(self) -> None:
         """Complete all accesses, and give the locks back (MPI_Win_unlock_all)."""
@@ -260,10 +285,14 @@ class Epochs:
             raise WindowError(
                 f"{self._window.where('Unlock_all')}: the locks are not held; call Lock_all before", ERR_RMA_SYNC
             )
-        await self._window.complete(self._window.everybody())
         self._locked_all = False
-        for rank in self._window.everybody():
-            await self._give_back(rank, exclusive=False)
+        self._changed(self._window.everybody())
+        try:
+            await self._window.complete(self._window.everybody())
+        finally:
+            for rank in self._window.everybody():
+                if self._window.error_of(rank) is None:
+                    await self._give_back(rank, exclusive=False)
 
     async def _acquire(self, rank: int, *, exclusive: bool) -> None:
         window = self._window
@@ -279,7 +308,8 @@ class Epochs:
             if granted:
                 self._waits.pop(rank, None)
                 return
-            failed = window.comm.engine.failure.error_among(window.comm.targets)
+            window.check("Lock")  # it may have been revoked after the wait before
+            failed = next(filter(None, map(window.error_of, window.everybody())), None)
             if failed is not None:
                 raise failed
             await wait
@@ -309,7 +339,12 @@ class Epochs:
     # Failures.
 
     def member_failed(self, error: BaseException) -> None:
-        """End all waits for other ranks: one of them has failed, and may have held a lock or owed a notice."""
+        """End all waits for other ranks: one of them has failed, and may have held a lock or owed a notice.
+
+        Args:
+            error: its failure, or that the window is revoked.
+        """
+        self._window.withdraw()
         waits, self._waits = self._waits, {}
         for wait in waits.values():
             wait.fail(error)

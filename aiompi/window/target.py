@@ -54,7 +54,7 @@ _REPLACE: Final = OPERATIONS.index(REPLACE)
 _NO_OP: Final = OPERATIONS.index(NO_OP)
 _ORDER: Final = sys.byteorder
 #: operations that the core knows are below this number
-_IN_CORE: Final = OPERATIONS.index(MAXLOC)
+IN_CORE: Final = OPERATIONS.index(MAXLOC)
 
 
 class Area(NamedTuple):
@@ -236,7 +236,7 @@ class Accessor:
             message: the operands, None for NO_OP.
             before: gets the elements as they were, if it is not None.
         """
-        if self._words is None or number >= _IN_CORE or basic.dtype is None:
+        if self._words is None or number >= IN_CORE or basic.dtype is None:
             return not area.nbytes
         dtype = basic.dtype
         if dtype.kind == "b":

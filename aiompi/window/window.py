@@ -9,7 +9,7 @@ such as complex numbers of 16 bytes, in both cases.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiompi.base.attribute import Attributes, Keyvals
@@ -19,6 +19,7 @@ from aiompi.coll.select import select
 from aiompi.comm import Communicator
 from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
 from aiompi.constants import PROC_NULL
+from aiompi.core import WindowBase
 from aiompi.core.allocation import allocate
 from aiompi.datatype import Buffer, Datatype
 from aiompi.engine import Request
@@ -34,7 +35,7 @@ from aiompi.window.attached import Attached
 from aiompi.window.constants import WIN_BASE, WIN_CREATE_FLAVOR, WIN_DISP_UNIT, WIN_MODEL, WIN_SIZE, WIN_UNIFIED
 from aiompi.window.locks import Lock
 from aiompi.window.messages import ANSWERS, REQUESTS, Kind, request
-from aiompi.window.target import Accessor, Area, area_of, basic_of, check_within, number_of
+from aiompi.window.target import IN_CORE, OPERATIONS, Accessor, Area, area_of, basic_of, check_within, number_of
 
 if TYPE_CHECKING:
     from aiompi.op import Op
@@ -63,19 +64,21 @@ class Target:
         size: bytes of its window.
         unit: bytes of a displacement.
         accessor: its memory, None if it is not mapped here.
+        address: address of memory of the program in the process of this rank, if that is on this host; otherwise 0.
         lock: its lock, None if that is not mapped here.
     """
 
-    __slots__ = ("accessor", "lock", "size", "unit")
+    __slots__ = ("accessor", "address", "lock", "size", "unit")
 
-    def __init__(self, size: int, unit: int, accessor: Accessor | None, lock: Lock | None) -> None:
+    def __init__(self, size: int, unit: int, accessor: Accessor | None, lock: Lock | None, address: int = 0) -> None:
         self.size = size
         self.unit = unit
         self.accessor = accessor
+        self.address = address
         self.lock = lock
 
 
-class Window:
+class Window(WindowBase):
     """A window of this rank, with those of the other ranks.
 
     Args:
@@ -97,10 +100,11 @@ class Window:
     """
 
     __slots__ = (
-        "_answers", "_pending", "attached", "attributes", "comm", "epochs", "errhandler", "flavor", "freed", "hints",
-        "memory", "name", "opener", "own", "parent", "server", "shared", "targets", "unflushed", "__weakref__",
+        "_answers", "attached", "attributes", "epochs", "errhandler", "flavor", "freed", "hints", "memory", "name",
+        "opener", "own", "parent", "server", "shared", "targets", "__weakref__",
     )  # fmt: skip
 
+    comm: Communicator
     epochs: Epochs
     server: Server
 
@@ -117,9 +121,13 @@ class Window:
         self.freed = False
         self.opener: Any = None
         self.shared: list[memoryview] = []
-        self.unflushed: set[int] = set()
+        self.unflushed = set()
+        self.pending = {}
         self._answers = itertools.cycle(range(REQUESTS + 1, ANSWERS))
-        self._pending: dict[int, set[Request[Any]]] = {}
+        self.prepare(comm.size, OPERATIONS[1:IN_CORE])
+        for rank, target in enumerate(targets):
+            memory = None if target.accessor is None else target.accessor.memory
+            self.place(rank, memory, target.address, max(target.size, 0), target.unit)
 
     @property
     def address(self) -> int:
@@ -142,6 +150,15 @@ class Window:
         if self.parent.is_revoked:
             raise RevokedError(f"{self.where(operation)}: its communicator is revoked")
 
+    def error_of(self, rank: int) -> Exception | None:
+        """Return why a rank has failed, None if it is not known to have."""
+        return self.comm.engine.failure.error_of(self.comm.targets[rank])
+
+    def revoked(self, error: Exception, source: int) -> None:
+        """End all that waits: the communicator of the window is revoked (aiompi.comm.state)."""
+        self.comm.revoked(error, source)
+        self.epochs.member_failed(error)
+
     def run(self, coroutine: Coroutine[Any, None, T]) -> Request[T]:
         """Start a coroutine of an operation."""
         return self.comm.run(coroutine)
@@ -153,19 +170,19 @@ class Window:
         """Write a buffer to a target (MPI_Put, section 12.3.1); see `area_of` for `target`."""
         found = self._area("Put", origin, rank, target)
         if found is None:
-            return self._nothing()
+            return self.nothing()
         area, _ = found
         accessor = self.targets[rank].accessor
         if accessor is not None:
             accessor.write(area, origin.packed())
-            return self._nothing()
+            return self.nothing()
         return self._send(rank, Kind.PUT, *area.packed(), data=(origin.packed(),))
 
     def get(self, origin: Buffer, rank: int, target: object) -> Request[None]:
         """Read from a target into a buffer (MPI_Get, section 12.3.2)."""
         found = self._area("Get", origin, rank, target)
         if found is None:
-            return self._nothing()
+            return self.nothing()
         area, _ = found
         accessor = self.targets[rank].accessor
         if accessor is None:
@@ -176,7 +193,7 @@ class Window:
             message = allocate(area.nbytes)
             accessor.read(area, message)
             origin.unpack(message)
-        return self._nothing()
+        return self.nothing()
 
     def accumulate(self, origin: Buffer, rank: int, target: object, op: Op) -> Request[None]:
         """Combine a buffer with elements of a target (MPI_Accumulate, section 12.3.4)."""
@@ -197,7 +214,7 @@ class Window:
     ) -> Request[None]:
         found = self._area(operation, origin, rank, target)
         if found is None:
-            return self._nothing()
+            return self.nothing()
         area, datatype = found
         basic = basic_of(datatype)
         if origin.count and basic_of(origin.datatype) != basic:
@@ -213,7 +230,7 @@ class Window:
         if accessor is not None and accessor.combine(area, number, basic, message, before):
             if result is not None and before is not None:
                 result.unpack(before)
-            return self._nothing()
+            return self.nothing()
         arguments = (*area.packed(), number, basic.name, message is not None, result is not None)
         data = () if message is None else (message,)
         if result is None:
@@ -237,12 +254,12 @@ class Window:
         ):
             raise InvalidTypeError(f"{self.where(operation)}: {origin.datatype} is no integer, logical or byte")
         if found is None:
-            return self._nothing()
+            return self.nothing()
         (start, _, _), _ = found
         message, expected, before = origin.packed(), compare.packed(), result.view
         accessor = self.targets[rank].accessor
         if accessor is not None and accessor.swap(start, message, expected, before):
-            return self._nothing()
+            return self.nothing()
         return self._fetch(rank, result, Kind.SWAP, start, origin.nbytes, data=(message, expected))
 
     def _area(self, operation: str, origin: Buffer, rank: int, target: object) -> tuple[Area, Datatype] | None:
@@ -257,13 +274,17 @@ class Window:
                 f"{self.where(operation)}: no epoch for rank {rank} is open; call Fence, Start or Lock before",
                 ERR_RMA_SYNC,
             )
+        failed = self.error_of(rank)
+        if failed is not None:
+            raise failed
         known = self.targets[rank]
         found = area_of(target, origin, known.unit)
         if known.size >= 0:
             check_within(found[0], known.size, rank)
         return found if found[0].nbytes else None
 
-    def _nothing(self) -> Request[None]:
+    def nothing(self) -> Request[None]:
+        """Return the request of an operation that is complete."""
         return self.comm.engine.completed_send
 
     # Messages.
@@ -303,18 +324,25 @@ class Window:
     def _note(self, rank: int, operation: Request[Any]) -> None:
         """Remember an operation until it is complete."""
         if not operation.done():
-            pending = self._pending.setdefault(rank, set())
+            pending = self.pending.setdefault(rank, set())
             pending.add(operation)
             operation.when_done(pending.discard)
 
     async def complete_locally(self, ranks: Iterable[int]) -> None:
         """Wait until the buffers of the operations on these ranks may be used again (MPI_Win_flush_local)."""
         for rank in ranks:
-            for operation in [*self._pending.get(rank, ())]:
+            for operation in [*self.pending.get(rank, ())]:
                 await operation
 
-    async def complete(self, ranks: Iterable[int]) -> None:
-        """Wait until the operations on these ranks are done at the targets (MPI_Win_flush, section 12.5.4)."""
+    async def complete(self, ranks: Sequence[int]) -> None:
+        """Wait until the operations on these ranks are done at the targets (MPI_Win_flush, section 12.5.4).
+
+        Raises:
+            ProcessFailedError: one of these ranks has failed.
+        """
+        failed = next(filter(None, map(self.error_of, ranks)), None)
+        if failed is not None:
+            raise failed
         asked = [rank for rank in ranks if rank in self.unflushed]
         self.unflushed.difference_update(asked)
         answers = [self.ask(rank, memoryview(bytearray()), Kind.FLUSH) for rank in asked]
@@ -325,7 +353,7 @@ class Window:
     @property
     def at_rest(self) -> bool:
         """True if all operations of this rank are done at their targets."""
-        return not self.unflushed and not any(self._pending.values())
+        return not self.unflushed and not any(self.pending.values())
 
     async def barrier(self) -> None:
         """Wait until all ranks have come here, within an operation."""

@@ -33,9 +33,12 @@ win.Free()
 
 @pytest.mark.skipif(core.form != "native", reason="the pure form asks the target")
 def test_a_target_that_computes_delays_nobody(site: Site) -> None:
-    result = site.launch("-n", "3", site.program(BUSY.replace("LONG", "15"))).finish()
+    result = site.launch("-n", "3", site.program(BUSY.replace("LONG", "6"))).finish()
     assert (result.code, sorted(result.lines), result.err) == (0, ["40", "True", "True"], "")
 
+
+#: for a test: the ranks are as if each were on a host of its own
+ASKED = "from aiompi.window import making\nmaking._find = lambda comm, card: None\n"
 
 DEATH = """
 import os
@@ -53,16 +56,144 @@ if comm.rank == 1:
     time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGKILL)
 comm.Barrier()
-try:
-    win.Lock(0)
-except MPI.ProcessFailedError:
-    print("told")
+told = 0
+for lock in (lambda: win.Lock(0), lambda: win.Lock(1)):
+    try:
+        lock()
+        win.Put(np.ones(1), 1)
+    except MPI.ProcessFailedError:
+        told += 1
+print(told)
 """
 
 
-def test_who_waits_for_the_lock_of_a_killed_rank_is_told(site: Site) -> None:
-    result = site.launch("-n", "3", "--on-failure=continue", site.program(DEATH)).finish()
-    assert result.lines == ["told", "told"], result.err
+@pytest.mark.parametrize("before", ["", ASKED], ids=["mapped", "asked"])
+def test_who_waits_for_the_lock_of_a_killed_rank_is_told(site: Site, before: str) -> None:
+    result = site.launch("-n", "3", "--on-failure=continue", site.program(before + DEATH)).finish()
+    assert result.lines == ["2", "2"], result.err
+
+
+TARGET = """
+import os
+import signal
+import numpy as np
+from aiompi import MPI
+
+comm, own = MPI.COMM_WORLD, np.zeros(4)
+win = MADE
+win.Lock_all()
+comm.Barrier()
+if comm.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+told, value = 0, np.ones(1)
+try:
+    while True:
+        win.Put(value, 1)
+        win.Flush(1)
+except MPI.ProcessFailedError:
+    told += 1
+calls = lambda: win.Get(value, 1), lambda: win.Fetch_and_op(value, value, 1), lambda: win.Flush(1), win.Unlock_all
+for call in calls:
+    try:
+        call()
+    except MPI.ProcessFailedError:
+        told += 1
+win.Lock(2, MPI.LOCK_SHARED)  # the other ranks are reached all the same
+win.Put(value, 2, comm.rank)
+win.Unlock(2)
+comm.sendrecv(None, 2 - comm.rank, source=2 - comm.rank)
+try:
+    win.Free()
+except MPI.ProcessFailedError:
+    told += 1
+print(told, bool(win))
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        TARGET.replace("MADE", "MPI.Win.Allocate(32, 8, comm=comm)"),
+        TARGET.replace("MADE", "MPI.Win.Create(own, 8, comm=comm)"),
+        ASKED + TARGET.replace("MADE", "MPI.Win.Create(own, 8, comm=comm)"),
+    ],
+    ids=["mapped", "copied", "asked"],
+)
+def test_an_access_to_a_killed_rank_fails(site: Site, program: str) -> None:
+    result = site.launch("-n", "3", "--on-failure=continue", site.program(program)).finish()
+    assert result.lines == ["6 False", "6 False"], result.err
+
+
+REVOKED = """
+import time
+import numpy as np
+from aiompi import MPI
+
+comm = MPI.COMM_WORLD.Dup()
+win = MPI.Win.Allocate(8, 8, comm=comm)
+if comm.rank == 0:
+    win.Lock(0)
+MPI.COMM_WORLD.Barrier()
+told = 0
+if comm.rank == 0:
+    time.sleep(0.2)
+    comm.Revoke()
+else:
+    try:
+        win.Lock(0) if comm.rank == 1 else win.Start(comm.Get_group().Incl([0]))
+    except MPI.RevokedError:
+        told += 1
+calls = lambda: win.Put(np.ones(1), 0), lambda: win.Flush(0), lambda: win.Lock(1), win.Fence, win.Free
+for call in calls:
+    try:
+        call()
+    except MPI.RevokedError:
+        told += 1
+print(told, bool(win))
+"""
+
+
+@pytest.mark.parametrize("before", ["", ASKED], ids=["mapped", "asked"])
+def test_a_window_of_a_revoked_communicator_is_revoked(site: Site, before: str) -> None:
+    result = site.launch("-n", "3", "--on-failure=continue", site.program(before + REVOKED)).finish()
+    assert sorted(result.lines) == ["5 False", "6 False", "6 False"], result.err
+
+
+COPIED = """
+import numpy as np
+from aiompi import MPI
+
+comm, count = MPI.COMM_WORLD, 50_000
+own = np.zeros(2 * count)
+win = MPI.Win.Create(own, 8, comm=comm)
+other = 1 - comm.rank
+comm.sendrecv(None, other, source=other)  # so that they are connected
+win.Lock_all()
+sent = np.arange(float(count)) + comm.rank
+if core.form == "native":
+    assert win._core.put_at_once(sent, other, count) is SEEN
+win.Put(sent, other, count)
+win.Flush(other)
+comm.Barrier()
+assert (own[count:] == np.arange(count) + other).all() and not own[:count].any()
+found = np.zeros(count)
+win.Get(found, other, count)
+win.Flush(other)
+assert (found == sent).all()
+assert not win._core.put_at_once(sent, other, count + 1) and not win._core.get_at_once(found, other, -1)
+win.Unlock_all()
+win.Free()
+print("well")
+"""
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_the_kernel_copies_to_and_from_memory_of_the_program(site: Site, seen: bool) -> None:
+    """Where the kernel does not allow it, the target is asked."""
+    program = site.program("from aiompi import core\n" + COPIED.replace("SEEN", str(seen)))
+    chosen = {} if seen else {"AIOMPI_SINGLE_COPY": "0"}
+    result = site.launch("-n", "2", program, env=chosen).finish()
+    assert (result.lines, result.err) == (["well", "well"], "")
 
 
 HOSTILE = """

@@ -155,6 +155,7 @@ cdef extern from "copy.h" nogil:
     const uint64_t NO_PART
     ctypedef struct piece_t:
         uint64_t address, length
+    int kernel_copy(int, int, uint64_t, uint64_t, uint64_t)
     int copy_part(int, int, piece_t *, int, uint64_t, uint64_t, uint64_t)
     uint64_t claim_part(words_t *, uint32_t, uint64_t)
     int assist(words_t *, uint32_t, int, piece_t *, int, uint64_t, uint64_t, uint64_t, uint32_t *,
@@ -182,3 +183,4 @@ include "communicator.pxi"
 include "slots.pxi"
 include "collectives.pxi"
 include "atomics.pxi"
+include "window.pxi"

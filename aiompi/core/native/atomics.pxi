@@ -15,7 +15,10 @@ cdef extern from "fetch.h":
         FETCH_ONLY
     combine_t *combine_of(int, int, size_t)
     void fetch_and_combine(combine_t *, int, void *, const void *, void *, size_t, size_t) nogil
+    void combine_alone(combine_t *, int, void *, const void *, void *, size_t, size_t) nogil
+    void fetch_and_swap(void *, const void *, const void *, void *, size_t)
     bint fetch_serves(object)
+    bint fetch_whole(object)
 
 
 @cython.final

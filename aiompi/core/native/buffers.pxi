@@ -128,6 +128,17 @@ cdef object items_of(spec, bint writable):
     return message
 
 
+cdef object plain_of(object spec, memory_t *memory):
+    """Find the memory of an array, or of [array, type] or [array, count, type] with dense items, and return the array."""
+    if is_array(spec):
+        return spec if array_memory(spec, memory) else None
+    found = items_of(spec, True)
+    if type(found) is not Span:
+        return None
+    memory[0] = (<Span>found).memory
+    return (<Span>found).array
+
+
 cdef Span span_of(spec, memory_t memory):
     cdef Span span = Span.__new__(Span)
     span.array = spec

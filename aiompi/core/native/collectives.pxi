@@ -104,14 +104,8 @@ cdef class SlotGroup(Slots):
     # Both return the array that has the memory, None if there is none: the specification may change before it is used.
 
     cdef object outgoing(self, object spec, memory_t *memory):
-        """Find what a specification contributes: an array, or [array, type] or [array, count, type] of dense items."""
-        if is_array(spec):
-            return spec if array_memory(spec, memory) else None
-        found = items_of(spec, True)
-        if type(found) is not Span:
-            return None
-        memory[0] = (<Span>found).memory
-        return (<Span>found).array
+        """Find what a specification contributes."""
+        return plain_of(spec, memory)
 
     cdef object incoming(self, object spec, memory_t *memory):
         """Find where a result belongs."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from sys import modules
 from typing import Any, Final, Self, cast
 
 from aiompi import hooks
 from aiompi import window as windows
 from aiompi.coll import buffers
 from aiompi.comm import Communicator, Group
+from aiompi.driver.threads import ASYNCIO_EVENTS, get_ident, loop_is_running
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.blocking.communicator import COMM_SELF, Intracomm
-from aiompi.face.blocking.process import check_running_loop
+from aiompi.face.blocking.completion import poll
+from aiompi.face.blocking.process import check_running_loop, process
 from aiompi.face.blocking.requests import Request
 from aiompi.face.window import WindowCalls
 from aiompi.info import INFO_NULL, Info
@@ -138,6 +141,15 @@ class Win(WindowCalls):
     def _made(cls, comm: Intracomm, info: Info, request: EngineRequest[Window]) -> Self:
         return cast(Self, comm._finish(comm._admitted.run(cls._making(comm, info, request))))
 
+    @property
+    def _admitted(self) -> Window:
+        core = self._denoted
+        if core is None:
+            raise self._null()
+        if get_ident() != process.driver.owner:
+            process.check_thread()
+        return core
+
     @staticmethod
     def _of_comm(comm: object, operation: str) -> Communicator:
         check_running_loop(operation, f"await aiompi.{operation}(..., comm=comm)")
@@ -180,7 +192,8 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
-        self._operate(self._put(origin, target_rank, target))
+        if not self._admitted.put_at_once(origin, target_rank, target):
+            self._operate(self._put(origin, target_rank, target))
 
     def Rput(self, origin: BufSpec, target_rank: int, target: TargetSpec = None) -> Request[None]:
         """Start `Put` with a request (MPI_Rput, section 12.3.5).
@@ -217,7 +230,8 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
-        self._operate(self._get(origin, target_rank, target))
+        if not self._admitted.get_at_once(origin, target_rank, target):
+            self._operate(self._get(origin, target_rank, target))
 
     def Rget(self, origin: BufSpec, target_rank: int, target: TargetSpec = None) -> Request[None]:
         """Start `Get` with a request (MPI_Rget, section 12.3.5).
@@ -255,7 +269,8 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
-        self._operate(self._accumulate(origin, target_rank, target, op))
+        if not self._admitted.accumulate_at_once(origin, None, target_rank, target, op):
+            self._operate(self._accumulate(origin, target_rank, target, op))
 
     def Raccumulate(self, origin: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM) -> Request[None]:
         """Start `Accumulate` with a request (MPI_Raccumulate, section 12.3.5).
@@ -297,7 +312,8 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
-        self._operate(self._get_accumulate(origin, result, target_rank, target, op))
+        if result is None or not self._admitted.accumulate_at_once(origin, result, target_rank, target, op):
+            self._operate(self._get_accumulate(origin, result, target_rank, target, op))
 
     def Rget_accumulate(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM
@@ -341,7 +357,8 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
-        self._operate(self._fetch_and_op(origin, result, target_rank, target_disp, op))
+        if result is None or not self._admitted.fetch_at_once(origin, result, target_rank, target_disp, op):
+            self._operate(self._fetch_and_op(origin, result, target_rank, target_disp, op))
 
     def Compare_and_swap(
         self, origin: BufSpec, compare: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0
@@ -362,7 +379,8 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
-        self._operate(self._compare_and_swap(origin, compare, result, target_rank, target_disp))
+        if not self._admitted.swap_at_once(origin, compare, result, target_rank, target_disp):
+            self._operate(self._compare_and_swap(origin, compare, result, target_rank, target_disp))
 
     # Epochs.
 
@@ -460,7 +478,10 @@ class Win(WindowCalls):
         Args:
             rank: rank whose lock is held.
         """
+        if not (ASYNCIO_EVENTS in modules and loop_is_running()) and self._admitted.flush_at_once(rank):
+            return
         self._wait(self._flush("Flush", rank, local=False))
+        poll()
 
     def Flush_all(self) -> None:
         """Complete all accesses at both ends (MPI_Win_flush_all)."""
@@ -481,6 +502,7 @@ class Win(WindowCalls):
     def Sync(self) -> None:
         """Check the window: loads and stores see the memory as it is in the model WIN_UNIFIED (MPI_Win_sync)."""
         self._admitted.check("Sync")
+        poll()
 
 
 WIN_NULL: Final = Win()

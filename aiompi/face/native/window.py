@@ -162,6 +162,9 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
+        core = self._admitted
+        if core.put_at_once(origin, target_rank, target):
+            return core.nothing()
         return self._put(origin, target_rank, target)
 
     def Get(self, origin: BufSpec, target_rank: int, target: TargetSpec = None) -> Request[None]:
@@ -181,6 +184,9 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
+        core = self._admitted
+        if core.get_at_once(origin, target_rank, target):
+            return core.nothing()
         return self._get(origin, target_rank, target)
 
     def Accumulate(self, origin: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM) -> Request[None]:
@@ -201,6 +207,9 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
+        core = self._admitted
+        if core.accumulate_at_once(origin, None, target_rank, target, op):
+            return core.nothing()
         return self._accumulate(origin, target_rank, target, op)
 
     def Get_accumulate(
@@ -246,6 +255,9 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
+        core = self._admitted
+        if result is not None and core.fetch_at_once(origin, result, target_rank, target_disp, op):
+            return core.nothing()
         return self._fetch_and_op(origin, result, target_rank, target_disp, op)
 
     def Compare_and_swap(

@@ -1,0 +1,72 @@
+"""Accesses to windows in the common case: the pure form has no short way, since only the target changes its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class WindowBase:
+    """The part of a window for accesses of the common case; see `aiompi.window.window.Window`.
+
+    Attributes:
+        comm: communicator of its messages.
+        unflushed: ranks of which this rank has asked something without an answer.
+        pending: operations that are not complete at this end, by rank.
+    """
+
+    __slots__ = ("comm", "pending", "unflushed")
+
+    comm: Any
+    unflushed: set[int]
+    pending: dict[int, set[Any]]
+
+    def prepare(self, size: int, operations: Sequence[object]) -> None:
+        """Begin to note what is known of so many ranks.
+
+        Args:
+            size: number of ranks.
+            operations: predefined operations in the order of their numbers in the core.
+        """
+
+    def place(self, rank: int, memory: memoryview | None, address: int, nbytes: int, unit: int) -> None:
+        """Note where the memory of a rank is.
+
+        Args:
+            rank: the rank.
+            memory: its memory; None if it is not mapped here.
+            address: its address in the process of that rank; 0 if the kernel is not to copy.
+            nbytes, unit: bytes of it, and of a displacement.
+        """
+
+    def permit(self, rank: int, rights: int) -> None:
+        """Set what this rank may do with the memory of a rank; see `aiompi.window.sync`."""
+
+    def withdraw(self) -> None:
+        """Let no access take the short way any more: the window is freed or revoked, or a rank has failed."""
+
+    # The accesses. Each returns False where the usual way must be gone, and says nothing of what is wrong.
+
+    def put_at_once(self, origin: object, rank: object, target: object) -> bool:
+        """Write an array to the memory of a rank."""
+        return False
+
+    def get_at_once(self, origin: object, rank: object, target: object) -> bool:
+        """Read from the memory of a rank into an array."""
+        return False
+
+    def accumulate_at_once(self, origin: object, result: object, rank: object, target: object, op: object) -> bool:
+        """Combine an array with elements of a rank, and fetch them as they were unless `result` is None."""
+        return False
+
+    def fetch_at_once(self, origin: object, result: object, rank: object, target: object, op: object) -> bool:
+        """Do the same with one element."""
+        return False
+
+    def swap_at_once(self, origin: object, compare: object, result: object, rank: object, target: object) -> bool:
+        """Set one element of a rank if it is as expected, and fetch it as it was."""
+        return False
+
+    def flush_at_once(self, rank: object) -> bool:
+        """Complete the accesses to the memory of a rank, if that needs no waiting."""
+        return False
