@@ -18,6 +18,7 @@ import pytest
 
 import aiompi
 from aiompi import MPI
+from support.cases import cases
 
 
 def isolated(code: str) -> str:
@@ -27,7 +28,7 @@ def isolated(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("name", [name for name in dir(aiompi) if not name.startswith("_")])
+@cases("name", [name for name in dir(aiompi) if not name.startswith("_")])
 def test_every_name_resolves(name: str) -> None:
     assert getattr(aiompi, name) is getattr(aiompi, name)
 

@@ -15,6 +15,7 @@ from aiompi.coll.registry import COLLECTIVES
 from aiompi.coll.select import select
 from aiompi.datatype import IN_PLACE, TWOINT, resolve_recv, resolve_send
 from aiompi.op import SUM, Op
+from support.cases import cases
 
 PRIME = 251
 
@@ -229,18 +230,15 @@ OBJECTS = {
 ROOTED = {"barrier", "bcast", "scatter", "gather", "reduce"}
 
 
-def every_case(names):
-    """All algorithms of these collectives, with all sizes, eager and by rendezvous."""
+def every_algorithm(names):
+    """Of these collectives."""
     return pytest.mark.parametrize(
-        ("collective", "algorithm", "size", "eager_limit"),
-        [
-            (name, algorithm, size, eager_limit)
-            for name in names
-            for algorithm in COLLECTIVES[name].algorithms
-            for size in range(1, 10)
-            for eager_limit in (0, 65536)
-        ],
+        ("collective", "algorithm"), [(name, algorithm) for name in names for algorithm in COLLECTIVES[name].algorithms]
     )
+
+
+all_sizes = cases("size", range(1, 10))
+eager_and_not = cases("eager_limit", (0, 65536))
 
 
 def test_no_collective_is_left_out():
@@ -251,7 +249,9 @@ def test_no_collective_is_left_out():
     "S4.1-9", "S4.2-2", "S4.3-1", "S4.4-1", "S4.4-4", "S4.5-1", "S4.5-2", "S4.5-3", "S4.6-1", "S4.6-2", "S4.7-1",
     "S4.8-1", "S4.9.1-1", "S4.9.1-4", "S4.9.1-8", "S4.9.4-3",
 )  # fmt: skip
-@every_case(BUFFERS)
+@every_algorithm(BUFFERS)
+@all_sizes
+@eager_and_not
 def test_buffers(collective, algorithm, size, eager_limit, world):
     ranks = world(size, seed=size, eager_limit=eager_limit, coll={collective: algorithm})
     for root in range(size if collective in ROOTED else 1):
@@ -259,7 +259,9 @@ def test_buffers(collective, algorithm, size, eager_limit, world):
             BUFFERS[collective](ranks, size, root, count)
 
 
-@every_case(OBJECTS)
+@every_algorithm(OBJECTS)
+@all_sizes
+@eager_and_not
 def test_objects(collective, algorithm, size, eager_limit, world, codec):
     ranks = world(size, seed=size, eager_limit=eager_limit, coll={collective: algorithm})
     for root in range(size if collective in ROOTED else 1):

@@ -12,6 +12,7 @@ from aiompi.coll.registry import COLLECTIVES
 from aiompi.coll.select import select
 from aiompi.datatype import resolve_send
 from aiompi.op import SUM
+from support.cases import cases
 
 ROOT = 1
 SEGMENT = 1000
@@ -213,11 +214,11 @@ SENT |= {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 7, 8, 9])
+@cases("size", [2, 3, 4, 5, 6, 7, 8, 9])
 @pytest.mark.parametrize(
     ("name", "algorithm"), [(name, algorithm) for name in COLLECTIVES for algorithm in COLLECTIVES[name].algorithms]
 )
-@pytest.mark.parametrize("nbytes", [0, 2520])  # what all sizes can cut into equal pieces
+@cases("nbytes", [0, 2520])  # what all sizes can cut into equal pieces
 def test_messages_and_bytes_of_each_rank(name, algorithm, size, nbytes, world, monkeypatch):
     monkeypatch.setattr(bcast, "SEGMENT", SEGMENT)
     ranks = world(size, coll={name: algorithm})

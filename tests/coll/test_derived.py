@@ -11,6 +11,7 @@ from aiompi.coll import buffers
 from aiompi.datatype import DOUBLE, DOUBLE_INT, IN_PLACE, INT, SHORT, SHORT_INT, Datatype
 from aiompi.errors import InvalidBufferError, InvalidOpError, InvalidTypeError
 from aiompi.op import MAXLOC, MINLOC, SUM, Op
+from support.cases import cases
 
 SIZES = [1, 2, 3, 5, 7]
 ROWS, COLUMNS = 4, 6
@@ -43,9 +44,7 @@ def hole(numbers):
 
 
 FORMS = [plain, strided, column, hole]
-form_pairs = pytest.mark.parametrize(
-    "forms", [pytest.param((a, b), id=f"{a.__name__}-{b.__name__}") for a in FORMS for b in FORMS]
-)
+form_pairs = cases("forms", [(a, b) for a in FORMS for b in FORMS])
 
 
 def gaps(memory):
@@ -58,7 +57,7 @@ def first_of(rank):
 
 
 @pytest.mark.spec("S3.12-6", "S4.1-2", "S3.12.5-2", "S3.12.5-7")
-@pytest.mark.parametrize("size", SIZES)
+@cases("size", SIZES)
 @form_pairs
 def test_bcast(forms, size, world):
     root = size - 1
@@ -86,8 +85,8 @@ def blocked(form, size):
 
 
 @pytest.mark.spec("S3.12-6", "S4.5-1", "S4.5-4", "S4.1-2")
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("in_place", [False, True])
+@cases("size", SIZES)
+@cases("in_place", [False, True])
 @form_pairs
 def test_gather(forms, in_place, size, world):
     root = size // 2
@@ -106,8 +105,8 @@ def test_gather(forms, in_place, size, world):
 
 
 @pytest.mark.spec("S3.12-6", "S4.6-1", "S4.6-5", "S4.1-2")
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("in_place", [False, True])
+@cases("size", SIZES)
+@cases("in_place", [False, True])
 @form_pairs
 def test_scatter(forms, in_place, size, world):
     root = size // 2
@@ -128,8 +127,8 @@ def test_scatter(forms, in_place, size, world):
 
 
 @pytest.mark.spec("S3.12-6", "S4.7-1", "S4.1-2")
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("in_place", [False, True])
+@cases("size", SIZES)
+@cases("in_place", [False, True])
 @form_pairs
 def test_allgather(forms, in_place, size, world):
     tables = [blocked(forms[1], size) for _ in range(size)]
@@ -145,8 +144,8 @@ def test_allgather(forms, in_place, size, world):
 
 
 @pytest.mark.spec("S3.12-6", "S4.8-1", "S4.1-2")
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("in_place", [False, True])
+@cases("size", SIZES)
+@cases("in_place", [False, True])
 @form_pairs
 def test_alltoall(forms, in_place, size, world):
     out, into = ([blocked(form, size) for _ in range(size)] for form in forms)
@@ -161,9 +160,9 @@ def test_alltoall(forms, in_place, size, world):
 
 
 @pytest.mark.spec("S4.9.1-7")
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("everywhere", [False, True])
+@cases("size", SIZES)
+@cases("in_place", [False, True])
+@cases("everywhere", [False, True])
 @pytest.mark.parametrize("forms", [(plain, strided), (strided, plain), (strided, strided)])
 def test_reductions_of_strided_arrays(forms, everywhere, in_place, size, world):
     root = size // 2
@@ -224,8 +223,8 @@ def compose(left, right, datatype):
 
 
 @pytest.mark.spec("S4.9.4-4", "S4.9.4-2", "S4.9.4-3", "S4.9.4-6")
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("everywhere", [False, True])
+@cases("size", SIZES)
+@cases("everywhere", [False, True])
 def test_a_users_function_gets_items_as_the_datatype_lays_them_out(everywhere, size, world):
     types = []
 

@@ -11,6 +11,7 @@ from aiompi.constants import PROC_NULL, ROOT
 from aiompi.objects import Codec
 from aiompi.op import NO_OP, REPLACE
 from coll.test_intercomm import Between
+from support.cases import cases
 from support.sharing import sharing
 
 #: what a rank gives; arrays travel inside the message, or beside it
@@ -54,18 +55,18 @@ def check(world, comms, give, op, root):
                 assert not sharing(dict(enumerate(result))), f"items of the result of {name}"
 
 
-@pytest.mark.parametrize("kind", GIVEN)
+@cases("kind", GIVEN)
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("limit", [0, 65536])
+@cases("size", [1, 2, 3])
+@cases("limit", [0, 65536])
 def test_of_one_group(kind, operation, size, limit, world):
     ranks = world(size, eager_limit=limit)
     check(ranks, ranks.comms, GIVEN[kind], OPERATIONS[operation], lambda comm: size - 1)
 
 
-@pytest.mark.parametrize("kind", GIVEN)
+@cases("kind", GIVEN)
 @pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("sizes", [(1, 1), (1, 2), (2, 1)])
+@cases("sizes", [(1, 1), (1, 2), (2, 1)])
 def test_of_two_groups(kind, operation, sizes, world):
     between = Between(world, sizes)
     first, second = between.sides

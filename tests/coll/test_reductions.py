@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from aiompi import op as ops
 from aiompi.coll import buffers, objects
-from aiompi.coll.registry import REDUCE
 from aiompi.datatype import FLOAT, IN_PLACE
 from aiompi.errors import LocalProtocolError
 from aiompi.op import Op
@@ -95,42 +94,6 @@ def test_bytes_are_combined_as_numbers(world):
     received = [bytearray(2), array.array("B", [0, 0]), memoryview(bytearray(2))]
     world(3).results(lambda comm: buffers.allreduce(comm, sent[comm.rank], received[comm.rank], ops.SUM))
     assert [bytes(result) for result in received] == [b"\x09\x07"] * 3
-
-
-def floats(size, seed):
-    """Vectors of all ranks whose sums depend on the brackets."""
-    return np.random.default_rng(seed).normal(0, 1, (size, 5)) * 10.0 ** np.arange(-8, 12, 4)
-
-
-def allreduced(ranks, vectors):
-    """Results on all ranks."""
-    results = np.zeros_like(vectors)
-    ranks.results(lambda comm: buffers.allreduce(comm, vectors[comm.rank], results[comm.rank], ops.SUM))
-    return results
-
-
-def reduced(ranks, algorithm, vectors, root):
-    """Result at the root."""
-    reduce, result = buffers.reduce.using(algorithm), np.zeros_like(vectors[0])
-    ranks.results(lambda comm: reduce(comm, vectors[comm.rank], result, ops.SUM, root))
-    return result
-
-
-@pytest.mark.spec("S4.9.1-6", "S4.9.6-1")
-@given(size=sizes, seed=seeds, arrivals=st.tuples(seeds, seeds))
-def test_floating_results_are_the_same_bits_on_all_ranks_and_in_all_runs(size, seed, arrivals, world):
-    vectors = floats(size, seed)
-    found = {result.tobytes() for order in arrivals for result in allreduced(world(size, order), vectors)}
-    assert len(found) == 1
-    assert np.allclose(np.frombuffer(found.pop()), vectors.sum(axis=0))
-
-
-@pytest.mark.spec("S4.9.1-6")
-@pytest.mark.parametrize("algorithm", REDUCE.algorithms)
-@given(size=sizes, seed=seeds)
-def test_floating_results_do_not_depend_on_the_root(algorithm, size, seed, world):
-    vectors = floats(size, seed)
-    assert len({reduced(world(size, seed), algorithm, vectors, root).tobytes() for root in range(size)}) == 1
 
 
 @pytest.mark.spec("S4.9.1-4", "S4.9.4-3")

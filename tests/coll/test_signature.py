@@ -12,6 +12,7 @@ from aiompi.coll import buffers, neighborhood, objects, registry, signature
 from aiompi.coll.signature import CONSTRUCTORS, NAMES, OPERATIONS, Signature
 from aiompi.errors import InvalidCountError, InvalidOpError, InvalidRootError, OtherError
 from aiompi.op import MAX, SUM, Op
+from support.cases import cases
 
 EVERY = [
     *(Signature(name, root) for name in (*NAMES, *CONSTRUCTORS) for root in (None, 0, 1, 2**31 - 1)),
@@ -20,7 +21,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize("given", EVERY, ids=str)
+@cases("given", EVERY)
 def test_a_signature_is_a_number(given):
     assert 0 < given.note < 2**64
     assert Signature.from_note(given.note) == given
@@ -90,8 +91,8 @@ CASES = {
 
 
 @pytest.mark.spec("S4.1-1", "S4.4-3", "S4.9.1-2", "S4.12-1")
-@pytest.mark.parametrize("eager_limit", [0, 65536])
-@pytest.mark.parametrize("late", [False, True])
+@cases("eager_limit", [0, 65536])
+@cases("late", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_disagreement(case, late, eager_limit, world):
     calls, error, message = CASES[case]

@@ -77,7 +77,8 @@ class World:
         self._wires: list[Wire] = []
         self.size = size
         self.sent: list[Counter[str]] = [Counter() for _ in range(size)]
-        self._engines = [Engine(rank, size, Settings(**settings), NoDriver()) for rank in range(size)]
+        shared = Settings(**settings)
+        self._engines = [Engine(rank, size, shared, NoDriver()) for rank in range(size)]
         for engine in self._engines:
             engine.environment.connect = lambda peer, own=engine.rank: self._connect(own, peer)
             engine.shm_domains[:] = hosts or [None] * size

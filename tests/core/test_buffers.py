@@ -13,6 +13,7 @@ from aiompi import core
 from aiompi.datatype.buffer.bufspec import memory_to_receive, memory_to_send, resolve_recv, resolve_send
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.predefined import DATATYPE_NULL, DOUBLE, INT
+from support.cases import cases
 
 NUMBERS = np.arange(24, dtype="f8")
 LONG = np.arange(4000, dtype="f8")
@@ -49,14 +50,14 @@ def outcome(make: Any, spec: Any) -> Any:
         return type(error), str(error)
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=map(str, range(len(SPECS))))
+@cases("spec", SPECS)
 def test_messages_are_those_of_the_general_way(spec: Any) -> None:
     general = outcome(lambda spec: resolve_send(spec, "buf"), spec)
     assert outcome(memory_to_send, spec) == general
     assert outcome(memory_to_send, spec) == general
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=map(str, range(len(SPECS))))
+@cases("spec", SPECS)
 def test_destinations_are_those_of_the_general_way(spec: Any) -> None:
     assert outcome(memory_to_receive, spec) == outcome(lambda spec: resolve_recv(spec, "buf"), spec)
 

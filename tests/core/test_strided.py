@@ -17,6 +17,7 @@ from aiompi.datatype.layout.blocks import Dim, StridedBlock
 from aiompi.datatype.layout.layout import Layout
 from aiompi.datatype.predefined import DOUBLE, INT, Datatype
 from aiompi.errors import InvalidBufferError, TruncationError
+from support.cases import cases
 from support.limits import LIMIT
 from support.typemaps import LAYOUTS, Modelled
 
@@ -112,10 +113,10 @@ TYPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("external", [False, True])
+@cases("external", [False, True])
 @pytest.mark.parametrize("old", TYPES, ids=str)
-@pytest.mark.parametrize("count", [None, 0, 1, 3, 100, -1, True, 2**70])
-@pytest.mark.parametrize("position", [0, 5, 300, -1, 2**70])
+@cases("count", [None, 0, 1, 3, 100, -1, True, 2**70])
+@cases("position", [0, 5, 300, -1, 2**70])
 def test_later_calls_do_what_the_first_does(old: Datatype, count: Any, position: int, external: bool) -> None:
     """The first call of a type goes the general way here, and later ones use its items."""
     datatype = old.Dup().Commit()

@@ -14,6 +14,7 @@ from aiompi.coll import buffers, neighborhood
 from aiompi.face.common import CommunicatorHandle
 from aiompi.face.native.collective.nonblocking_objects import NonblockingObjectCollectives
 from aiompi.face.native.job import World
+from support.cases import cases
 
 NATIVE, BLOCKING = aiompi.Intracomm, MPI.Intracomm
 
@@ -64,9 +65,7 @@ def same_parameters(native: Any, blocking: Any, added: tuple[str, ...]) -> bool:
     return shared[0] == shared[1] and faces[0].keys() ^ faces[1].keys() == set(added)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(n for n in public(NATIVE).keys() & public(BLOCKING) if callable(public(BLOCKING)[n]))
-)
+@cases("name", sorted(n for n in public(NATIVE).keys() & public(BLOCKING) if callable(public(BLOCKING)[n])))
 def test_same_parameters(name: str) -> None:
     added = ADDED.get(name, ())
     if "algorithm" in parameters(getattr(NATIVE, name)) and not name.endswith("_init"):
@@ -90,7 +89,7 @@ def test_persistent_requests_have_the_arguments_of_their_operations(name: str) -
 
 
 @pytest.mark.parametrize("face", [NATIVE, BLOCKING])
-@pytest.mark.parametrize("name", [name.capitalize() for name in buffers.__all__])
+@cases("name", [name.capitalize() for name in buffers.__all__])
 def test_collectives_have_three_forms_with_the_same_arguments(name: str, face: type) -> None:
     assert same_parameters(getattr(face, f"I{name.lower()}"), getattr(face, name), ())
     added = ("info",) if face is NATIVE else ("info", "algorithm")
@@ -110,7 +109,7 @@ def test_communicators_with_a_topology(kind: str) -> None:
         assert all(same_parameters(getattr(face, f"{name}_init"), forms[0], ("info",)) for face in faces)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in public(NATIVE)))
+@cases("name", sorted(name for name in public(NATIVE)))
 def test_spelling_tells_buffers_from_objects(name: str) -> None:
     """Where both exist: the first letter is the only difference."""
     if name[0].isupper() and name.lower() in public(NATIVE) and name not in NEITHER:

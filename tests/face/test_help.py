@@ -15,6 +15,7 @@ import pytest
 
 import aiompi
 from aiompi import MPI
+from support.cases import cases
 from support.generator import generate
 from support.messages import assert_same, through
 
@@ -38,7 +39,7 @@ CANCELLED: Final = [
 ]
 
 
-def documented() -> Iterator[Any]:
+def documented() -> Iterator[tuple[str, Any]]:
     """The functions and methods of the classes of both faces, each once."""
     seen = set()
     for face in (aiompi, MPI):
@@ -51,11 +52,11 @@ def documented() -> Iterator[Any]:
                 function = inspect.unwrap(getattr(member, "__func__", member))
                 if inspect.isfunction(function) and not hasattr(function, "is_absent") and function not in seen:
                     seen.add(function)
-                    yield pytest.param(function, id=f"{face.__name__}.{title}")
+                    yield f"{face.__name__}.{title}", function
 
 
-@pytest.mark.parametrize("function", [*documented()])
-def test_arguments_and_results(function: Any) -> None:
+@cases(("name", "function"), [*documented()])
+def test_arguments_and_results(name: str, function: Any) -> None:
     doc = generate.Doc.parse(function.__doc__ or "")
     assert doc.summary.endswith((".", ":"))
     parameters = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]

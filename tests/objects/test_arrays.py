@@ -10,6 +10,7 @@ import pytest
 
 from aiompi.objects import Codec
 from aiompi.objects.codec import OUT_OF_BAND
+from support.cases import cases
 from support.messages import assert_same, through
 
 STRUCTURED = np.dtype([("a", "<i4"), ("b", ">f8", (2, 3)), ("c", [("d", "S3"), ("e", "<M8[ms]")])])
@@ -20,9 +21,9 @@ DTYPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3)])
+@cases("shape", [(), (0,), (3,), (2, 0, 3), (2, 3)])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("out_of_band", [1, OUT_OF_BAND])
+@cases("out_of_band", [1, OUT_OF_BAND])
 def test_arrays_keep_dtype_and_shape(dtype: Any, shape: tuple[int, ...], out_of_band: int) -> None:
     array = np.zeros(shape, dtype)
     array.reshape(-1).view(np.uint8)[:] = 1 if array.nbytes else 0

@@ -19,6 +19,7 @@ from aiompi.datatype import Datatype
 from aiompi.datatype.predefined import PREDEFINED
 from aiompi.errors import ERR_OP, InvalidOpError
 from aiompi.op import Op
+from support.cases import cases
 
 C_INTEGERS = """INT LONG SHORT UNSIGNED_SHORT UNSIGNED UNSIGNED_LONG LONG_LONG_INT UNSIGNED_LONG_LONG
     SIGNED_CHAR UNSIGNED_CHAR INT8_T INT16_T INT32_T INT64_T UINT8_T UINT16_T UINT32_T UINT64_T"""
@@ -118,9 +119,7 @@ def types(names: str) -> list[Datatype]:
 
 
 @pytest.mark.spec("S4.9.2-1")
-@pytest.mark.parametrize(
-    ("name", "type_"), [row[:2] for row in MATRIX if row[2]], ids=lambda value: getattr(value, "name", value)
-)
+@cases(("name", "type_"), [row[:2] for row in MATRIX if row[2]])
 def test_allowed_pair_gives_the_result(name: str, type_: Datatype) -> None:
     named(name).check(type_)
     left, right = [3, 0, 1, 5], [3, 1, 0, 6]
@@ -137,9 +136,7 @@ def test_allowed_pair_gives_the_result(name: str, type_: Datatype) -> None:
 
 
 @pytest.mark.spec("S4.9.2-2")
-@pytest.mark.parametrize(
-    ("name", "type_"), [row[:2] for row in MATRIX if not row[2]], ids=lambda value: getattr(value, "name", value)
-)
+@cases(("name", "type_"), [row[:2] for row in MATRIX if not row[2]])
 def test_pair_outside_the_table_is_refused(name: str, type_: Datatype) -> None:
     invec, inoutvec = np.ones(2, type_.dtype), np.zeros(2, type_.dtype)
     for attempt in (named(name).check, functools.partial(named(name).reduce, invec, inoutvec)):

@@ -34,6 +34,7 @@ from aiompi.datatype import (
 )
 from aiompi.datatype.handle import PREDEFINED
 from aiompi.errors import ERR_COUNT, InvalidBufferError, InvalidCountError, InvalidTypeError
+from support.cases import cases
 
 NUMPY_TYPES = [
     "?", "i1", "u1", "h", "H", "i", "I", "l", "L", "q", "Q", "e", "f", "d", "g", "F", "D", "G", "S1", "U1",
@@ -51,8 +52,8 @@ def described(buffer: Buffer) -> tuple[int, Datatype, int]:
 
 
 @pytest.mark.parametrize("resolve", [resolve_send, resolve_recv])
-@pytest.mark.parametrize("code", NUMPY_TYPES)
-@pytest.mark.parametrize("shape", [(), (1,), (6,), (2, 3), (0,), (3, 0)])
+@cases("code", NUMPY_TYPES)
+@cases("shape", [(), (1,), (6,), (2, 3), (0,), (3, 0)])
 def test_numpy_array_aliases_its_memory(resolve: Any, code: str, shape: tuple[int, ...]) -> None:
     source = np.zeros(shape, code)
     buffer = resolve(source)
