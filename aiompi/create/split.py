@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from aiompi.base.arguments import integer
 from aiompi.comm import Channel, Communicator, Group, derive
-from aiompi.constants import COMM_TYPE_SHARED, UNDEFINED
+from aiompi.constants import (
+    COMM_TYPE_HW_GUIDED,
+    COMM_TYPE_HW_UNGUIDED,
+    COMM_TYPE_RESOURCE_GUIDED,
+    COMM_TYPE_SHARED,
+    UNDEFINED,
+)
 from aiompi.create.agreement import Agreement, construct, participants_of
+from aiompi.create.hardware import TYPES, resource_type, resources
 from aiompi.create.impi import INT, ImpiOneGroup, Row, split_table
 from aiompi.create.participants import Gathering, OneGroup, Participants, TwoGroups, collect
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError
+from aiompi.info import INFO_NULL, Info
 
 _ENTRY: Final = struct.Struct(">qq")  # colour, key
-_KEY: Final = struct.Struct(">?q")  # whether the member takes part, and its key; the name of the node follows
+_KEY: Final = struct.Struct(">?q")  # whether the member takes part, and its key; the names of its resources follow
+_SEPARATOR: Final = "\n"
 _LENGTH: Final = struct.Struct(">I")
 _KEYS: Final = range(-(2**63), 2**63)
+
+#: keys of the info of `split_type`, and the type of resources that means the same as COMM_TYPE_SHARED
+_HARDWARE: Final = "mpi_hw_resource_type"
+_PSET: Final = "mpi_pset_name"
+_SHARED: Final = "mpi_shared_memory"
+
+#: the resources of a member, and its key
+Entry: TypeAlias = tuple[list[str], int]
 
 
 def split(comm: Communicator, color: int, key: int) -> Request[Communicator | None]:
@@ -57,41 +74,90 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
     return construct(comm, run, "Comm_split")
 
 
-def split_type(comm: Communicator, kind: int, key: int, node: Callable[[], str]) -> Request[Communicator | None]:
-    """Make communicators of members that share a resource (MPI_Comm_split_type, MPI-3).
+def split_type(
+    comm: Communicator, kind: int, key: int, node: Callable[[], str], info: Info = INFO_NULL
+) -> Request[Communicator | None]:
+    """Make communicators of members that share a resource (MPI_Comm_split_type, MPI-4.1, section 7.4.2).
 
     On an intercommunicator the result is an intercommunicator between both sides, as for `split`.
 
     Args:
-        kind: COMM_TYPE_SHARED for members that can share memory; UNDEFINED to be in no new communicator.
+        kind: a constant COMM_TYPE_; UNDEFINED to be in no new communicator.
         key: see `split`.
         node: function that returns the name of the machine of this process.
+        info: names the resource of guided kinds; an unguided split sets `mpi_hw_resource_type` in it.
+
+    Returns:
+        The request. Its result is None in a process that belongs to no such resource, or to several of them.
 
     Raises:
-        InvalidArgumentError: the kind is neither.
+        InvalidArgumentError: there is no such kind, or the info names two resources.
     """
     operation = "Comm_split_type"
-    if kind not in (COMM_TYPE_SHARED, UNDEFINED):
-        raise InvalidArgumentError(f"{comm.where(operation)}: split type {kind} is not COMM_TYPE_SHARED or UNDEFINED")
-    front = _KEY.pack(kind != UNDEFINED, _checked_key(comm, key, operation))
-    here = node().encode()
-    entry = front + here
+    colors = _colors(comm, kind, node, info)
+    entry = _KEY.pack(kind != UNDEFINED, _checked_key(comm, key, operation)) + _SEPARATOR.join(colors).encode()
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator | None:
         participants = participants_of(channel)
         pair, entries = await _reach(channel, agreement, participants, entry)
-        remote = None
+        ours, theirs = [_entry_of_type(data) for data in entries], []
         if comm.remote is not None:
             assert isinstance(participants, TwoGroups)
-            theirs = _parted(await participants.exchange(_joined(entries)))
-            remote = Group.of(_members(comm.remote, map(_entry_of_type, theirs), here))
-        if kind == UNDEFINED or remote == Group.of(()):
+            theirs = [_entry_of_type(data) for data in _parted(await participants.exchange(_joined(entries)))]
+        chosen = _first_strict([*ours, *theirs]) if kind == COMM_TYPE_HW_UNGUIDED else 0
+        color = "" if kind == UNDEFINED or chosen is None else colors[chosen]
+        if not color or chosen is None:
             return None
-        return derive(
-            comm, Group.of(_members(comm.group, map(_entry_of_type, entries), here), comm.group.own), pair, remote
-        )
+        remote = None if comm.remote is None else Group.of(_members(comm.remote, _column(theirs, chosen), color))
+        if remote == Group.of(()):
+            return None
+        if kind == COMM_TYPE_HW_UNGUIDED and info:
+            info[_HARDWARE] = [*TYPES][chosen]
+        return derive(comm, Group.of(_members(comm.group, _column(ours, chosen), color), comm.group.own), pair, remote)
 
     return construct(comm, run, operation)
+
+
+def _colors(comm: Communicator, kind: int, node: Callable[[], str], info: Info) -> list[str]:
+    """Return the resource of this process, empty if it has none; for an unguided split that of each type."""
+    if kind == UNDEFINED:
+        return []
+    host = node()
+    if kind == COMM_TYPE_SHARED:
+        return [host]
+    if kind == COMM_TYPE_HW_UNGUIDED:
+        found = resources()
+        return ["" if (cpus := found.get(name)) is None else f"{host} {name} {cpus}" for name in TYPES]
+    if kind not in (COMM_TYPE_HW_GUIDED, COMM_TYPE_RESOURCE_GUIDED):
+        raise InvalidArgumentError(
+            f"{comm.where('Comm_split_type')}: split type {kind} is neither a COMM_TYPE_ nor UNDEFINED"
+        )
+    hardware = info.get(_HARDWARE) if info else None
+    pset = info.get(_PSET) if info and kind == COMM_TYPE_RESOURCE_GUIDED else None
+    if hardware is not None and pset is not None:
+        raise InvalidArgumentError(f"{comm.where('Comm_split_type')}: give {_HARDWARE} or {_PSET}, and not both")
+    if pset is not None:
+        psets = {} if comm.session is None else comm.session.runtime.sessions.psets()
+        members = psets.get(pset, [])
+        return [f"{pset} {members}" if comm.engine.rank in members else ""]
+    if hardware == _SHARED:
+        return [host]
+    name = None if hardware is None else resource_type(hardware)
+    cpus = None if name is None else resources().get(name)
+    return ["" if cpus is None else f"{host} {name} {cpus}"]
+
+
+def _first_strict(table: Sequence[Entry]) -> int | None:
+    """Return the first type of resources that makes groups smaller than the communicator; None if there is none."""
+    for index in range(len(TYPES)):
+        if len({color for color, _ in _column(table, index)}) > 1:
+            return index
+    return None
+
+
+def _column(table: Iterable[Entry], index: int) -> list[tuple[str, int]]:
+    """Return the resource of one type, and the key, of each member; the resource is empty if it has none."""
+    return [(colors[index] if colors else "", key) for colors, key in table]
 
 
 async def _reach(
@@ -131,9 +197,9 @@ def _checked_key(comm: Communicator, key: int, operation: str) -> int:
     return key
 
 
-def _entry_of_type(data: bytes) -> tuple[bytes | None, int]:
+def _entry_of_type(data: bytes) -> Entry:
     takes_part, key = _KEY.unpack_from(data)
-    return data[_KEY.size :] if takes_part else None, key
+    return data[_KEY.size :].decode().split(_SEPARATOR) if takes_part else [], key
 
 
 def _joined(entries: Iterable[bytes]) -> bytes:

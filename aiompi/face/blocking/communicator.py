@@ -190,18 +190,24 @@ class Comm(
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3).
 
         Args:
-            split_type: COMM_TYPE_SHARED for processes of one machine; UNDEFINED to be in none.
+            split_type: COMM_TYPE_SHARED for processes of one machine; COMM_TYPE_HW_GUIDED and COMM_TYPE_RESOURCE_GUIDED
+                for those that are bound to one resource of a type, such as one package; COMM_TYPE_HW_UNGUIDED for the
+                largest type of resources that makes smaller groups; UNDEFINED to be in none.
             key: see `Split`.
-            info: ignored.
+            info: guided splits read the type: "mpi_hw_resource_type" is "mpi_shared_memory", "node", "package",
+                "numanode", "l3cache" (1 to 5), "core" or "hwthread", or a name of hwloc such as "hwloc://NUMANode";
+                resources may also be "mpi_pset_name", a process set of a session. Unguided ones set
+                "mpi_hw_resource_type".
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            The new communicator; null in a process that is not in it: it does not belong to exactly one such resource.
 
         Raises:
+            InvalidArgumentError: there is no such kind, or the info names two types.
             BlockingCallError: an event loop is running in this thread.
         """
         core = self._entered("Split_type(split_type, key)")
-        return self._made(create.split_type(core, split_type, key, lambda: process.runtime.node))
+        return self._made(create.split_type(core, split_type, key, lambda: process.runtime.node, info))
 
     def Free(self) -> None:
         """Free the communicator; its handle is then null (MPI_Comm_free, section 5.4.3).

@@ -8,6 +8,7 @@ from typing import Any, Final
 from aiompi import hooks
 from aiompi.base.arguments import integer
 from aiompi.constants import THREAD_MULTIPLE, THREAD_SINGLE
+from aiompi.create.hardware import TYPES, resources
 from aiompi.errors import InvalidArgumentError, LocalProtocolError
 from aiompi.face import errhandlers
 from aiompi.face.absent import absent
@@ -78,8 +79,14 @@ def Get_library_version() -> str:
 
 
 def Get_hw_resource_info() -> Info:
-    """Types of hardware resources that are known here: none (MPI_Get_hw_resource_info, MPI-4.1)."""
-    return Info.Create()
+    """Types of hardware resources that are known here (MPI_Get_hw_resource_info, MPI-4.1).
+
+    Returns:
+        The types, such as "hwloc://Package", for `Split_type`; "true" if this process is bound to one resource of the
+        type, "false" if it may use several.
+    """
+    found = resources()
+    return Info.Create({f"hwloc://{TYPES[name]}": "false" if cpus is None else "true" for name, cpus in found.items()})
 
 
 def get_vendor() -> tuple[str, tuple[int, int, int]]:

@@ -175,20 +175,26 @@ class Comm(
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3).
 
         Args:
-            split_type: COMM_TYPE_SHARED for processes of one machine; UNDEFINED to be in none.
+            split_type: COMM_TYPE_SHARED for processes of one machine; COMM_TYPE_HW_GUIDED and COMM_TYPE_RESOURCE_GUIDED
+                for those that are bound to one resource of a type, such as one package; COMM_TYPE_HW_UNGUIDED for the
+                largest type of resources that makes smaller groups; UNDEFINED to be in none.
             key: ranks are in the order of the keys, and of the ranks here where those are equal.
-            info: ignored.
+            info: guided splits read the type: "mpi_hw_resource_type" is "mpi_shared_memory", "node", "package",
+                "numanode", "l3cache" (1 to 5), "core" or "hwthread", or a name of hwloc such as "hwloc://NUMANode";
+                resources may also be "mpi_pset_name", a process set of a session. Unguided ones set
+                "mpi_hw_resource_type".
 
         Returns:
-            A request whose result is the new communicator, a null one in a process that gave UNDEFINED.
+            A request whose result is the new communicator, a null one in a process that gave UNDEFINED, or
+            does not belong to exactly one such resource.
 
         Raises:
-            InvalidArgumentError: another kind.
+            InvalidArgumentError: another kind, or two types.
 
         Example:
             node = await world.Split_type(aiompi.MPI.COMM_TYPE_SHARED)
         """
-        request = create.split_type(self._admitted, split_type, key, lambda: self._runtime.node)
+        request = create.split_type(self._admitted, split_type, key, lambda: self._runtime.node, info)
         return Owned(self._made(request, "Split_type"))
 
     def Free(self) -> Owned[None]:
