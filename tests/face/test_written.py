@@ -1,4 +1,4 @@
-"""The files that `aiompi/face/generate.py` writes from the asyncio face."""
+"""The files that `aiompi/face/generate` writes from the asyncio face."""
 
 from __future__ import annotations
 
@@ -13,29 +13,38 @@ from support.generator import generate
 
 @pytest.mark.parametrize("written", generate.WRITTEN, ids=lambda written: written.path)
 def test_files_are_up_to_date(written: Any) -> None:
-    """Otherwise run `python aiompi/face/generate.py`."""
-    assert (generate.FACE / written.path).read_text("utf-8") == written.text()
+    """Otherwise run `python -m aiompi.face.generate`."""
+    assert (generate.files.FACE / written.path).read_text("utf-8") == written.text()
 
 
-def test_a_change_of_the_source_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = generate.WRITTEN[0]
-    for file in (written.path, *(file for file, _ in written.forms)):
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("native/collective/nonblocking.py", "every rank has called it", "all have called it"),
+        ("blocking/access.py", "in elementary types of the view", "in items of the view"),
+    ],
+)
+def test_a_change_of_the_source_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, old: str, new: str
+) -> None:
+    (written,) = (written for written in generate.WRITTEN if written.path == path)
+    for file in (path, *written.inputs):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text((generate.FACE / file).read_text("utf-8"), "utf-8")
-    monkeypatch.setattr(generate, "FACE", tmp_path)
+        (tmp_path / file).write_text((generate.files.FACE / file).read_text("utf-8"), "utf-8")
+    monkeypatch.setattr(generate.files, "FACE", tmp_path)
     monkeypatch.setattr(generate, "WRITTEN", [written])
     assert generate.main(["--check"]) == 0
-    source = tmp_path / written.forms[0][0]
-    source.write_text(source.read_text("utf-8").replace("every rank has called it", "all have called it"), "utf-8")
+    source = tmp_path / written.inputs[0]
+    source.write_text(source.read_text("utf-8").replace(old, new), "utf-8")
     assert generate.main(["--check"]) == 1
     assert generate.main([]) == 0
-    assert "all have called it" in (tmp_path / written.path).read_text("utf-8")
+    assert new in (tmp_path / path).read_text("utf-8")
     assert generate.main(["--check"]) == 0
 
 
 @pytest.mark.parametrize("written", generate.WRITTEN, ids=lambda written: written.path)
 def test_examples_are_python(written: Any) -> None:
-    for node in ast.walk(ast.parse((generate.FACE / written.path).read_text("utf-8"))):
+    for node in ast.walk(ast.parse((generate.files.FACE / written.path).read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef) and (docstring := ast.get_docstring(node)):
             example = generate.Doc.parse(docstring).sections.get("Example")
             if example is None:

@@ -1,4 +1,4 @@
-"""The generator of the faces, `aiompi/face/generate.py`, which is not installed with the package."""
+"""The generator of the faces, `aiompi/face/generate`, which is not installed with the package."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-_PATH: Final = Path(__file__).parents[2] / "aiompi/face/generate.py"
+_PATH: Final = Path(__file__).parents[2] / "aiompi/face/generate"
+_NAME: Final = "generator_of_faces"
 
 
 def _load() -> Any:
-    spec = importlib.util.spec_from_file_location("generator_of_faces", _PATH)
+    spec = importlib.util.spec_from_file_location(_NAME, _PATH / "__init__.py", submodule_search_locations=[str(_PATH)])
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    module = sys.modules[_NAME] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    return importlib.import_module(f"{_NAME}.__main__")
 
 
 generate: Final = _load()

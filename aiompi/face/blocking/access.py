@@ -1,3 +1,4 @@
+# Written by aiompi/face/generate from native/access.py, generate/blocking/access.py: change those.
 """Reads and writes of files of the blocking face (MPI-4.1, chapter 14)."""
 
 from __future__ import annotations
@@ -40,11 +41,17 @@ class Access(FileCalls):
         process.check_thread()
         return self._core
 
+    def _finish(self, request: EngineRequest[T]) -> T:
+        """Wait for a request, and return its result."""
+        if not request.done():
+            wait(request)
+        return request.result()
+
     def _access(self, operation: EngineRequest[Status], status: Status | None) -> None:
         """Wait for an access."""
         if status is not None:
             check_status(status)
-        result = finish(operation)
+        result = self._finish(operation)
         if status is not None:
             status.assign(result)
 
@@ -54,9 +61,9 @@ class Access(FileCalls):
         """Read into a buffer at an offset (MPI_File_read_at).
 
         Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification, writable.
-            status: filled with the envelope of the message, or with what was read or written.
+            offset: in elementary types of the view, from its beginning.
+            buf: a writable buffer specification, not to be touched before the read is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -69,15 +76,14 @@ class Access(FileCalls):
         """Start a `Read_at` (MPI_File_iread_at).
 
         Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification, writable.
+            offset: in elementary types of the view, from its beginning.
+            buf: a writable buffer specification, not to be touched before the read is complete.
 
         Returns:
-            A request; `Wait` or `Test` completes it.
+            A request whose result is the Status.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            BlockingCallError: an event loop is running in this thread.
         """
         return Request._denote(self._admitted.independent(buf, offset_of(offset), writing=False))
 
@@ -85,30 +91,31 @@ class Access(FileCalls):
         """Read into a buffer at an offset; collective (MPI_File_read_at_all).
 
         Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
-            status: filled with the envelope of the message, or with what was read or written.
+            offset: in elementary types of the view, from its beginning.
+            buf: a writable buffer specification, not to be touched before the read is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             BlockingCallError: an event loop is running in this thread.
         """
-        file = self._entered("Read_at_all(offset, buf)")
-        self._access(file.collective(buf, offset_of(offset), writing=False, at_once=True), status)
+        self._access(
+            self._entered("Read_at_all(offset, buf)").collective(buf, offset_of(offset), writing=False, at_once=True),
+            status,
+        )
 
     def Iread_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start a `Read_at_all` (MPI_File_iread_at_all).
 
         Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            offset: in elementary types of the view, from its beginning.
+            buf: a writable buffer specification, not to be touched before the read is complete.
 
         Returns:
-            A request; `Wait` or `Test` completes it.
+            A request whose result is the Status.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            BlockingCallError: an event loop is running in this thread.
         """
         return Request._denote(self._admitted.collective(buf, offset_of(offset), writing=False))
 
@@ -116,9 +123,9 @@ class Access(FileCalls):
         """Write a buffer at an offset (MPI_File_write_at).
 
         Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification.
-            status: filled with the envelope of the message, or with what was read or written.
+            offset: in elementary types of the view, from its beginning.
+            buf: a buffer specification, not to be changed before the write is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -131,15 +138,14 @@ class Access(FileCalls):
         """Start a `Write_at` (MPI_File_iwrite_at).
 
         Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification.
+            offset: in elementary types of the view, from its beginning.
+            buf: a buffer specification, not to be changed before the write is complete.
 
         Returns:
-            A request; `Wait` or `Test` completes it.
+            A request whose result is the Status.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            BlockingCallError: an event loop is running in this thread.
         """
         return Request._denote(self._admitted.independent(buf, offset_of(offset), writing=True))
 
@@ -147,41 +153,42 @@ class Access(FileCalls):
         """Write a buffer at an offset; collective (MPI_File_write_at_all).
 
         Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
-            status: filled with the envelope of the message, or with what was read or written.
+            offset: in elementary types of the view, from its beginning.
+            buf: a buffer specification, not to be changed before the write is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             BlockingCallError: an event loop is running in this thread.
         """
-        file = self._entered("Write_at_all(offset, buf)")
-        self._access(file.collective(buf, offset_of(offset), writing=True, at_once=True), status)
+        self._access(
+            self._entered("Write_at_all(offset, buf)").collective(buf, offset_of(offset), writing=True, at_once=True),
+            status,
+        )
 
     def Iwrite_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start a `Write_at_all` (MPI_File_iwrite_at_all).
 
         Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            offset: in elementary types of the view, from its beginning.
+            buf: a buffer specification, not to be changed before the write is complete.
 
         Returns:
-            A request; `Wait` or `Test` completes it.
+            A request whose result is the Status.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            BlockingCallError: an event loop is running in this thread.
         """
         return Request._denote(self._admitted.collective(buf, offset_of(offset), writing=True))
 
-    # The pointer of this process (section 14.4.3).
+    # The pointer of this process, which moves on at once (section 14.4.3).
 
     def Read(self, buf: BufSpec, status: Status | None = None) -> None:
         """Read into a buffer at the pointer of this process (MPI_File_read).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
-            status: filled with the envelope of the message, or with what was read or written.
+            buf: a writable buffer specification, not to be touched before the read is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -193,14 +200,13 @@ class Access(FileCalls):
         """Start a `Read` (MPI_File_iread).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            buf: a writable buffer specification, not to be touched before the read is complete.
 
         Returns:
-            A request; `Wait` or `Test` completes it.
+            A request whose result is the Status.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            BlockingCallError: an event loop is running in this thread.
         """
         return Request._denote(self._admitted.independent(buf, None, writing=False))
 
@@ -208,8 +214,8 @@ class Access(FileCalls):
         """Read into a buffer at the pointer of each process; collective (MPI_File_read_all).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
-            status: filled with the envelope of the message, or with what was read or written.
+            buf: a writable buffer specification, not to be touched before the read is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -221,14 +227,13 @@ class Access(FileCalls):
         """Start a `Read_all` (MPI_File_iread_all).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            buf: a writable buffer specification, not to be touched before the read is complete.
 
         Returns:
-            A request; `Wait` or `Test` completes it.
+            A request whose result is the Status.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            BlockingCallError: an event loop is running in this thread.
         """
         return Request._denote(self._admitted.collective(buf, None, writing=False))
 
@@ -236,8 +241,8 @@ class Access(FileCalls):
         """Write a buffer at the pointer of this process (MPI_File_write).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
-            status: filled with the envelope of the message, or with what was read or written.
+            buf: a buffer specification, not to be changed before the write is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -249,14 +254,13 @@ class Access(FileCalls):
         """Start a `Write` (MPI_File_iwrite).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            buf: a buffer specification, not to be changed before the write is complete.
 
         Returns:
-            A request; `Wait` or `Test` completes it.
+            A request whose result is the Status.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            BlockingCallError: an event loop is running in this thread.
         """
         return Request._denote(self._admitted.independent(buf, None, writing=True))
 
@@ -264,8 +268,8 @@ class Access(FileCalls):
         """Write a buffer at the pointer of each process; collective (MPI_File_write_all).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
-            status: filled with the envelope of the message, or with what was read or written.
+            buf: a buffer specification, not to be changed before the write is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -277,14 +281,13 @@ class Access(FileCalls):
         """Start a `Write_all` (MPI_File_iwrite_all).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            buf: a buffer specification, not to be changed before the write is complete.
 
         Returns:
-            A request; `Wait` or `Test` completes it.
+            A request whose result is the Status.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            BlockingCallError: an event loop is running in this thread.
         """
         return Request._denote(self._admitted.collective(buf, None, writing=True))
 
@@ -294,8 +297,8 @@ class Access(FileCalls):
         """Read into a buffer at the pointer that all processes share (MPI_File_read_shared).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
-            status: filled with the envelope of the message, or with what was read or written.
+            buf: a writable buffer specification, not to be touched before the read is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -307,14 +310,13 @@ class Access(FileCalls):
         """Start a `Read_shared` (MPI_File_iread_shared).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            buf: a writable buffer specification, not to be touched before the read is complete.
 
         Returns:
-            A request; `Wait` or `Test` completes it.
+            A request whose result is the Status.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            BlockingCallError: an event loop is running in this thread.
         """
         return Request._denote(self._admitted.by_shared_pointer(buf, writing=False))
 
@@ -322,8 +324,8 @@ class Access(FileCalls):
         """Read into a buffer at the shared pointer, in rank order; collective (MPI_File_read_ordered).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
-            status: filled with the envelope of the message, or with what was read or written.
+            buf: a writable buffer specification, not to be touched before the read is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -335,8 +337,8 @@ class Access(FileCalls):
         """Write a buffer at the pointer that all processes share (MPI_File_write_shared).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
-            status: filled with the envelope of the message, or with what was read or written.
+            buf: a buffer specification, not to be changed before the write is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -348,14 +350,13 @@ class Access(FileCalls):
         """Start a `Write_shared` (MPI_File_iwrite_shared).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            buf: a buffer specification, not to be changed before the write is complete.
 
         Returns:
-            A request; `Wait` or `Test` completes it.
+            A request whose result is the Status.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            BlockingCallError: an event loop is running in this thread.
         """
         return Request._denote(self._admitted.by_shared_pointer(buf, writing=True))
 
@@ -363,8 +364,8 @@ class Access(FileCalls):
         """Write a buffer at the shared pointer, in rank order; collective (MPI_File_write_ordered).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
-            status: filled with the envelope of the message, or with what was read or written.
+            buf: a buffer specification, not to be changed before the write is complete.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -372,14 +373,14 @@ class Access(FileCalls):
         """
         self._access(self._entered("Write_ordered(buf)").ordered(buf, writing=True, at_once=True), status)
 
-    # Split collectives (section 14.4.5).
+    # Split collectives (section 14.4.5): one at a time on a file.
 
     def Read_at_all_begin(self, offset: int, buf: BufSpec) -> None:
         """Begin a `Read_at_all` (MPI_File_read_at_all_begin).
 
         Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            offset: in elementary types of the view, from its beginning.
+            buf: a writable buffer specification, not to be touched before the read is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
@@ -389,15 +390,14 @@ class Access(FileCalls):
         file.begin("Read_at_all", lambda: file.collective(buf, offset_of(offset), writing=False))
 
     def Read_at_all_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Wait for the `Read_at_all` that was begun (MPI_File_read_at_all_end).
+        """Return the `Read_at_all` that was begun, to be awaited (MPI_File_read_at_all_end).
 
         Args:
             buf: the buffer that was given to `Read_at_all_begin`.
-            status: filled with the envelope of the message, or with what was read or written.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             LocalProtocolError: none was begun.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_at_all_end(buf)").end("Read_at_all"), status)
@@ -406,7 +406,7 @@ class Access(FileCalls):
         """Begin a `Read_all` (MPI_File_read_all_begin).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            buf: a writable buffer specification, not to be touched before the read is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
@@ -416,15 +416,14 @@ class Access(FileCalls):
         file.begin("Read_all", lambda: file.collective(buf, None, writing=False))
 
     def Read_all_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Wait for the `Read_all` that was begun (MPI_File_read_all_end).
+        """Return the `Read_all` that was begun, to be awaited (MPI_File_read_all_end).
 
         Args:
             buf: the buffer that was given to `Read_all_begin`.
-            status: filled with the envelope of the message, or with what was read or written.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             LocalProtocolError: none was begun.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_all_end(buf)").end("Read_all"), status)
@@ -433,7 +432,7 @@ class Access(FileCalls):
         """Begin a `Read_ordered` (MPI_File_read_ordered_begin).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            buf: a writable buffer specification, not to be touched before the read is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
@@ -443,15 +442,14 @@ class Access(FileCalls):
         file.begin("Read_ordered", lambda: file.ordered(buf, writing=False))
 
     def Read_ordered_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Wait for the `Read_ordered` that was begun (MPI_File_read_ordered_end).
+        """Return the `Read_ordered` that was begun, to be awaited (MPI_File_read_ordered_end).
 
         Args:
             buf: the buffer that was given to `Read_ordered_begin`.
-            status: filled with the envelope of the message, or with what was read or written.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             LocalProtocolError: none was begun.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_ordered_end(buf)").end("Read_ordered"), status)
@@ -460,8 +458,8 @@ class Access(FileCalls):
         """Begin a `Write_at_all` (MPI_File_write_at_all_begin).
 
         Args:
-            offset: in elementary types of the view.
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            offset: in elementary types of the view, from its beginning.
+            buf: a buffer specification, not to be changed before the write is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
@@ -471,15 +469,14 @@ class Access(FileCalls):
         file.begin("Write_at_all", lambda: file.collective(buf, offset_of(offset), writing=True))
 
     def Write_at_all_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Wait for the `Write_at_all` that was begun (MPI_File_write_at_all_end).
+        """Return the `Write_at_all` that was begun, to be awaited (MPI_File_write_at_all_end).
 
         Args:
             buf: the buffer that was given to `Write_at_all_begin`.
-            status: filled with the envelope of the message, or with what was read or written.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             LocalProtocolError: none was begun.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_at_all_end(buf)").end("Write_at_all"), status)
@@ -488,7 +485,7 @@ class Access(FileCalls):
         """Begin a `Write_all` (MPI_File_write_all_begin).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            buf: a buffer specification, not to be changed before the write is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
@@ -498,15 +495,14 @@ class Access(FileCalls):
         file.begin("Write_all", lambda: file.collective(buf, None, writing=True))
 
     def Write_all_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Wait for the `Write_all` that was begun (MPI_File_write_all_end).
+        """Return the `Write_all` that was begun, to be awaited (MPI_File_write_all_end).
 
         Args:
             buf: the buffer that was given to `Write_all_begin`.
-            status: filled with the envelope of the message, or with what was read or written.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             LocalProtocolError: none was begun.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_all_end(buf)").end("Write_all"), status)
@@ -515,7 +511,7 @@ class Access(FileCalls):
         """Begin a `Write_ordered` (MPI_File_write_ordered_begin).
 
         Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
+            buf: a buffer specification, not to be changed before the write is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
@@ -525,15 +521,14 @@ class Access(FileCalls):
         file.begin("Write_ordered", lambda: file.ordered(buf, writing=True))
 
     def Write_ordered_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Wait for the `Write_ordered` that was begun (MPI_File_write_ordered_end).
+        """Return the `Write_ordered` that was begun, to be awaited (MPI_File_write_ordered_end).
 
         Args:
             buf: the buffer that was given to `Write_ordered_begin`.
-            status: filled with the envelope of the message, or with what was read or written.
+            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
             LocalProtocolError: none was begun.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_ordered_end(buf)").end("Write_ordered"), status)
@@ -543,10 +538,3 @@ def check_loop(call: str) -> None:
     """Refuse a call that blocks in a thread whose event loop is running."""
     if ASYNCIO_EVENTS in modules and loop_is_running():
         check_running_loop(f"File.{call.partition('(')[0]}", f"await file.{call}")
-
-
-def finish(request: EngineRequest[T]) -> T:
-    """Wait for a request, and return its result."""
-    if not request.done():
-        wait(request)
-    return request.result()

@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate.py from native/arrangement.py: change that.
+# Written by aiompi/face/generate from native/arrangement.py: change that.
 """Constructors of the blocking face that an intracommunicator alone has (chapters 5 and 6)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Written by aiompi/face/generate from native/file.py, generate/blocking/file.py: change those.
 """Files of the blocking face (MPI-4.1, chapter 14)."""
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from typing import Any, Final, Self, TypeVar
 from aiompi import file as core
 from aiompi.base.arguments import instance, integer, text
 from aiompi.datatype import BYTE, Datatype
-from aiompi.face.blocking.access import Access, check_loop, finish
+from aiompi.face.blocking.access import Access, check_loop
 from aiompi.face.blocking.communicator import Intracomm
 from aiompi.face.blocking.process import process
 from aiompi.face.common import hints
@@ -33,42 +34,6 @@ class File(Access):
     def __new__(cls, file: File | None = None) -> Self:
         return cls._another(File, file)
 
-    @classmethod
-    def Open(cls, comm: Intracomm, filename: FileName, amode: int = MODE_RDONLY, info: Info = INFO_NULL) -> Self:
-        """Open a file; all processes of the communicator call it (MPI_File_open).
-
-        Args:
-            comm: the communicator; its processes reach the file by the same name.
-            filename: path of the file.
-            amode: one of MODE_RDONLY, MODE_WRONLY and MODE_RDWR, added to any of MODE_CREATE, MODE_EXCL,
-                MODE_DELETE_ON_CLOSE, MODE_UNIQUE_OPEN, MODE_SEQUENTIAL and MODE_APPEND; the same in all processes.
-            info: hints: cb_nodes, cb_buffer_size, collective_buffering, romio_cb_write, romio_cb_read.
-
-        Returns:
-            The request; its result is the file.
-
-        Raises:
-            InvalidCommError: the communicator is null, or an intercommunicator.
-            FileError: the file cannot be opened, or the modes differ or contradict themselves.
-            BlockingCallError: an event loop is running in this thread.
-        """
-        if not process.initialized and comm:
-            process.start()
-            return cls.Open(comm, filename, amode, info)  # looked up again: from now on, calls may be wrapped
-        admitted = instance(comm, Intracomm, "File.Open: comm", "an intracommunicator")._entered("File.Open(...)")
-        given = hints(info) if info else {}
-        return cls._denote(finish(core.open_file(admitted, filename, integer(amode, "File.Open: amode"), given)))
-
-    def Close(self) -> None:
-        """Close the file; its handle is then null; collective (MPI_File_close).
-
-        Raises:
-            BlockingCallError: an event loop is running in this thread.
-        """
-        request = self._entered("Close()").close()
-        self._denoted = None
-        finish(request)
-
     def free(self) -> None:
         """Call `Close` unless the handle is null (MPI_File_close).
 
@@ -92,10 +57,62 @@ class File(Access):
         check_loop("Delete(filename)")
         core.delete(filename)
 
+    @property
+    def size(self) -> int:
+        """The size of the file in bytes."""
+        return self.Get_size()
+
+    @property
+    def atomicity(self) -> bool:
+        """Whether accesses of different processes happen one after the other."""
+        return self.Get_atomicity()
+
+    @atomicity.setter
+    def atomicity(self, flag: bool) -> None:
+        self.Set_atomicity(flag)
+
+    @classmethod
+    def Open(cls, comm: Intracomm, filename: FileName, amode: int = MODE_RDONLY, info: Info = INFO_NULL) -> Self:
+        """Open a file; all processes of the communicator call it (MPI_File_open).
+
+        Args:
+            comm: the communicator; its processes reach the file by the same name.
+            filename: path of the file.
+            amode: one of MODE_RDONLY, MODE_WRONLY and MODE_RDWR, added to any of MODE_CREATE, MODE_EXCL,
+                MODE_DELETE_ON_CLOSE, MODE_UNIQUE_OPEN, MODE_SEQUENTIAL and MODE_APPEND; the same in all processes.
+            info: hints: cb_nodes, cb_buffer_size, collective_buffering, romio_cb_write, romio_cb_read.
+
+        Returns:
+            The file.
+
+        Raises:
+            InvalidCommError: the communicator is null, or an intercommunicator.
+            FileError: the file cannot be opened, or the modes differ or contradict themselves.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        if not process.initialized and comm:
+            process.start()
+            return cls.Open(comm, filename, amode, info)  # looked up again: from now on, calls may be wrapped
+        admitted = instance(comm, Intracomm, "File.Open: comm", "an intracommunicator")._entered("File.Open(...)")
+        given = hints(info) if info else {}
+        return cls._denote(comm._finish(core.open_file(admitted, filename, integer(amode, "File.Open: amode"), given)))
+
+    def Close(self) -> None:
+        """Close the file, whose handle is null at once; collective (MPI_File_close).
+
+        What was started on the file is completed first.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
+        request = self._entered("Close()").close()
+        self._denoted = None
+        self._finish(request)
+
     # Size (section 14.2).
 
     def Set_size(self, size: int) -> None:
-        """Set the size in bytes; collective (MPI_File_set_size).
+        """Set the size; collective (MPI_File_set_size).
 
         Args:
             size: bytes; the same in all processes.
@@ -103,7 +120,7 @@ class File(Access):
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
-        finish(self._entered("Set_size(size)").set_size(integer(size, "Set_size: size")))
+        self._finish(self._entered("Set_size(size)").set_size(integer(size, "Set_size: size")))
 
     def Preallocate(self, size: int) -> None:
         """Reserve room for the first bytes of the file; collective (MPI_File_preallocate).
@@ -114,20 +131,18 @@ class File(Access):
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
-        finish(self._entered("Preallocate(size)").preallocate(integer(size, "Preallocate: size")))
+        self._finish(self._entered("Preallocate(size)").preallocate(integer(size, "Preallocate: size")))
 
     def Get_size(self) -> int:
         """Return the size of the file in bytes (MPI_File_get_size).
 
+        Returns:
+            The size in bytes.
+
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
-        return finish(self._entered("Get_size()").size(at_once=True))
-
-    @property
-    def size(self) -> int:
-        """The size of the file in bytes."""
-        return self.Get_size()
+        return self._finish(self._entered("Get_size()").size(at_once=True))
 
     def Sync(self) -> None:
         """Have all that was written reach the disk; collective (MPI_File_sync).
@@ -135,7 +150,7 @@ class File(Access):
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
-        finish(self._entered("Sync()").sync())
+        self._finish(self._entered("Sync()").sync())
 
     # Views (section 14.3).
 
@@ -160,14 +175,15 @@ class File(Access):
             InvalidTypeError, InvalidArgumentError, FileError: an argument is wrong in a process.
             BlockingCallError: an event loop is running in this thread.
         """
-        file = self._entered("Set_view(...)")
+        file = self._entered("Set_view(disp, etype, filetype, datarep, info)")
         given = hints(info) if info else {}
-        finish(file.set_view(integer(disp, "Set_view: disp"), *types_of(etype, filetype), datarep, given))
+        request = file.set_view(integer(disp, "Set_view: disp"), *types_of(etype, filetype), datarep, given)
+        self._finish(request)
 
     # Pointers (sections 14.4.3 and 14.4.4).
 
     def Seek(self, offset: int, whence: int = SEEK_SET) -> None:
-        """Move the pointer of this process (MPI_File_seek).
+        """Move the pointer of this process (MPI_File_seek); at once, but with SEEK_END.
 
         Args:
             offset: elementary types, from the place that `whence` names.
@@ -176,10 +192,10 @@ class File(Access):
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
-        finish(self._entered("Seek(offset)").seek(integer(offset, "Seek: offset"), whence, at_once=True))
+        self._finish(self._entered("Seek(offset, whence)").seek(integer(offset, "Seek: offset"), whence, at_once=True))
 
     def Seek_shared(self, offset: int, whence: int = SEEK_SET) -> None:
-        """Move the shared pointer; collective, with the same arguments (MPI_File_seek_shared).
+        """Move the shared pointer; collective (MPI_File_seek_shared).
 
         Args:
             offset: see `Seek`; the same in all processes.
@@ -188,20 +204,25 @@ class File(Access):
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
-        finish(self._entered("Seek_shared(offset)").seek_shared(integer(offset, "Seek_shared: offset"), whence))
+        self._finish(
+            self._entered("Seek_shared(offset, whence)").seek_shared(integer(offset, "Seek_shared: offset"), whence)
+        )
 
     def Get_position_shared(self) -> int:
         """Return the position of the shared pointer, in elementary types (MPI_File_get_position_shared).
 
+        Returns:
+            The position, in elementary types of the view.
+
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
-        return finish(self._entered("Get_position_shared()").shared_position(at_once=True))
-
-    # Settings.
+        return self._finish(self._entered("Get_position_shared()").shared_position(at_once=True))
 
     def Set_atomicity(self, flag: bool) -> None:
         """Set whether accesses of different processes happen one after the other (MPI_File_set_atomicity).
+
+        Collective. Accesses then lock the bytes between their first and their last one.
 
         Args:
             flag: True if they do; the same in all processes.
@@ -209,16 +230,7 @@ class File(Access):
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
-        finish(self._entered("Set_atomicity(flag)").set_atomicity(bool(flag)))
-
-    @property
-    def atomicity(self) -> bool:
-        """Whether accesses of different processes happen one after the other."""
-        return self.Get_atomicity()
-
-    @atomicity.setter
-    def atomicity(self, flag: bool) -> None:
-        self.Set_atomicity(flag)
+        self._finish(self._entered("Set_atomicity(flag)").set_atomicity(bool(flag)))
 
 
 def Register_datarep(datarep: str, read_fn: Any, write_fn: Any, extent_fn: Any) -> None:

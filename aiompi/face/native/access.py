@@ -38,6 +38,9 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         return Owned(file.independent(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at")
@@ -51,10 +54,13 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return self._admitted.independent(buf, offset_of(offset), writing=False)
 
-    def Read_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
+    def Read_at_all(self, offset: int, buf: BufSpec) -> Owned[Status]:
         """Read into a buffer at an offset; collective (MPI_File_read_at_all).
 
         Args:
@@ -63,8 +69,11 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return self._admitted.collective(buf, offset_of(offset), writing=False, at_once=True)
+        return Owned(self._admitted.collective(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at_all")
 
     def Iread_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start a `Read_at_all` (MPI_File_iread_at_all).
@@ -75,6 +84,9 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return self._admitted.collective(buf, offset_of(offset), writing=False)
 
@@ -87,6 +99,9 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         return Owned(file.independent(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at")
@@ -100,10 +115,13 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return self._admitted.independent(buf, offset_of(offset), writing=True)
 
-    def Write_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
+    def Write_at_all(self, offset: int, buf: BufSpec) -> Owned[Status]:
         """Write a buffer at an offset; collective (MPI_File_write_at_all).
 
         Args:
@@ -112,8 +130,11 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return self._admitted.collective(buf, offset_of(offset), writing=True, at_once=True)
+        return Owned(self._admitted.collective(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at_all")
 
     def Iwrite_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start a `Write_at_all` (MPI_File_iwrite_at_all).
@@ -124,6 +145,9 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return self._admitted.collective(buf, offset_of(offset), writing=True)
 
@@ -137,6 +161,9 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return Owned(self._admitted.independent(buf, None, writing=False, at_once=True), "File.Read")
 
@@ -148,10 +175,13 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return self._admitted.independent(buf, None, writing=False)
 
-    def Read_all(self, buf: BufSpec) -> Request[Status]:
+    def Read_all(self, buf: BufSpec) -> Owned[Status]:
         """Read into a buffer at the pointer of each process; collective (MPI_File_read_all).
 
         Args:
@@ -159,8 +189,11 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return self._admitted.collective(buf, None, writing=False, at_once=True)
+        return Owned(self._admitted.collective(buf, None, writing=False, at_once=True), "File.Read_all")
 
     def Iread_all(self, buf: BufSpec) -> Request[Status]:
         """Start a `Read_all` (MPI_File_iread_all).
@@ -170,6 +203,9 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return self._admitted.collective(buf, None, writing=False)
 
@@ -181,6 +217,9 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return Owned(self._admitted.independent(buf, None, writing=True, at_once=True), "File.Write")
 
@@ -192,10 +231,13 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return self._admitted.independent(buf, None, writing=True)
 
-    def Write_all(self, buf: BufSpec) -> Request[Status]:
+    def Write_all(self, buf: BufSpec) -> Owned[Status]:
         """Write a buffer at the pointer of each process; collective (MPI_File_write_all).
 
         Args:
@@ -203,8 +245,11 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return self._admitted.collective(buf, None, writing=True, at_once=True)
+        return Owned(self._admitted.collective(buf, None, writing=True, at_once=True), "File.Write_all")
 
     def Iwrite_all(self, buf: BufSpec) -> Request[Status]:
         """Start a `Write_all` (MPI_File_iwrite_all).
@@ -214,6 +259,9 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return self._admitted.collective(buf, None, writing=True)
 
@@ -227,6 +275,9 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return Owned(self._admitted.by_shared_pointer(buf, writing=False, at_once=True), "File.Read_shared")
 
@@ -238,10 +289,13 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return self._admitted.by_shared_pointer(buf, writing=False)
 
-    def Read_ordered(self, buf: BufSpec) -> Request[Status]:
+    def Read_ordered(self, buf: BufSpec) -> Owned[Status]:
         """Read into a buffer at the shared pointer, in rank order; collective (MPI_File_read_ordered).
 
         Args:
@@ -249,8 +303,11 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return self._admitted.ordered(buf, writing=False, at_once=True)
+        return Owned(self._admitted.ordered(buf, writing=False, at_once=True), "File.Read_ordered")
 
     def Write_shared(self, buf: BufSpec) -> Owned[Status]:
         """Write a buffer at the pointer that all processes share (MPI_File_write_shared).
@@ -260,6 +317,9 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return Owned(self._admitted.by_shared_pointer(buf, writing=True, at_once=True), "File.Write_shared")
 
@@ -271,10 +331,13 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         return self._admitted.by_shared_pointer(buf, writing=True)
 
-    def Write_ordered(self, buf: BufSpec) -> Request[Status]:
+    def Write_ordered(self, buf: BufSpec) -> Owned[Status]:
         """Write a buffer at the shared pointer, in rank order; collective (MPI_File_write_ordered).
 
         Args:
@@ -282,8 +345,11 @@ class Access(FileCalls):
 
         Returns:
             A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return self._admitted.ordered(buf, writing=True, at_once=True)
+        return Owned(self._admitted.ordered(buf, writing=True, at_once=True), "File.Write_ordered")
 
     # Split collectives (section 14.4.5): one at a time on a file.
 
@@ -296,15 +362,16 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         file.begin("Read_at_all", lambda: file.collective(buf, offset_of(offset), writing=False))
 
-    def Read_at_all_end(self, buf: BufSpec) -> Request[Status]:
+    def Read_at_all_end(self, buf: BufSpec) -> Owned[Status]:
         """Return the `Read_at_all` that was begun, to be awaited (MPI_File_read_at_all_end).
 
         Args:
-            buf: a writable buffer specification, not to be touched before the read is complete.
+            buf: the buffer that was given to `Read_at_all_begin`.
 
         Returns:
             A request whose result is the Status.
@@ -312,7 +379,7 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return self._admitted.end("Read_at_all")
+        return Owned(self._admitted.end("Read_at_all"), "File.Read_at_all_end")
 
     def Read_all_begin(self, buf: BufSpec) -> None:
         """Begin a `Read_all` (MPI_File_read_all_begin).
@@ -322,15 +389,16 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         file.begin("Read_all", lambda: file.collective(buf, None, writing=False))
 
-    def Read_all_end(self, buf: BufSpec) -> Request[Status]:
+    def Read_all_end(self, buf: BufSpec) -> Owned[Status]:
         """Return the `Read_all` that was begun, to be awaited (MPI_File_read_all_end).
 
         Args:
-            buf: a writable buffer specification, not to be touched before the read is complete.
+            buf: the buffer that was given to `Read_all_begin`.
 
         Returns:
             A request whose result is the Status.
@@ -338,7 +406,7 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return self._admitted.end("Read_all")
+        return Owned(self._admitted.end("Read_all"), "File.Read_all_end")
 
     def Read_ordered_begin(self, buf: BufSpec) -> None:
         """Begin a `Read_ordered` (MPI_File_read_ordered_begin).
@@ -348,15 +416,16 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         file.begin("Read_ordered", lambda: file.ordered(buf, writing=False))
 
-    def Read_ordered_end(self, buf: BufSpec) -> Request[Status]:
+    def Read_ordered_end(self, buf: BufSpec) -> Owned[Status]:
         """Return the `Read_ordered` that was begun, to be awaited (MPI_File_read_ordered_end).
 
         Args:
-            buf: a writable buffer specification, not to be touched before the read is complete.
+            buf: the buffer that was given to `Read_ordered_begin`.
 
         Returns:
             A request whose result is the Status.
@@ -364,7 +433,7 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return self._admitted.end("Read_ordered")
+        return Owned(self._admitted.end("Read_ordered"), "File.Read_ordered_end")
 
     def Write_at_all_begin(self, offset: int, buf: BufSpec) -> None:
         """Begin a `Write_at_all` (MPI_File_write_at_all_begin).
@@ -375,15 +444,16 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         file.begin("Write_at_all", lambda: file.collective(buf, offset_of(offset), writing=True))
 
-    def Write_at_all_end(self, buf: BufSpec) -> Request[Status]:
+    def Write_at_all_end(self, buf: BufSpec) -> Owned[Status]:
         """Return the `Write_at_all` that was begun, to be awaited (MPI_File_write_at_all_end).
 
         Args:
-            buf: a buffer specification, not to be changed before the write is complete.
+            buf: the buffer that was given to `Write_at_all_begin`.
 
         Returns:
             A request whose result is the Status.
@@ -391,7 +461,7 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return self._admitted.end("Write_at_all")
+        return Owned(self._admitted.end("Write_at_all"), "File.Write_at_all_end")
 
     def Write_all_begin(self, buf: BufSpec) -> None:
         """Begin a `Write_all` (MPI_File_write_all_begin).
@@ -401,15 +471,16 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         file.begin("Write_all", lambda: file.collective(buf, None, writing=True))
 
-    def Write_all_end(self, buf: BufSpec) -> Request[Status]:
+    def Write_all_end(self, buf: BufSpec) -> Owned[Status]:
         """Return the `Write_all` that was begun, to be awaited (MPI_File_write_all_end).
 
         Args:
-            buf: a buffer specification, not to be changed before the write is complete.
+            buf: the buffer that was given to `Write_all_begin`.
 
         Returns:
             A request whose result is the Status.
@@ -417,7 +488,7 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return self._admitted.end("Write_all")
+        return Owned(self._admitted.end("Write_all"), "File.Write_all_end")
 
     def Write_ordered_begin(self, buf: BufSpec) -> None:
         """Begin a `Write_ordered` (MPI_File_write_ordered_begin).
@@ -427,15 +498,16 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         file.begin("Write_ordered", lambda: file.ordered(buf, writing=True))
 
-    def Write_ordered_end(self, buf: BufSpec) -> Request[Status]:
+    def Write_ordered_end(self, buf: BufSpec) -> Owned[Status]:
         """Return the `Write_ordered` that was begun, to be awaited (MPI_File_write_ordered_end).
 
         Args:
-            buf: a buffer specification, not to be changed before the write is complete.
+            buf: the buffer that was given to `Write_ordered_begin`.
 
         Returns:
             A request whose result is the Status.
@@ -443,4 +515,4 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return self._admitted.end("Write_ordered")
+        return Owned(self._admitted.end("Write_ordered"), "File.Write_ordered_end")

@@ -9,7 +9,7 @@ from aiompi import file as core
 from aiompi.base.arguments import instance, integer
 from aiompi.datatype import BYTE, Datatype
 from aiompi.driver.aio import in_thread
-from aiompi.engine import Request
+from aiompi.engine import Owned
 from aiompi.face.common import hints
 from aiompi.face.files import types_of
 from aiompi.face.native.access import Access
@@ -35,9 +35,7 @@ class File(Access):
         return cls._another(File, file)
 
     @classmethod
-    def Open(
-        cls, comm: Intracomm, filename: FileName, amode: int = MODE_RDONLY, info: Info = INFO_NULL
-    ) -> Request[Self]:
+    def Open(cls, comm: Intracomm, filename: FileName, amode: int = MODE_RDONLY, info: Info = INFO_NULL) -> Owned[Self]:
         """Open a file; all processes of the communicator call it (MPI_File_open).
 
         Args:
@@ -61,16 +59,16 @@ class File(Access):
         async def opened() -> Self:
             return cls._denote(await opening)
 
-        return admitted.engine.spawn(opened())
+        return Owned(admitted.engine.spawn(opened()), "File.Open")
 
-    def Close(self) -> Request[None]:
+    def Close(self) -> Owned[None]:
         """Close the file, whose handle is null at once; collective (MPI_File_close).
 
         What was started on the file is completed first.
         """
         request = self._admitted.close()
         self._denoted = None
-        return request
+        return Owned(request, "File.Close")
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,33 +97,33 @@ class File(Access):
 
     # Size (section 14.2).
 
-    def Set_size(self, size: int) -> Request[None]:
+    def Set_size(self, size: int) -> Owned[None]:
         """Set the size; collective (MPI_File_set_size).
 
         Args:
             size: bytes; the same in all processes.
         """
-        return self._admitted.set_size(integer(size, "Set_size: size"))
+        return Owned(self._admitted.set_size(integer(size, "Set_size: size")), "File.Set_size")
 
-    def Preallocate(self, size: int) -> Request[None]:
+    def Preallocate(self, size: int) -> Owned[None]:
         """Reserve room for the first bytes of the file; collective (MPI_File_preallocate).
 
         Args:
             size: bytes; a shorter file gets this size.
         """
-        return self._admitted.preallocate(integer(size, "Preallocate: size"))
+        return Owned(self._admitted.preallocate(integer(size, "Preallocate: size")), "File.Preallocate")
 
-    def Get_size(self) -> Request[int]:
+    def Get_size(self) -> Owned[int]:
         """Return the size of the file in bytes (MPI_File_get_size).
 
         Returns:
             A request whose result is the size in bytes.
         """
-        return self._admitted.size(at_once=True)
+        return Owned(self._admitted.size(at_once=True), "File.Get_size")
 
-    def Sync(self) -> Request[None]:
+    def Sync(self) -> Owned[None]:
         """Have all that was written reach the disk; collective (MPI_File_sync)."""
-        return self._admitted.sync()
+        return Owned(self._admitted.sync(), "File.Sync")
 
     # Views (section 14.3).
 
@@ -136,7 +134,7 @@ class File(Access):
         filetype: Datatype | None = None,
         datarep: str = "native",
         info: Info = INFO_NULL,
-    ) -> Request[None]:
+    ) -> Owned[None]:
         """Set what this process sees of the file, and go to its start; collective (MPI_File_set_view).
 
         Args:
@@ -151,36 +149,38 @@ class File(Access):
         """
         file = self._admitted
         given = hints(info) if info else {}
-        return file.set_view(integer(disp, "Set_view: disp"), *types_of(etype, filetype), datarep, given)
+        request = file.set_view(integer(disp, "Set_view: disp"), *types_of(etype, filetype), datarep, given)
+        return Owned(request, "File.Set_view")
 
     # Pointers (sections 14.4.3 and 14.4.4).
 
-    def Seek(self, offset: int, whence: int = SEEK_SET) -> Request[None]:
+    def Seek(self, offset: int, whence: int = SEEK_SET) -> Owned[None]:
         """Move the pointer of this process (MPI_File_seek); at once, but with SEEK_END.
 
         Args:
             offset: elementary types, from the place that `whence` names.
             whence: SEEK_SET, SEEK_CUR or SEEK_END: the start of the view, the pointer, the end of the file.
         """
-        return self._admitted.seek(integer(offset, "Seek: offset"), whence, at_once=True)
+        return Owned(self._admitted.seek(integer(offset, "Seek: offset"), whence, at_once=True), "File.Seek")
 
-    def Seek_shared(self, offset: int, whence: int = SEEK_SET) -> Request[None]:
+    def Seek_shared(self, offset: int, whence: int = SEEK_SET) -> Owned[None]:
         """Move the shared pointer; collective (MPI_File_seek_shared).
 
         Args:
-            offset, whence: see `Seek`; the same in all processes.
+            offset: see `Seek`; the same in all processes.
+            whence: see `Seek`; the same in all processes.
         """
-        return self._admitted.seek_shared(integer(offset, "Seek_shared: offset"), whence)
+        return Owned(self._admitted.seek_shared(integer(offset, "Seek_shared: offset"), whence), "File.Seek_shared")
 
-    def Get_position_shared(self) -> Request[int]:
+    def Get_position_shared(self) -> Owned[int]:
         """Return the position of the shared pointer, in elementary types (MPI_File_get_position_shared).
 
         Returns:
             A request whose result is the position, in elementary types of the view.
         """
-        return self._admitted.shared_position(at_once=True)
+        return Owned(self._admitted.shared_position(at_once=True), "File.Get_position_shared")
 
-    def Set_atomicity(self, flag: bool) -> Request[None]:
+    def Set_atomicity(self, flag: bool) -> Owned[None]:
         """Set whether accesses of different processes happen one after the other (MPI_File_set_atomicity).
 
         Collective. Accesses then lock the bytes between their first and their last one.
@@ -188,7 +188,7 @@ class File(Access):
         Args:
             flag: True if they do; the same in all processes.
         """
-        return self._admitted.set_atomicity(bool(flag))
+        return Owned(self._admitted.set_atomicity(bool(flag)), "File.Set_atomicity")
 
 
 FILE_NULL: Final = File()

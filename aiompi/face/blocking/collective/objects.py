@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate.py from native/collective/objects.py: change that.
+# Written by aiompi/face/generate from native/collective/objects.py: change that.
 """Collectives of the blocking face on Python objects (chapter 4)."""
 
 from __future__ import annotations

@@ -1,0 +1,47 @@
+"""Writes the files of the faces that follow from modules of the asyncio face.
+
+    python -m aiompi.face.generate            # writes the files
+    python -m aiompi.face.generate --check    # exits with 1 if one of them is not up to date
+
+A collective of the asyncio face such as `Bcast` is the source of up to five forms (`collectives`): `Ibcast` and
+`Bcast_init` of the same face, and `Bcast`, `Ibcast` and `Bcast_init` of the blocking one. A form has the signature of
+its source, its docstring with the changes that the form needs, and one call.
+
+Other modules of the blocking face are twins (`twins`) of those of the asyncio face: `blocking/file.py` has the methods
+of `native/file.py`, and what `generate/blocking/file.py` says by hand.
+
+The files are committed, so that editors and type checkers read them as any other file; ruff formats them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from . import files
+from .docstring import Doc
+from .table import WRITTEN, File
+
+__all__ = ["WRITTEN", "Doc", "File", "files", "main", "outdated"]
+
+
+def outdated() -> list[File]:
+    """Return the files that do not have the text that they should have."""
+    return [written for written in WRITTEN if not _is_up_to_date(written)]
+
+
+def _is_up_to_date(written: File) -> bool:
+    path = files.FACE / written.path
+    return path.exists() and path.read_text("utf-8") == written.text()
+
+
+def main(arguments: list[str]) -> int:
+    """Write the files, or with --check name those that are not up to date."""
+    for written in (found := outdated()):
+        print(written.path)
+        if "--check" not in arguments:
+            (files.FACE / written.path).write_text(written.text(), "utf-8")
+    return int("--check" in arguments and bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""Reads and writes of files of the blocking face (MPI-4.1, chapter 14)."""
+
+from __future__ import annotations
+
+from sys import modules
+from typing import ClassVar, TypeVar
+
+from aiompi import file as core
+from aiompi.driver.threads import ASYNCIO_EVENTS, loop_is_running
+from aiompi.engine import Request as EngineRequest
+from aiompi.face.blocking.process import check_running_loop, process, wait
+from aiompi.face.blocking.requests import Request
+from aiompi.face.files import FileCalls, offset_of
+from aiompi.status import Status, check_status
+from aiompi.typing import BufSpec
+
+T = TypeVar("T")
+
+
+class Access(FileCalls):
+    """Reads and writes of a file; errors are raised by the call that meets them."""
+
+    __slots__ = ()
+
+    _gated: ClassVar[bool] = True
+
+    @property
+    def _admitted(self) -> core.File:
+        """The file, for a call that does not wait."""
+        process.check_thread()
+        return self._core
+
+    def _entered(self, call: str) -> core.File:
+        """Return the file for a call that waits.
+
+        Args:
+            call: the same call in the asyncio face, such as "Write_all(buf)".
+        """
+        check_loop(call)
+        process.check_thread()
+        return self._core
+
+    def _finish(self, request: EngineRequest[T]) -> T:
+        """Wait for a request, and return its result."""
+        if not request.done():
+            wait(request)
+        return request.result()
+
+    def _access(self, operation: EngineRequest[Status], status: Status | None) -> None:
+        """Wait for an access."""
+        if status is not None:
+            check_status(status)
+        result = self._finish(operation)
+        if status is not None:
+            status.assign(result)
+
+
+def check_loop(call: str) -> None:
+    """Refuse a call that blocks in a thread whose event loop is running."""
+    if ASYNCIO_EVENTS in modules and loop_is_running():
+        check_running_loop(f"File.{call.partition('(')[0]}", f"await file.{call}")

@@ -1,0 +1,24 @@
+"""Files of the faces: where they are, what they import, and how they are formatted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+FACE: Final = Path(__file__).parents[1]
+
+
+def read(path: str) -> str:
+    """Return the text of a file of the faces, such as "native/sending.py"."""
+    return (FACE / path).read_text("utf-8")
+
+
+def formatted(text: str, path: str) -> str:
+    """Return a text as ruff formats it, without imports that it does not use."""
+    name = str(Path(__file__).parents[1] / path)  # whose settings apply
+    for command in (["check", "--quiet", "--select", "I,F401", "--fix"], ["format", "--quiet"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
+        text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
+    return text
