@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
@@ -207,6 +207,7 @@ async def spawn(
     merge: bool = False,
     output: Output | OutputLines | None = None,
     settings: Settings | None = None,
+    options: Sequence[str] = (),
 ) -> Any:
     """Start ranks from a program or notebook that no launcher has started, and connect to them.
 
@@ -224,6 +225,7 @@ async def spawn(
         output: gets what ranks print: `OutputLines` to iterate over it, or any object with a method `write`; by
             default `sys.stdout`.
         settings: instead of those of the environment and `rc`.
+        options: more options of `aiompi-launch`, such as `["--hosts", "a:2,b:2"]`.
 
     Returns:
         The intercommunicator with the ranks, or the merged communicator. `await children.Disconnect()` parts.
@@ -241,7 +243,7 @@ async def spawn(
     """
     await import_in_thread(_SPAWN)
     start = importlib.import_module(_SPAWN).start
-    return await start(count, program, args, merge=merge, output=output, settings=settings)
+    return await start(count, (program, args), merge=merge, output=output, settings=settings, options=options)
 
 
 def key_of(key: str | bytes | None) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -105,6 +106,11 @@ class Launch:
             self.ended.fail(SpawnError(self._reason or f"the launcher of the job exited with status {status}"))
         else:
             self.ended.complete()
+
+    def signal(self, signum: int) -> None:
+        """Send a signal to the launcher, unless it has ended."""
+        if self._exit >= 0:
+            signal.pidfd_send_signal(self._exit, signum)
 
     def end(self) -> None:
         """End the job, if it has not ended."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import functools
 import importlib
-import inspect
 import io
 import os
 import re
@@ -26,7 +24,7 @@ from aiompi.bench.__main__ import main as bench
 from aiompi.coll.registry import COLLECTIVES
 from aiompi_launcher import cli, spec
 from aiompi_launcher.conformance import cli as conformance
-from support import pages
+from support import kernels, pages
 from support.jobs import Site
 from support.pages import DOCUMENTS, PAGES, ROOT, name_of, rows, text_of
 
@@ -134,20 +132,10 @@ def test_commands(site: Site, path: Path, number: int) -> None:
 
 @pytest.mark.parametrize("path", [path for path in DOCUMENTS if pages.cells(path)], ids=name_of)
 def test_cells_of_a_notebook(path: Path) -> None:
-    """The cells run in one event loop, as in IPython; their output is in the `text` block after them."""
-    printed = io.StringIO()
-
-    async def main() -> None:
-        namespace: dict[str, Any] = {"__name__": "__main__"}
-        for cell in pages.cells(path):
-            code = compile(cell, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            result = eval(code, namespace)
-            if inspect.iscoroutine(result):
-                await result
-
-    with redirect_stdout(printed):
-        asyncio.run(main())
-    assert printed.getvalue() == "".join(text for _, text in pages.blocks(path, "text"))
+    """The cells run in a kernel of Jupyter; their output is in the `text` block after them."""
+    with kernels.notebook() as notebook:
+        printed = "".join(map(notebook.text, pages.cells(path)))
+    assert printed == "".join(text for _, text in pages.blocks(path, "text"))
 
 
 @documents

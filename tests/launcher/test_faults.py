@@ -198,6 +198,15 @@ def test_signals_are_passed_on(launch, signum: int, code: int):
     assert "aiompi-launch" not in result.stderr
 
 
+def test_signals_of_users_are_for_the_ranks(launch):
+    program = "trap 'echo caught; exit 0' USR2; echo up; while :; do sleep 0.01; done"
+    running = launch.start("-n", "2", "sh", "-c", program)
+    assert [running.line(), running.line()] == ["up", "up"]
+    running.signal(signal.SIGUSR2)
+    result = running.end()
+    assert (result.returncode, result.stdout) == (0, "caught\ncaught\n")
+
+
 def test_a_second_signal_kills(launch):
     running = launch.start("-n", "2", "sh", "-c", "trap 'echo caught' INT; echo up; while :; do sleep 0.01; done")
     assert [running.line(), running.line()] == ["up", "up"]

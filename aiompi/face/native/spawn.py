@@ -36,16 +36,19 @@ class _Starter:
 
     forward: Forward
 
-    def __init__(self, runtime: Runtime, output: Output | OutputLines | None) -> None:
+    def __init__(self, runtime: Runtime, output: Output | OutputLines | None, options: Sequence[str]) -> None:
         self.launch: Launch | None = None
         self._runtime = runtime
         self._output = output
+        self._options = options
 
     def __call__(self, programs: Sequence[Program], port: str, options: Sequence[str]) -> Request[None]:
         self.forward = forward = Forward(self._runtime, self._output)
         try:
             engine = self._runtime.engine
-            self.launch = launch = Launch(engine, programs, port, [*options, *forward.options], forward.write_end)
+            self.launch = launch = Launch(
+                engine, programs, port, [*options, *self._options, *forward.options], forward.write_end
+            )
         except BaseException:
             forward.close()
             raise
@@ -75,15 +78,29 @@ def _pickled(function: Function, args: Sequence[Any]) -> bytes:
         raise InvalidArgumentError(f"spawn: {function!r} or its arguments cannot be pickled: {error}") from None
 
 
-class _Parting:
-    """The end of the rank that was made for a call, once the ranks that it has spawned have ended."""
+class SpawnedJob:
+    """The job of the ranks, and the end of the rank that was made for the call, once they have ended.
+
+    Attributes:
+        error: why the job has failed; None if it has not.
+    """
 
     def __init__(self, runtime: Runtime, starter: _Starter) -> None:
+        assert starter.launch is not None
         self._runtime = runtime
         self._forward = starter.forward
+        self._launch = starter.launch
+        self.error: BaseException | None = None
         self._over: Request[None] = Request(runtime.engine)
-        assert starter.launch is not None
-        starter.launch.ended.when_done(self._ended)
+        self._launch.ended.when_done(self._ended)
+
+    def signal(self, signum: int) -> None:
+        """Send SIGUSR1 or SIGUSR2 to all ranks."""
+        self._launch.signal(signum)
+
+    def end(self) -> None:
+        """End the ranks, whatever they are doing."""
+        self._launch.end()
 
     def __call__(self) -> Request[None]:
         """Return a request that completes when the rank has left. What its ranks print does not wait any more."""
@@ -92,6 +109,7 @@ class _Parting:
 
     def _ended(self, ended: Request[None]) -> None:
         runtime, error = self._runtime, ended.exception()
+        self.error = error
         if error is not None:
             runtime.engine.failure.abort(ProcessFailedError(f"the job of the spawned ranks is gone: {error}"))
             runtime.close()
@@ -108,22 +126,28 @@ class _Parting:
 
 async def start(
     count: int,
-    program: Command | Function,
-    args: Sequence[Any],
+    call: tuple[Command | Function, Sequence[Any]],
     *,
     merge: bool,
     output: Output | OutputLines | None,
     settings: Settings | None,
+    options: Sequence[str],
 ) -> Any:
-    """Start ranks for `aiompi.spawn`, and return the communicator with them."""
+    """Start ranks for `aiompi.spawn`, and return the communicator with them.
+
+    Args:
+        count, merge, output, settings, options: as there.
+        call: program or function, and its arguments.
+    """
+    program, args = call
     world = await RankScope(None, settings)
     runtime = world._runtime
     packed = _pickled(program, args) if callable(program) else b""
     words: Sequence[str] = ("-m", "aiompi.job.spawned") if packed else (os.fspath(program), *map(str, args))  # type: ignore[arg-type]
-    starter = _Starter(runtime, output)
+    starter = _Starter(runtime, output, options)
     try:
         core = await create.spawn(runtime.self_comm, [Program(tuple(words), count)], 0, start=starter)
-        runtime.parting = _Parting(runtime, starter)
+        runtime.parting = SpawnedJob(runtime, starter)
         children: Intercomm = Intercomm(runtime, core)
         if packed:
             await children.bcast((packed, merge, sys.path), root=ROOT)
@@ -138,3 +162,10 @@ async def start(
         runtime.close()
         raise
     return merged
+
+
+def spawned_job(children: Intercomm) -> SpawnedJob:
+    """Return the job of the ranks that `aiompi.spawn` has started."""
+    job = children._runtime.parting
+    assert isinstance(job, SpawnedJob)
+    return job

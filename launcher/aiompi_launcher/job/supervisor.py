@@ -28,6 +28,8 @@ from aiompi_launcher.start.ranks import RankProcess, StartError
 EXIT_BROKEN_PIPE: Final = EXIT_SIGNAL + signal.SIGPIPE
 _HASTE: Final = 1.0  # seconds for the last output if the user ends the job
 END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: are for the ranks, and mean nothing to the launcher
+USER_SIGNALS: Final = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class OtherHosts(Protocol):
@@ -237,6 +239,8 @@ class Supervisor:
         for signum in END_SIGNALS:
             if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup and background jobs of a shell
                 self._loop.add_signal_handler(signum, self._on_signal, signum)
+        for signum in USER_SIGNALS:
+            self._loop.add_signal_handler(signum, self._processes.signal, signum, None)
 
     def _on_signal(self, signum: int) -> None:
         self._hurry(EXIT_SIGNAL + signum)

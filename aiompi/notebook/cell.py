@@ -1,0 +1,114 @@
+"""A command that ranks carry out, between the event loop of the ranks and the thread of the notebook that waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import queue
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeAlias
+
+from aiompi.notebook.protocol import Raised, Shown
+
+#: events that wait for the notebook; ranks that print more have to wait
+WAITING: Final = 1000
+
+
+class Text(NamedTuple):
+    """A line that a rank has printed; rank None is the launcher."""
+
+    rank: int | None
+    text: str
+    is_error: bool
+
+
+class Result(NamedTuple):
+    """An object that a rank shows."""
+
+    rank: int
+    shown: Shown
+
+
+class Failure(NamedTuple):
+    """An exception that a rank has raised."""
+
+    rank: int
+    raised: Raised
+
+
+Event: TypeAlias = Text | Result | Failure
+
+
+class Cell:
+    """A command that ranks carry out, as the thread of the notebook sees it.
+
+    Args:
+        loop: of the ranks.
+        where: the ranks.
+
+    Attributes:
+        open: ranks that have not done it.
+        how: the ends, by rank.
+        answers: what ranks have sent for `Pull`.
+        cause: why it was interrupted.
+        closed: True when no thread takes events any more.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, where: Iterable[int]) -> None:
+        self.open = {*where}
+        self.how: dict[int, str] = {}
+        self.answers: dict[int, bytes] = {}
+        self.cause: BaseException | None = None
+        self.closed = False
+        self._loop = loop
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._space = asyncio.Semaphore(WAITING)
+
+    async def put(self, event: Event) -> None:
+        """Pass on an event, when the notebook has shown earlier ones."""
+        if not self.closed:
+            await self._space.acquire()
+        self._events.put(event)
+
+    def close(self) -> None:
+        """Take no event any more."""
+        self.closed = True
+        for _ in range(len(self.how) + len(self.open)):  # at most one follower waits for each rank
+            self._release()
+
+    def _release(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the ranks have been stopped meanwhile
+            self._loop.call_soon_threadsafe(self._space.release)
+
+    def settle(self, rank: int, how: str) -> None:
+        """Note that a rank has done it, or is gone."""
+        self.how[rank] = how
+        self.open.discard(rank)
+        self._events.put(None)
+
+    def get(self, timeout: float | None) -> Event | None:
+        """Return the next event, or None if a rank has settled. Blocks.
+
+        Raises:
+            queue.Empty: nothing has come in time.
+        """
+        event = self._events.get(timeout=timeout)
+        if event is not None:
+            self._release()
+        return event
+
+    @property
+    def over(self) -> bool:
+        """True when all events have been taken, and all ranks have settled."""
+        return not self.open and self._events.empty()
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """Return words for ranks, such as "rank 2" or "ranks 0-2, 5"."""
+    ordered = sorted(ranks)
+    runs = [
+        [rank for _, rank in run] for _, run in itertools.groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])
+    ]
+    texts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    return f"rank{'s' * (len(ordered) > 1)} {', '.join(texts)}"

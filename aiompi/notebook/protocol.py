@@ -1,0 +1,127 @@
+"""What the notebook and a rank say to each other, and how output and messages of a rank keep their order.
+
+A rank prints to its standard output and error, which reach the notebook through the launcher, in order and also while
+the rank computes. Results that are no text are messages. In the place where one belongs the rank prints a mark, a line
+of its own, and the notebook takes the next message of the rank when it reads the mark.
+"""
+
+from __future__ import annotations
+
+import pickle
+import signal
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+try:
+    from cloudpickle import dumps as _dumps
+except ImportError:  # then functions and classes of cells cannot be pushed or pulled
+    from pickle import dumps as _dumps
+
+#: interrupts the running cell of a rank; SIGINT would end the job
+INTERRUPT: Final = signal.SIGUSR1
+
+#: ends the last line before a message of the rank, on standard output; ends the output of a cell on standard error
+MARK: Final = "\x02aiompi\x03"
+
+#: formats by their media types, as IPython publishes them
+Bundle: TypeAlias = dict[str, object]
+
+
+class Run(NamedTuple):
+    """Command: run a cell."""
+
+    code: str
+
+
+class Push(NamedTuple):
+    """Command: set variables to pickled values."""
+
+    values: dict[str, bytes]
+
+
+class Pull(NamedTuple):
+    """Command: answer with the value of an expression."""
+
+    expression: str
+
+
+class Renew(NamedTuple):
+    """Command: make a new communicator `comm`, because the cell before has left messages."""
+
+
+class Stop(NamedTuple):
+    """Command: end."""
+
+
+class Shown(NamedTuple):
+    """Event: the cell shows an object, or has it as its result.
+
+    Attributes:
+        data: the object in several formats.
+        metadata: about these formats.
+    """
+
+    data: Bundle
+    metadata: Bundle
+
+
+class Raised(NamedTuple):
+    """Event: the cell has raised an exception.
+
+    Attributes:
+        name: class of the exception.
+        text: its words.
+        traceback: lines for people, with colours.
+    """
+
+    name: str
+    text: str
+    traceback: list[str]
+
+
+class Pulled(NamedTuple):
+    """Event: the answer to `Pull`, pickled."""
+
+    value: bytes
+
+
+class Done(NamedTuple):
+    """Event: a command has been carried out.
+
+    Attributes:
+        how: "well"; "badly" if it has raised an exception; "interrupted".
+    """
+
+    how: Literal["well", "badly", "interrupted"]
+
+
+Command: TypeAlias = Run | Push | Pull | Renew | Stop
+Event: TypeAlias = Shown | Raised | Pulled | Done
+
+_KINDS: Final[dict[str, Callable[..., Command | Event]]] = {
+    kind.__name__: kind for kind in (Run, Push, Pull, Renew, Stop, Shown, Raised, Pulled, Done)
+}
+
+
+def dumps(value: Any) -> bytes:
+    """Return an object pickled.
+
+    Raises:
+        TypeError: it cannot be pickled.
+    """
+    try:
+        pickled: bytes = _dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(f"{type(value).__name__} cannot be pickled: {error}") from None
+    return pickled
+
+
+def pack(message: Command | Event) -> tuple[object, ...]:
+    """Return a command or an event as a tuple that travels without a pickle."""
+    return (type(message).__name__, *message)
+
+
+def unpack(packed: tuple[str, ...]) -> Command | Event:
+    """Return the command or event that `pack` has packed."""
+    name, *fields = packed
+    return _KINDS[name](*fields)

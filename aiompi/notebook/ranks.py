@@ -1,0 +1,312 @@
+"""The side of the notebook: ranks, and the cells that they run.
+
+A thread of its own has the event loop in which the notebook is a rank, so that messages move between cells as well, and
+a cell of the notebook may block. `Cell` carries what the ranks print and show from that loop to the thread that waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import math
+import pickle
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from importlib.util import find_spec
+from typing import Any, Final, Self, TypeAlias, TypeVar
+
+from aiompi.errors import InvalidArgumentError, LocalProtocolError, MPIError
+from aiompi.notebook.cell import Cell, Event, Failure, Result, Text, ranks_text
+from aiompi.notebook.job import RanksError, RanksJob
+from aiompi.notebook.protocol import (
+    Command,
+    Pull,
+    Push,
+    Renew,
+    Run,
+    dumps,
+)
+
+T = TypeVar("T")
+
+#: seconds in which ranks react to an interrupt, unless they are in code in which Python runs no signal handlers
+GRACE: Final = 10.0
+#: what shows an event to the user
+Show: TypeAlias = Callable[[Event], object]
+
+
+class Ranks:
+    """Ranks of a notebook: processes that run cells. `start` makes them.
+
+    Attributes:
+        count: number of ranks.
+    """
+
+    def __init__(self, count: int, arguments: Sequence[str], options: Sequence[str]) -> None:
+        self.count = count
+        self._job = RanksJob(count, arguments, options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._over: asyncio.Event
+        self._life = threading.RLock()  # one thread starts or stops the ranks
+        self._lock = threading.Lock()  # one thread lets them run something
+
+    def __repr__(self) -> str:
+        cell = self._job.cell
+        state = self._job.lost or ("running a cell" if cell is not None and cell.open else "waiting for cells")
+        return f"<{self.count} ranks of a notebook: {state}>"
+
+    # Their life.
+
+    async def start(self) -> Self:
+        """Start the ranks; `aiompi.notebook.start` calls this.
+
+        Raises:
+            RanksError: they cannot be started; the message says why.
+        """
+        await asyncio.to_thread(self.start_now)
+        return self
+
+    def start_now(self) -> None:
+        """Start the ranks. Blocks; see `start`."""
+        with self._life:
+            if self._loop is not None:
+                raise LocalProtocolError("the ranks have been started: restart them, or stop them first")
+            begun = threading.Event()
+            self._thread = threading.Thread(target=self._live, args=[begun], name="aiompi-notebook", daemon=True)
+            self._thread.start()
+            begun.wait()
+            try:
+                self._call(self._job.start())
+            except BaseException as error:
+                self._end_loop()
+                if isinstance(error, MPIError):
+                    raise RanksError(f"the ranks cannot be started: {error}") from None
+                raise
+
+    def _live(self, begun: threading.Event) -> None:
+        """Run the loop of the ranks, in its thread, until they have ended."""
+
+        async def live() -> None:
+            self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+            begun.set()
+            await self._over.wait()
+
+        asyncio.run(live())
+
+    def _end_loop(self) -> None:
+        loop, self._loop = self._loop, None
+        assert loop is not None
+        assert self._thread is not None
+        loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    async def restart(self) -> None:
+        """End the ranks, whatever they are doing, and start as many new ones, which have no variables."""
+        await asyncio.to_thread(self.restart_now)
+
+    def restart_now(self) -> None:
+        """End the ranks and start new ones. Blocks; see `restart`."""
+        with self._life:
+            self.stop_now()
+            self.start_now()
+
+    async def stop(self) -> None:
+        """End the ranks: at once if they wait for cells, or else by a signal."""
+        await asyncio.to_thread(self.stop_now)
+
+    def stop_now(self) -> None:
+        """End the ranks. Blocks; see `stop`."""
+        with self._life:
+            if self._loop is not None:
+                try:
+                    self._call(self._job.stop())
+                finally:
+                    self._end_loop()
+
+    # Commands.
+
+    async def run(
+        self, code: str, ranks: Iterable[int] | None = None, limit: float | None = None, show: Show | None = None
+    ) -> None:
+        """Let ranks run a cell, and pass on what they print and show as it comes.
+
+        Args:
+            code: statements as in a cell of a notebook, with `await` and magics. Names: `comm`, and `aiompi` or `MPI`.
+            ranks: which; None for all.
+            limit: seconds, after which the cell is interrupted; None for no limit.
+            show: called with each event; by default lines are printed with their rank before them.
+
+        Raises:
+            RanksError: a rank has raised an exception, does not react to an interrupt, or is gone.
+            TimeoutError: the cell was interrupted after `limit` seconds.
+
+        Cancelling:
+            Cancelling the await interrupts the cell, and waits until the ranks have reacted.
+        """
+        running = asyncio.ensure_future(asyncio.to_thread(self.run_now, code, ranks, limit, show))
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self.interrupt()
+            await asyncio.wait([running], timeout=2 * GRACE)
+            raise
+
+    def run_now(
+        self, code: str, ranks: Iterable[int] | None = None, limit: float | None = None, show: Show | None = None
+    ) -> None:
+        """Let ranks run a cell. Blocks, and KeyboardInterrupt interrupts the cell; see `run`."""
+        where = self._checked(ranks)
+        cell = self._do({rank: Run(code) for rank in where}, limit, show or print_event)
+        if {*cell.how.values()} != {"well"}:
+            self._do({rank: Renew() for rank in range(self.count)}, GRACE, show or print_event)
+        if cell.cause is not None:
+            raise cell.cause
+        failed = [rank for rank, how in sorted(cell.how.items()) if how == "badly"]
+        if failed:
+            raise RanksError(f"{ranks_text(failed)} of {self.count} raised an exception")
+
+    async def push(self, ranks: Iterable[int] | None = None, /, **values: Any) -> None:
+        """Set variables of ranks, to copies of the values.
+
+        Raises:
+            RanksError: a value cannot be pickled, or not be loaded at a rank.
+        """
+        await asyncio.to_thread(self.push_now, values, ranks)
+
+    def push_now(self, values: dict[str, Any], ranks: Iterable[int] | None = None) -> None:
+        """Set variables of ranks. Blocks; see `push`."""
+        pickled = {name: dumps(value) for name, value in values.items()}
+        self._exchange({rank: Push(pickled) for rank in self._checked(ranks)})
+
+    async def pull(self, expression: str, ranks: Iterable[int] | None = None) -> list[Any]:
+        """Return copies of the value of an expression at ranks, in their order.
+
+        Raises:
+            RanksError: the expression raises an exception at a rank, or its value cannot be pickled.
+        """
+        return await asyncio.to_thread(self.pull_now, expression, ranks)
+
+    def pull_now(self, expression: str, ranks: Iterable[int] | None = None) -> list[Any]:
+        """Return values of ranks. Blocks; see `pull`."""
+        where = self._checked(ranks)
+        answers = self._exchange({rank: Pull(expression) for rank in where}).answers
+        return [pickle.loads(answers[rank]) for rank in where]
+
+    def interrupt(self) -> None:
+        """Interrupt the running cell: KeyboardInterrupt in the code of all ranks, or the cancellation of its awaits."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._job.interrupt)
+
+    def _exchange(self, commands: dict[int, Command]) -> Cell:
+        """Let ranks carry out commands that run no cell."""
+        raised: list[Failure] = []
+        cell = self._do(commands, None, lambda event: raised.append(event) if isinstance(event, Failure) else None)
+        for failure in sorted(raised):
+            raise RanksError(f"rank {failure.rank} raised {failure.raised.name}: {failure.raised.text}")
+        return cell
+
+    def _checked(self, ranks: Iterable[int] | None) -> list[int]:
+        where = [*range(self.count)] if ranks is None else sorted({*ranks})
+        wrong = [rank for rank in where if not 0 <= rank < self.count]
+        if wrong or not where:
+            raise InvalidArgumentError(f"ranks {wrong}: there are ranks 0 to {self.count - 1}")
+        return where
+
+    def _do(self, commands: dict[int, Command], limit: float | None, show: Show) -> Cell:
+        """Let ranks carry out commands; show events, and interrupt the ranks at the limit or at KeyboardInterrupt."""
+        if not self._lock.acquire(blocking=False):
+            raise LocalProtocolError("the ranks run another cell: interrupt it, or wait for its end")
+        try:
+            cell = self._call(self._job.send(commands))
+            try:
+                return self._wait(cell, limit, show)
+            finally:
+                cell.close()
+        finally:
+            self._lock.release()
+
+    def _wait(self, cell: Cell, limit: float | None, show: Show) -> Cell:
+        due = math.inf if limit is None else time.monotonic() + limit
+        while not cell.over:
+            try:
+                left = due - time.monotonic()
+                event = cell.get(max(0.0, left) if left < math.inf else None)
+                if event is not None:
+                    show(event)
+                if cell.cause is not None and isinstance(event, Failure):
+                    due = time.monotonic() + GRACE  # a rank has reacted
+                if time.monotonic() < due or not cell.open:
+                    continue
+                cause: BaseException = TimeoutError(f"{ranks_text(cell.open)} had not ended after {limit:g} s")
+            except queue.Empty:
+                cause = TimeoutError(f"{ranks_text(cell.open)} had not ended after {limit:g} s")
+            except KeyboardInterrupt as error:
+                cause = error
+            if cell.cause is not None:
+                raise RanksError(
+                    f"{ranks_text(cell.open)} did not react to an interrupt for {GRACE:g} s: they are in code that "
+                    "does not return to Python. Restart the ranks to end it"
+                ) from cell.cause
+            cell.cause = cause
+            self.interrupt()
+            due = time.monotonic() + GRACE
+        if "gone" in cell.how.values():
+            raise self._job.error from cell.cause
+        return cell
+
+    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop of the ranks, and return its result; an interrupt cancels it."""
+        if self._loop is None:
+            coroutine.close()
+            raise self._job.error
+        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+async def start(count: int, *, blocking: bool = False, options: Sequence[str] = ()) -> Ranks:
+    """Start ranks that run cells.
+
+    Args:
+        count: number of ranks.
+        blocking: True for ranks of the blocking face, for which `from mpi4py import MPI` works; by default they are of
+            the asyncio face.
+        options: more options of `aiompi-launch`, such as `["--hosts", "a:2,b:2"]`.
+
+    Raises:
+        RanksError: they cannot be started; the message says why.
+    """
+    return await ranks_for(count, options, blocking=blocking).start()
+
+
+def ranks_for(count: int, options: Sequence[str] = (), *, blocking: bool = False) -> Ranks:
+    """Return ranks that have not been started; see `start`.
+
+    Raises:
+        RanksError: IPython is not installed.
+    """
+    if find_spec("IPython") is None:
+        raise RanksError("IPython runs the cells, and it is not installed: it comes with the extra notebook of aiompi")
+    if blocking:
+        return Ranks(count, ["blocking"], ["--mpi4py", *options])
+    return Ranks(count, ["asyncio"], options)
+
+
+def print_event(event: Event) -> None:
+    """Print an event with its rank before each line."""
+    match event:
+        case Text():
+            print(f"[{event.rank}] {event.text}", file=sys.stderr if event.is_error else sys.stdout)
+        case Result():
+            text = event.shown.data.get("text/plain", "an object without text")
+            print("\n".join(f"[{event.rank}] {line}" for line in str(text).splitlines()))
+        case Failure():
+            traceback = "\n".join(event.raised.traceback)
+            print("\n".join(f"[{event.rank}] {line}" for line in traceback.splitlines()), file=sys.stderr)

@@ -1,0 +1,241 @@
+"""A rank of a notebook: `python -m aiompi.notebook.worker asyncio|blocking`.
+
+It is a rank of one of the faces, and waits for commands of the notebook, which has spawned it. IPython runs the cells,
+so that tracebacks, magics, rich results and `await` are those of a notebook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Final
+
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets import Any as AnyTrait
+from traitlets import Type
+from traitlets.config import Config
+
+import aiompi
+from aiompi.notebook.protocol import (
+    INTERRUPT,
+    MARK,
+    Done,
+    Event,
+    Pull,
+    Pulled,
+    Push,
+    Raised,
+    Renew,
+    Run,
+    Shown,
+    Stop,
+    dumps,
+    pack,
+    unpack,
+)
+
+if TYPE_CHECKING:
+    from aiompi import MPI
+
+
+#: how the files of aiompi begin, as written in Python and in Cython
+_OF_AIOMPI: Final = (os.path.join(os.path.dirname(aiompi.__file__), ""), "aiompi/core/")
+
+
+class _Publisher(DisplayPublisher):
+    """Sends what a cell shows by `display`."""
+
+    def publish(self, data: Any, metadata: Any = None, *_: Any, **__: Any) -> None:
+        self.shell.tell(Shown(dict(data), dict(metadata or {})))
+
+
+class _ResultHook(DisplayHook):
+    """Sends the result of a cell."""
+
+    def write_output_prompt(self) -> None:
+        pass
+
+    def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
+        assert self.shell is not None
+        self.shell.tell(Shown(dict(format_dict), dict(md_dict or {})))
+
+
+class _Shell(InteractiveShell):
+    """Runs cells; `tell` sends an event to the notebook."""
+
+    displayhook_class = Type(_ResultHook)
+    display_pub_class = Type(_Publisher)
+    tell = AnyTrait()
+
+    def showtraceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Show the exception of a cell; for an interrupt, only as far as the call of aiompi that it has ended."""
+        kind, error, traceback = self._get_exc_info(exc_tuple)  # type: ignore[no-untyped-call]
+        if issubclass(kind, KeyboardInterrupt | asyncio.CancelledError):
+            step = traceback
+            while step.tb_next is not None and not step.tb_next.tb_frame.f_code.co_filename.startswith(_OF_AIOMPI):
+                step = step.tb_next
+            step.tb_next = None
+        super().showtraceback((kind, error, traceback), *args, **kwargs)
+
+    def _showtraceback(self, etype: Any, evalue: Any, stb: list[str]) -> None:
+        self.tell(Raised(etype.__name__, str(evalue), list(stb)))
+
+    def init_signal(self) -> None:
+        """Keep the handlers of aiompi."""
+
+
+class _Steps:
+    """An awaitable cell that knows whether its own code is running, or something that it awaits.
+
+    Args:
+        coroutine: the cell.
+        worker: told before and after each step.
+    """
+
+    def __init__(self, coroutine: Any, worker: Worker) -> None:
+        self._steps, self._worker = coroutine.__await__(), worker
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        send: Callable[[Any], Any] = self._steps.send
+        value: Any = None
+        while True:
+            self._worker.computing = True
+            try:
+                awaited = send(value)
+            except StopIteration as end:
+                return end.value
+            finally:
+                self._worker.computing = False
+            try:
+                value = yield awaited
+                send = self._steps.send
+            except BaseException as error:
+                value, send = error.with_traceback(None), self._steps.throw
+
+
+class Worker:
+    """A rank between the commands of the notebook.
+
+    Args:
+        parent: communicator with the notebook.
+        variables: names that cells find.
+    """
+
+    def __init__(self, parent: aiompi.Intercomm | MPI.Intercomm, variables: dict[str, Any]) -> None:
+        self.computing = self.interrupted = False
+        self._cancel: Callable[[], object] | None = None
+        self._parent: Any = parent
+        self._sent: list[Any] = []
+        self._how = "well"
+        config = Config()
+        config.HistoryManager.enabled = False
+        self.shell: Any = _Shell.instance(config=config, user_ns=variables, tell=self.tell)
+        signal.signal(INTERRUPT, self._on_interrupt)
+
+    def tell(self, event: Event) -> None:
+        """Send an event to the notebook, in its place among the output."""
+        if isinstance(event, Raised):
+            self._how = "badly"
+        print(MARK, flush=True)
+        self._sent.append(self._parent.isend(pack(event), dest=0))
+
+    def _on_interrupt(self, *_: object) -> None:
+        if self.computing:
+            self.interrupted = True
+            raise KeyboardInterrupt
+        if self._cancel is not None:
+            self.interrupted = True
+            self._cancel()
+
+    async def run(self, code: str) -> None:
+        """Run a cell in the running event loop, as a task of its own, which an interrupt cancels."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        try:
+            transformed = self.shell.transform_cell(code)
+            await _Steps(self.shell.run_cell_async(code, store_history=True, transformed_cell=transformed), self)
+        finally:
+            self._cancel = None
+
+    def run_blocking(self, code: str) -> None:
+        """Run a cell."""
+        self.computing = True
+        try:
+            self.shell.run_cell(code, store_history=True)
+        finally:
+            self.computing = False
+
+    def do(self, command: Push | Pull) -> None:
+        """Carry out a command that runs no cell."""
+        try:
+            if isinstance(command, Push):
+                self.shell.push({name: pickle.loads(value) for name, value in command.values.items()})
+            else:
+                self.tell(Pulled(dumps(eval(command.expression, self.shell.user_ns))))
+        except Exception as error:
+            self.tell(Raised(type(error).__name__, str(error), traceback.format_exception_only(error)))
+
+    def begin(self) -> None:
+        """Begin a command."""
+        self._how, self.interrupted = "well", False
+
+    def end(self) -> list[Any]:
+        """Tell the notebook that a command has been carried out; return the sends of all events, to be waited for."""
+        print(MARK, file=sys.stderr, flush=True)
+        self.tell(Done("interrupted" if self.interrupted else self._how))  # type: ignore[arg-type]
+        sends, self._sent = self._sent, []
+        return sends
+
+
+async def serve(world: aiompi.World) -> None:
+    """Carry out the commands of the notebook, as a rank of the asyncio face."""
+    import asyncio
+
+    parent = world.Get_parent()
+    apart = await world.Dup()  # cells cannot leave anything in it
+    worker = Worker(parent, {"aiompi": aiompi, "comm": await world.Dup()})
+    while not isinstance(command := unpack(await parent.recv(source=0)), Stop):
+        worker.begin()
+        if isinstance(command, Run):
+            await asyncio.wait([asyncio.ensure_future(worker.run(command.code))])
+        elif isinstance(command, Renew):
+            worker.shell.user_ns["comm"] = await apart.Dup()
+        elif isinstance(command, Push | Pull):
+            worker.do(command)
+        for send in worker.end():
+            await send
+    await parent.Disconnect()
+
+
+def serve_blocking() -> None:
+    """Carry out the commands of the notebook, as a rank of the blocking face."""
+    from aiompi import MPI
+
+    parent = MPI.Comm.Get_parent()
+    apart = MPI.COMM_WORLD.Dup()  # cells cannot leave anything in it
+    worker = Worker(parent, {"MPI": MPI, "comm": MPI.COMM_WORLD.Dup()})
+    while not isinstance(command := unpack(parent.recv(source=0)), Stop):
+        worker.begin()
+        if isinstance(command, Run):
+            worker.run_blocking(command.code)
+        elif isinstance(command, Renew):
+            worker.shell.user_ns["comm"] = apart.Dup()
+        elif isinstance(command, Push | Pull):
+            worker.do(command)
+        MPI.Request.Waitall(worker.end())
+    parent.Disconnect()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["blocking"]:
+        serve_blocking()
+    else:
+        aiompi.run(serve)

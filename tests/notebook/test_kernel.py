@@ -1,0 +1,89 @@
+"""The magics in a real kernel of Jupyter, with which a client speaks as a notebook does."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from nbclient.exceptions import CellExecutionError
+
+from support import kernels
+
+
+@pytest.fixture(scope="module")
+def notebook() -> Iterator[kernels.Notebook]:
+    """A notebook with three ranks."""
+    with kernels.notebook() as made:
+        made.run("%load_ext aiompi.notebook")
+        assert made.text("%aiompi start 3") == "<3 ranks of a notebook: waiting for cells>\n"
+        yield made
+
+
+def test_cells(notebook: kernels.Notebook) -> None:
+    """Output comes with its rank, rich results are those of the notebook, and variables travel."""
+    assert sorted(notebook.text("%%mpi\nprint(await comm.allreduce(1) + comm.rank)").split("\n")) == [
+        "", "[0] 3", "[1] 4", "[2] 5",
+    ]  # fmt: skip
+    notebook.run("words = ['a', 'b', 'c']\n%aiompi push words")
+    [label, shown] = notebook.run("%%mpi --ranks 1\nfrom IPython.display import HTML\nHTML(words[comm.rank])")
+    assert (label.text, shown.data["text/html"]) == ("[1]\n", "b")
+    notebook.run("%%mpi --ranks 0,2\nword = words[comm.rank]")
+    assert notebook.text("%aiompi pull word --ranks 0,2\nword") == "['a', 'c']\n"
+
+
+def test_an_interrupt(notebook: kernels.Notebook) -> None:
+    """The button of the notebook interrupts the ranks, which go on; each is shown with the line where it was."""
+    kernel = int(notebook.text("import os\nos.getpid()"))
+    threading.Timer(1.0, os.kill, (kernel, signal.SIGINT)).start()
+    with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
+        notebook.run("%%mpi\nif comm.rank == 1:\n    while True: pass\nawait comm.barrier()")
+    assert sorted(notebook.text("%%mpi\nprint(await comm.allreduce(1))").split()) == ["3"] * 3 + ["[0]", "[1]", "[2]"]
+
+
+def test_exceptions(notebook: kernels.Notebook) -> None:
+    """Ranks with the same exception share its traceback; cells that follow do not run, as `error` in the reply says."""
+    with pytest.raises(CellExecutionError):
+        notebook.run("%%mpi\nif comm.rank:\n    1 / 0")
+    text = kernels.text_of(notebook.client.nb.cells[-1].outputs)
+    assert "ranks 1-2:\n" in text
+    assert text.count("ZeroDivisionError: division by zero") == 1
+    assert "ranks 1-2 of 3 raised an exception" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("%aiompi", "the following arguments are required: command"),
+        ("%aiompi begin", "invalid choice: 'begin'"),
+        ("%aiompi start none", "invalid int value: 'none'"),
+        ("%aiompi start 0", "a number of ranks from 1 on"),
+        ("%aiompi push absent", "the notebook has no variable absent"),
+        ("%aiompi pull absent", "rank 0 raised NameError: name 'absent' is not defined"),
+        ("%%mpi --ranks x\n1", "'x' are no ranks, such as 0,2-3"),
+        ("%%mpi --ranks 3\n1", "there are ranks 0 to 2"),
+        ("%%mpi --limit 'x\n1", "No closing quotation"),
+    ],
+)
+def test_wrong_lines(notebook: kernels.Notebook, line: str, said: str) -> None:
+    """One line says what is wrong."""
+    with pytest.raises(CellExecutionError) as caught:
+        notebook.run(line)
+    assert said in str(caught.value)
+
+
+def test_the_end_of_the_kernel(notebook: kernels.Notebook) -> None:
+    """Ranks end when the kernel is killed."""
+    notebook.run("%%mpi\nimport os\npid = os.getpid()")
+    pids = [int(pid) for pid in re.findall(r"\d+", notebook.text("%aiompi pull pid\npid"))]
+    assert len(pids) == 3
+    kernel = int(notebook.text("import os\nos.getpid()"))
+    os.kill(kernel, signal.SIGKILL)
+    deadline = time.monotonic() + kernels.LIMIT
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,0 +1,149 @@
+"""Ranks of a notebook without a kernel: real processes, which the tests of a module share."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from aiompi.errors import InvalidArgumentError
+from aiompi.notebook import Ranks, RanksError
+from aiompi.notebook.cell import Event, Failure, Result, Text, ranks_text
+from aiompi.notebook.ranks import ranks_for
+
+COUNT = 2
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Ranks]:
+    """Ranks of the asyncio face."""
+    ranks = ranks_for(COUNT)
+    ranks.start_now()
+    yield ranks
+    ranks.stop_now()
+
+
+def run(ranks: Ranks, code: str, where: list[int] | None = None, limit: float | None = None) -> list[Event]:
+    """Let ranks run a cell; return its events, by rank."""
+    events: list[Event] = []
+    ranks.run_now(code, where, limit, events.append)
+    return sorted(events, key=lambda event: -1 if event.rank is None else event.rank)
+
+
+def texts(events: list[Event]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Text)]
+
+
+def test_cells(shared: Ranks) -> None:
+    """Variables stay, cells await and have results, and output keeps its order with them, as does that of processes."""
+    assert texts(run(shared, "x = await comm.allreduce(comm.rank + 1)\nprint(x)")) == ["3", "3"]
+    code = "import os, sys\nprint('a', end='')\ndisplay(x)\nos.system('echo b')\nprint('c', file=sys.stderr)\nx + 1"
+    events = run(shared, "from IPython.display import display\n" + code, [1])
+    printed = [event for event in events if event != Text(1, "c", is_error=True)]
+    in_order = [event.text if isinstance(event, Text) else "shown" for event in printed]
+    assert in_order == ["a", "shown", "b", "shown"]
+    assert Text(1, "c", is_error=True) in events
+    shown = [event.shown.data["text/plain"] for event in events if isinstance(event, Result)]
+    assert shown == ["3", "4"]
+
+
+def test_push_and_pull(shared: Ranks) -> None:
+    """Values, functions of the program too, are copied; errors of either side name the rank."""
+
+    async def exchange() -> None:
+        await shared.push(add=lambda a, b: a + b, seven=7)
+        assert await shared.pull("add(seven, comm.rank)") == [7, 8]
+        assert await shared.pull("seven", [1]) == [7]
+        with pytest.raises(RanksError, match="rank 0 raised NameError: name 'absent' is not defined"):
+            await shared.pull("absent")
+        with pytest.raises(RanksError, match=r"rank 1 raised TypeError: .* cannot be pickled"):
+            await shared.pull("(each for each in '')", [1])
+        with pytest.raises(TypeError, match="generator cannot be pickled"):
+            await shared.push(it=(each for each in ""))
+        with pytest.raises(InvalidArgumentError, match=r"ranks \[2\]: there are ranks 0 to 1"):
+            await shared.pull("seven", [2])
+
+    asyncio.run(exchange())
+
+
+@pytest.mark.parametrize(
+    "endless",
+    ["while True: pass", "while True: print('x')", "await comm.recv()", "import time; time.sleep(1000)"],
+)
+def test_a_time_limit(shared: Ranks, endless: str) -> None:
+    """It interrupts code and waits; then `comm` is in step although one rank has not come to a barrier."""
+    events: list[Event] = []
+    cell = f"if comm.rank: await comm.barrier()\nelse:\n    {endless}"
+    with pytest.raises(TimeoutError, match=r"ranks 0-1 had not ended after 0.5 s"):
+        shared.run_now(cell, None, 0.5, events.append)
+    raised = {event.rank: event.raised for event in events if isinstance(event, Failure)}
+    assert raised[0].name in ("KeyboardInterrupt", "CancelledError")
+    assert "comm" in raised[1].traceback[-2]
+    assert texts(run(shared, "print(await comm.allreduce(1))")) == ["2", "2"]
+
+
+def test_a_cancelled_cell(shared: Ranks) -> None:
+    """Cancelling the await interrupts the cell."""
+
+    async def cancel() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(shared.run("await comm.recv()", show=lambda _: None), 0.5)
+
+    asyncio.run(cancel())
+    assert texts(run(shared, "print(comm.rank)")) == ["0", "1"]
+
+
+def test_an_exception(shared: Ranks) -> None:
+    """It is told with its traceback, and the others end, or are interrupted."""
+    events: list[Event] = []
+    with pytest.raises(RanksError, match=r"rank 1 of 2 raised an exception"):
+        shared.run_now("1 / (1 - comm.rank)", show=events.append)
+    [failure] = [event for event in events if isinstance(event, Failure)]
+    assert (failure.rank, failure.raised.name, failure.raised.text) == (1, "ZeroDivisionError", "division by zero")
+    assert any("1 - comm.rank" in _plain(line) for line in failure.raised.traceback)
+
+
+def _plain(text: str) -> str:
+    """Return a text without colours."""
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
+
+
+def test_output_between_cells(shared: Ranks) -> None:
+    """What a task prints later comes with the next cell."""
+    later = "async def later():\n    await asyncio.sleep(0.1)\n    print('late', flush=True)\n"
+    run(shared, f"import asyncio\n{later}task = asyncio.create_task(later())", [0])
+    time.sleep(0.4)
+    assert "late" in texts(run(shared, "pass", [0]))
+
+
+def test_a_rank_that_dies() -> None:
+    """The cell ends with the reason; a restart makes new ranks without variables. These are of the blocking face."""
+    ranks = ranks_for(COUNT, blocking=True)
+    ranks.start_now()
+    try:
+        run(ranks, "from mpi4py import MPI\nx = MPI.COMM_WORLD.allreduce(1)")
+        assert ranks.pull_now("x") == [2, 2]
+        with pytest.raises(RanksError, match=r"the ranks are gone: rank 1 was killed by signal 9 \(SIGKILL\)"):
+            ranks.run_now("import os\nif comm.rank: os.kill(os.getpid(), 9)\ncomm.Barrier()", show=lambda _: None)
+        with pytest.raises(RanksError, match=r"the ranks are gone: rank 1 was killed.* Start new ones"):
+            ranks.pull_now("x")
+        ranks.restart_now()
+        with pytest.raises(RanksError, match="NameError"):
+            ranks.pull_now("x")
+        with pytest.raises(TimeoutError):
+            run(ranks, "comm.recv()", [1], limit=0.5)
+        assert texts(run(ranks, "print(comm.allreduce(1))")) == ["2", "2"]
+        threading.Timer(0.5, ranks.stop_now).start()
+        with pytest.raises(RanksError, match=r"the ranks are gone: they have been stopped\. Start new ones"):
+            run(ranks, "comm.recv()")
+    finally:
+        ranks.stop_now()
+
+
+@pytest.mark.parametrize(("ranks", "words"), [([2], "rank 2"), ([0, 1, 2, 5], "ranks 0-2, 5"), ([3, 1], "ranks 1, 3")])
+def test_words_for_ranks(ranks: list[int], words: str) -> None:
+    assert ranks_text(ranks) == words
