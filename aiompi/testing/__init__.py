@@ -90,7 +90,7 @@ def _other(pluginmanager: pytest.PytestPluginManager) -> bool:
 def _is_entry(name: str) -> bool:
     from importlib.metadata import entry_points  # only if there is such a package
 
-    return bool(entry_points(group="pytest11", name=name))
+    return not os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD") and bool(entry_points(group="pytest11", name=name))
 
 
 def _leave_job() -> int:

@@ -18,7 +18,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from aiompi.compat import STAND_IN
 from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, State
-from aiompi.testing.tasks import waits_text
+from aiompi.testing.reports import waits_text
 from aiompi.wire.control import ENV_LIFELINE
 from aiompi.wire.wait_report import WaitReport, compare
 

@@ -61,9 +61,7 @@ class MPITests:
             size = self._size(item)
             if firedrake:
                 self._label(item, size or 1)
-            if place.is_worker or not isinstance(item, pytest.Function):
-                continue
-            if self._skip(item) or size is None:
+            if not isinstance(item, pytest.Function) or self._skip(item) or size is None or place.is_worker:
                 continue
             if inspect.iscoroutinefunction(item.function) and self._is_ours(item):
                 self._run_as_tasks(item, size)

@@ -148,3 +148,16 @@ def skipped_report(item: pytest.Item, reason: str) -> pytest.TestReport:
     path, line, _ = item.reportinfo()
     place = (str(path), (line or 0) + 1, f"Skipped: {reason}")
     return pytest.TestReport(item.nodeid, item.location, {**item.keywords}, "skipped", place, "setup")
+
+
+def waits_text(lines: str, seconds: float | None) -> str:
+    """Return the text on the ranks that had to be stopped.
+
+    Args:
+        lines: what each does, as `compare` has it.
+        seconds: limit of the test that has passed; None if the others were stopped because a rank had failed.
+    """
+    _, _, states = lines.partition("\n")
+    if seconds is None:
+        return f"These ranks still waited, and were stopped:\n{states}"
+    return f"The test has not ended after {seconds:g} s. The ranks wait:\n{states}"

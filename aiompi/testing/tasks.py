@@ -15,7 +15,7 @@ import pytest
 from aiompi import World, local_world
 from aiompi.hang_report import HangReporter
 from aiompi.testing.fixtures import EachRank
-from aiompi.testing.reports import Failure, RankFailures
+from aiompi.testing.reports import Failure, RankFailures, waits_text
 from aiompi.wire.wait_report import compare
 
 #: seconds that the other ranks have after one has failed
@@ -157,16 +157,3 @@ class TaskTest:
             return ""
         lines = compare({rank: reporter.report() for rank, reporter in reporters.items()}, ())
         return waits_text(lines, self._seconds if hangs else None)
-
-
-def waits_text(lines: str, seconds: float | None) -> str:
-    """Return the text on the ranks that had to be stopped.
-
-    Args:
-        lines: what each does, as `compare` has it.
-        seconds: limit of the test that has passed; None if the others were stopped because a rank had failed.
-    """
-    _, _, states = lines.partition("\n")
-    if seconds is None:
-        return f"These ranks still waited, and were stopped:\n{states}"
-    return f"The test has not ended after {seconds:g} s. The ranks wait:\n{states}"

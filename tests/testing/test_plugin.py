@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
@@ -183,3 +184,117 @@ def test_ranks_are_processes_that_later_tests_use_again(pytester: pytest.Pyteste
     assert "aiompi-launch: rank 1 was killed by signal 9 (SIGKILL)" in text
     assert "Barrier #1 on MPI_COMM_WORLD (shm) at test_it.py:43 for # s, waiting for rank 1" in text
     assert "rank 1: in no MPI call; it runs test_it.py:42, in test_hangs" in text
+
+
+def test_tests_run_side_by_side(pytester: pytest.Pytester) -> None:
+    """Each of two tests ends only when the other one runs too."""
+    result = run(
+        pytester,
+        """
+        import pathlib, time
+        import pytest
+
+        @pytest.mark.parametrize("own, other", [("a", "b"), ("b", "a")])
+        @pytest.mark.mpi(ranks=2)
+        def test_meets(comm, own, other):
+            if comm.rank == 0:
+                pathlib.Path(own).touch()
+                while not pathlib.Path(other).exists():
+                    time.sleep(0.01)
+            comm.Barrier()
+        """,
+        "--mpi-parallel=4",
+        "-v",
+    )
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*test_meets?2-a-b? PASSED*", "*test_meets?2-b-a? PASSED*"])
+
+
+def test_reports_pass_through_xdist(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.mpi(ranks=2)
+        async def test_task(world):
+            assert world.rank != 1
+
+        @pytest.mark.mpi(ranks=1)
+        def test_process(comm):
+            print("hello from", comm.rank)
+            assert comm.size != 1
+        """,
+        "-p", "xdist", "-n", "1",
+    )  # fmt: skip
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*- rank 1 of 2 -*", "E * assert 1 != 1"])
+    result.stdout.fnmatch_lines(["*- rank 0 of 1 -*", "*Captured stdout of rank 0 call*", "hello from 0"])
+
+
+#: the marks of pytest-mpi and mpi-pytest
+FOREIGN = """
+    import pytest
+    from aiompi import MPI
+
+    @pytest.mark.mpi
+    def test_bare():
+        assert MPI.COMM_WORLD.size == 2
+
+    @pytest.mark.mpi(min_size=4)
+    def test_too_small():
+        assert MPI.COMM_WORLD.size >= 4
+
+    @pytest.mark.mpi(2)
+    def test_wrong():
+        pass
+
+    @pytest.mark.mpi_skip
+    def test_skip():
+        assert MPI.COMM_WORLD.size == 1
+
+    def test_unmarked(mpi_file_name, mpi_tmpdir):
+        assert len(set(MPI.COMM_WORLD.allgather((mpi_file_name, str(mpi_tmpdir))))) == 1
+
+    @pytest.mark.parallel([1, 2])
+    def test_parallel():
+        assert MPI.COMM_WORLD.size in (1, 2)
+
+    @pytest.mark.mpi_xfail
+    def test_xfail():
+        assert MPI.COMM_WORLD.size == 1
+    """
+
+
+def test_suites_of_other_plugins_without_a_job(pytester: pytest.Pytester) -> None:
+    result = run(pytester, FOREIGN, "-k", "not test_parallel", "--strict-markers", "-W", "error")
+    result.assert_outcomes(passed=3, skipped=3, deselected=2)
+
+
+def test_suites_of_other_plugins_in_a_job(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=FOREIGN)
+    launch = [sys.executable, "-m", "aiompi_launcher", "-n", "2", "-m", "pytest"]
+    result = pytester.run(*launch, *PLAIN, "--with-mpi", "-m", "not parallel[1]", "-k", "not wrong", "-rA")
+    result.assert_outcomes(passed=3, skipped=2, xfailed=1, deselected=2)
+    result.stdout.fnmatch_lines(["PASSED test_it.py::test_parallel?nprocs=2?"])
+
+
+def test_a_mark_of_the_project_keeps_its_meaning(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nmarkers =\n  mpi: needs a computer\n  parallel: is fast\n")
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.mpi
+        @pytest.mark.parallel(threads=2)
+        def test_here():
+            pass
+
+        @pytest.mark.mpi(ranks=2)
+        async def test_ranks(world):
+            assert world.size == 2
+        """,
+        "--strict-markers",
+    )
+    result.assert_outcomes(passed=2)
