@@ -119,7 +119,8 @@ def openmpi_job(processes: int) -> Contender:
     # the mpiexec of Open MPI would execute prterun, but `mpiexec` may belong to MPICH
     prterun = installed("openmpi", "prterun")
     # prterun does not pass the end of standard input to its ranks, so the kernel must end it when its parent is killed
-    launcher = ("setpriv", "--pdeathsig", "TERM", prterun)
+    # its windows over UCX complain on each start without a network for UCX, and are not used within a host
+    launcher = ("env", "OMPI_MCA_osc=^ucx", "setpriv", "--pdeathsig", "TERM", prterun)
     options = ("--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
     words = "-m", f"{_MEASURE}.mpi4py"
     command = _mpi4py_command(installed("openmpi", "libmpi.so.40"), (*launcher, *options), processes, *words)

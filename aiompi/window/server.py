@@ -149,7 +149,7 @@ class Server:
         if type(number) is not int or not 1 <= number < len(OPERATIONS) or not isinstance(basic, Datatype):
             raise RemoteProtocolError(f"{number!r} is no operation on {name!r}")
         self._check_operation(number, basic, area)
-        if data.nbytes != (area.nbytes if given else 0):
+        if not (given or fetched) or data.nbytes != (area.nbytes if given else 0):
             raise RemoteProtocolError(f"{data.nbytes} bytes are to be combined with {area.nbytes}")
         message = data if given else None
         before = allocate(area.nbytes) if fetched else None

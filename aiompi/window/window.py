@@ -217,13 +217,16 @@ class Window(WindowBase):
             return self.nothing()
         area, datatype = found
         basic = basic_of(datatype)
-        if origin.count and basic_of(origin.datatype) != basic:
+        given = basic_of(origin.datatype) if origin.count else basic
+        if given != basic and (given.dtype is None or given.dtype != basic.dtype):
             raise InvalidTypeError(f"{self.where(operation)}: {origin.datatype} does not consist of {basic}")
         if result is not None and result.nbytes != area.nbytes:
             raise InvalidCountError(
                 f"{self.where(operation)}: result has {result.nbytes} bytes, and {area.nbytes} are fetched"
             )
         number = number_of(op, basic)
+        if op == NO_OP and result is None:
+            return self.nothing()
         message = None if op == NO_OP else origin.packed()
         before = None if result is None else allocate(area.nbytes)
         accessor = self.targets[rank].accessor

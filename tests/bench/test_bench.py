@@ -23,6 +23,8 @@ FIGURES = {
     "startup": 13,
     "responsive": 9 if core.form == "native" else 4,  # the pure form has no shared memory
     "streams": 12 if core.form == "native" else 11,
+    "rma": 23,
+    "files": 3,
     "mpich": 82 if core.form == "native" else 50,  # most of both forms if both are installed
 }
 

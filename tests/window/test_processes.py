@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from aiompi import core
@@ -232,3 +234,19 @@ def test_a_request_that_breaks_the_protocol_ends_its_sender(site: Site, request_
     program = site.program(HOSTILE.replace("REQUEST", request_of_it))
     result = site.launch("-n", "2", "--on-failure=continue", program).finish()
     assert result.lines == ["told"], result.err
+
+
+STRESS = str(Path(__file__).with_name("stress.py"))
+
+
+@pytest.mark.parametrize("more", [(), ("--apart",)], ids=["near", "apart"])
+def test_random_operations_are_as_in_a_model(site: Site, more: tuple[str, ...]) -> None:
+    """`stress.py` has a command for many more."""
+    result = site.launch("-n", "3", STRESS, "--operations", "400", *more).finish()
+    assert (result.code, result.err) == (0, ""), result
+    assert "are as in the model" in result.out
+
+
+def test_counters_are_right_when_a_rank_is_killed(site: Site) -> None:
+    result = site.launch("-n", "3", "--on-failure=continue", STRESS, "--kill", "--seed", "1").finish()
+    assert result.lines == ["told", "told"], result.err

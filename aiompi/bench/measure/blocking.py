@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from aiompi import MPI
-from aiompi.bench.measure import calls, datatypes, point_to_point, turns
+from aiompi.bench.measure import calls, datatypes, point_to_point, storage, turns
 
-WORKS: Final = {**point_to_point.works(MPI), **datatypes.works(MPI), **calls.WORKS}
+WORKS: Final = {**point_to_point.works(MPI), **datatypes.works(MPI), **storage.works(MPI), **calls.WORKS}
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from mpi4py import MPI
 from mpi4py.util import pkl5
 
-from aiompi.bench.measure import calls, datatypes, point_to_point, turns
+from aiompi.bench.measure import calls, datatypes, point_to_point, storage, turns
 
 Works: TypeAlias = Mapping[str, Callable[..., Any]]
 
@@ -21,7 +21,8 @@ def objects_pkl5(comm: MPI.Intracomm, **arguments: Any) -> list[float]:
 
 
 WORKS: Final[Works] = {
-    **point_to_point.works(MPI), **datatypes.works(MPI), **calls.WORKS, objects_pkl5.__name__: objects_pkl5,
+    **point_to_point.works(MPI), **datatypes.works(MPI), **storage.works(MPI), **calls.WORKS,
+    objects_pkl5.__name__: objects_pkl5,
 }  # fmt: skip
 #: those of mpi4py.util.pkl5 by the names that others have for them
 PKL5: Final[Works] = {"bind": calls.bind, "objects": objects_pkl5}

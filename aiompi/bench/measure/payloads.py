@@ -35,17 +35,22 @@ def check(received: npt.NDArray[Any], loop: Callable[[int], object]) -> None:
     """
     received.fill(0)
     loop(1)
-    _look(received)
+    look(received)
 
 
 async def check_async(received: npt.NDArray[Any], loop: Callable[[int], Awaitable[object]]) -> None:
     """Check like `check`, for a loop that is awaited."""
     received.fill(0)
     await loop(1)
-    _look(received)
+    look(received)
 
 
-def _look(received: npt.NDArray[Any]) -> None:
+def look(received: npt.NDArray[Any]) -> None:
+    """Check that memory has the content of `touched`.
+
+    Raises:
+        ValueError: it has not.
+    """
     if not received.all():
         raise ValueError(f"what was received is not what was sent: {received}")
 
