@@ -199,6 +199,7 @@ class Settings:
         impi_leaders_collective: True if the leaders of Intercomm_create use the collective context of a peer
             communicator that spans IMPI clients, False for its point-to-point context; IMPI does not specify this.
         debug: seconds after which a rank reports what a waiting call waits for; 0 for never.
+        trace: directory in which a rank records what it does, for `python -m aiompi.trace`; empty for no trace.
         thread_level: thread level of programs of the blocking face, one of THREAD_LEVELS.
         running_loop: "error" if a blocking call inside a running event loop raises BlockingCallError, "block" if it
             blocks the loop, with one RuntimeWarning. Empty means "block" for programs of mpi4py, otherwise "error".
@@ -247,6 +248,7 @@ class Settings:
     impi_reduce_point_to_point: tuple[str, ...] = _checked((), _clients)
     impi_leaders_collective: bool = True
     debug: float = _checked(0.0, _seconds_or_never)
+    trace: str = ""
     thread_level: str = _checked("funneled", _thread_level)
     running_loop: str = _checked("", _one_of("error", BLOCK))
     on_failure: str = _checked("", _one_of("abort", "continue"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.comm.group import Group
+from aiompi.core.pure.recorder import PART
 from aiompi.engine import Message, MessageListener, Mode, NotedReceive, Request, room
 from aiompi.wire.frame import Payload
 
@@ -210,7 +211,13 @@ class Channel:
         """Start sending `nbytes`, in pieces, to a rank."""
         route = self._route
         peer = route.engine.peer(route.members[dest])
-        return peer.send(payload, nbytes, route.context_id, route.source, self.tag, Mode.STANDARD, self.note)
+        recorder = route.engine.recorder
+        if recorder is None:
+            return peer.send(payload, nbytes, route.context_id, route.source, self.tag, Mode.STANDARD, self.note)
+        handle = recorder.start(PART, route.context_id, route.members[dest], self.tag, nbytes)
+        request = peer.send(payload, nbytes, route.context_id, route.source, self.tag, Mode.STANDARD, self.note)
+        recorder.sent(handle, request, peer)
+        return request
 
     def multicast(self, payload: Payload, nbytes: int, dests: Sequence[int]) -> list[Request[None]]:
         """Start sending the same `nbytes`, in pieces, to several ranks."""

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiompi.comm.channel import EXTENSION_TAG, Channel, Route, run_after
 from aiompi.comm.contexts import AGREEMENTS, PARTITIONS, ContextIds
 from aiompi.comm.group import Group
 from aiompi.comm.point_to_point import PointToPoint
 from aiompi.constants import TAG_UB
+from aiompi.core import Recorder
+from aiompi.core.pure.recorder import COLLECTIVE
 from aiompi.engine import Engine, Receive, Request, Schedule
 
 T = TypeVar("T")
+
+#: where the note of a collective has its root + 1, see `aiompi.coll.signature`
+_ROOT_BITS: Final = 16
+_ROOT_MASK: Final = 2**32 - 1
 
 
 class Communicator(PointToPoint):
@@ -86,6 +92,9 @@ class Communicator(PointToPoint):
         the tags of chapter 4 of IMPI 0.0 do not distinguish one call from the next.
         """
         if self.native:
+            recorder = self.engine.recorder
+            if recorder is not None:
+                return self._recorded(recorder, channel, algorithm)
             return Schedule(self.engine, algorithm(channel), self, channel.operation)
         before = self._latest
         if before is None or before.done():
@@ -93,6 +102,19 @@ class Communicator(PointToPoint):
         else:
             schedule = self.run(run_after(before, Request(self.engine), channel, algorithm), channel.operation)
         self._latest = None if schedule.done() else schedule
+        return schedule
+
+    def _recorded(
+        self, recorder: Recorder, channel: Channel, algorithm: Callable[[Channel], Coroutine[Any, None, T]]
+    ) -> Schedule[T]:
+        root = self.process_of((channel.note >> _ROOT_BITS & _ROOT_MASK) - 1)
+        handle = recorder.start(COLLECTIVE, self.context_id, root, channel.tag, 0)
+        schedule = Schedule(self.engine, algorithm(channel), self, channel.operation)
+        schedule.traced = handle
+        if schedule.done():
+            recorder.ended(schedule)
+        else:
+            schedule.when_done(recorder.ended)
         return schedule
 
     def run(self, coroutine: Coroutine[Any, None, T], call: str = "") -> Schedule[T]:

@@ -61,6 +61,7 @@ if TYPE_CHECKING or form == "pure":
     from aiompi.core.pure.polling import look
     from aiompi.core.pure.progress import ProgressBase
     from aiompi.core.pure.receive import PostedReceive
+    from aiompi.core.pure.recorder import Recorder
     from aiompi.core.pure.request import Request
     from aiompi.core.pure.send import SendBase
     from aiompi.core.pure.window import WindowBase
@@ -78,6 +79,7 @@ else:
         PeerBase,
         PostedReceive,
         ProgressBase,
+        Recorder,
         Request,
         SendBase,
         Span,
@@ -92,6 +94,6 @@ else:
 
 __all__ = [
     "Atomics", "CommunicatorBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "Owned", "PeerBase",
-    "PostedReceive", "ProgressBase", "Request", "SendBase", "Span", "TUPLES", "WindowBase", "contents", "form",
-    "incoming", "look", "outgoing", "overlap", "plain_bytes", "why_pure",
+    "PostedReceive", "ProgressBase", "Recorder", "Request", "SendBase", "Span", "TUPLES", "WindowBase", "contents",
+    "form", "incoming", "look", "outgoing", "overlap", "plain_bytes", "why_pure",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from aiompi.core.pure.peer import PeerBase as PeerBase
 from aiompi.core.pure.polling import look as look
 from aiompi.core.pure.progress import ProgressBase as ProgressBase
 from aiompi.core.pure.receive import PostedReceive as PostedReceive
+from aiompi.core.pure.recorder import Recorder as Recorder
 from aiompi.core.pure.request import Request as Request
 from aiompi.core.pure.send import SendBase as SendBase
 from aiompi.core.pure.window import WindowBase as WindowBase

@@ -158,6 +158,8 @@ class BlockingDriver:
         if self._asleep:
             return self._interrupt(lambda: self.finish(request))
         self.single = True
+        if not request._done and engine.recorder is not None:
+            engine.recorder.waits(request)
         try:
             while not request._done:
                 if not self._look():
@@ -173,6 +175,11 @@ class BlockingDriver:
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         """Block until `satisfied` returns True. Only the completion of one of `requests` can change its result."""
+        for request in requests:
+            recorder = request._engine.recorder
+            if recorder is None:
+                break
+            recorder.waits(request)
         with nullcontext() if self._observer is None else self._observer(requests):
             self._wait(satisfied, requests)
 

@@ -147,6 +147,8 @@ class ThreadDriver(BlockingDriver):
     def finish(self, request: Request[Any]) -> None:
         with self._lock:
             request._engine.refuse_nested()
+            if not request._done and request._engine.recorder is not None:
+                request._engine.recorder.waits(request)
             if self._observer is None and self._pollers and self._leader == NO_THREAD and self._is_alone():
                 self._background.foreground_began()
                 while not request._done and (self._look() or (self._pollers and self._poll_or_spin(None))):

@@ -28,6 +28,7 @@ from aiompi.wire.wait_report import WaitReport
 
 if TYPE_CHECKING:
     from aiompi.hang_report import HangReporter
+    from aiompi.trace.recording import Recording
 
 
 class Runtime:
@@ -84,6 +85,7 @@ class Runtime:
         self.cards: Request[list[control.BusinessCard]] = Request(self.engine)
         self._started: Schedule[None] | None = None
         self._hang_reporter: HangReporter | None = None
+        self._recording: Recording | None = None
 
     def start(self) -> Schedule[None]:
         """Join the job (MPI_Init, section 7.5). This is complete when every rank has joined.
@@ -129,6 +131,16 @@ class Runtime:
         from aiompi.hang_report import HangReporter  # seldom needed
 
         self._hang_reporter = HangReporter(self.engine, self.settings.debug, lambda report: self._tell(0, report))
+
+    def record_calls(self) -> None:
+        """Record what this rank does, if the settings say so."""
+        directory = self.settings.trace
+        if directory:
+            from aiompi.trace.recording import Recording  # seldom needed
+
+            # The ranks of a job that this one has spawned, or that replaces it, have the same numbers.
+            taken = os.path.exists(os.path.join(directory, f"rank-{self.engine.rank}.trace"))
+            self._recording = Recording(self.engine, os.path.join(directory, str(os.getpid())) if taken else directory)
 
     def _tell(self, number: int, report: WaitReport) -> None:
         if self.agent is not None and self.engine.error is None:
@@ -268,6 +280,8 @@ class Runtime:
         self.names.close()
         if self._hang_reporter is not None:
             self._hang_reporter.close()
+        if self._recording is not None:
+            self._recording.stop()
         self.wiring.close()
         if self.agent is not None:
             self.agent.close()

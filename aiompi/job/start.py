@@ -45,11 +45,13 @@ async def start(runtime: Runtime) -> None:
         engine.survives = runtime.settings.on_failure == "continue"
         wiring.open(Site(), [Loopback])
         make_communicators(runtime)
+        runtime.record_calls()
         return
     engine.windows[:] = (card.get("window", 0) for card in cards)
     engine.shm_domains[:] = map(registry.home, cards)
     engine.processes.cards.update(enumerate(cards))
     make_communicators(runtime)
+    runtime.record_calls()
     share_cores(runtime, cards)
     port = os.environ.pop(control.ENV_PARENT, None)
     if port is not None:

@@ -22,6 +22,7 @@ from libc.string cimport memcpy, memmove
 from posix.unistd cimport close
 
 from contextvars import copy_context
+from operator import index
 from os import strerror
 from sys import modules as _modules
 from time import monotonic, sleep
@@ -41,6 +42,16 @@ from aiompi.core.awaits import waiting as _waiting
 from aiompi.core.mode import SENDS as _SENDS
 from aiompi.core.mode import Mode
 from aiompi.core.pure.progress import AWAITS_PER_TURN as _AWAITS_PER_TURN
+from aiompi.core.pure.recorder import COPY as _WAY_COPY
+from aiompi.core.pure.recorder import FAILED as _WAY_FAILED
+from aiompi.core.pure.recorder import HEAD as _RECORD_HEAD
+from aiompi.core.pure.recorder import RECORDS as _RECORDS
+from aiompi.core.pure.recorder import RECV as _REC_RECV
+from aiompi.core.pure.recorder import RING as _WAY_RING
+from aiompi.core.pure.recorder import SEND as _REC_SEND
+from aiompi.core.pure.recorder import COLLECTIVE as _REC_COLLECTIVE
+from aiompi.core.pure.recorder import SLOTS as _WAY_SLOTS
+from aiompi.core.pure.recorder import WAIT as _REC_WAIT
 from aiompi.constants import TAG_UB as _TAG_UB
 from aiompi.errors import InternalError, LocalProtocolError, PendingError, ProcessFailedPendingError, RemoteProtocolError
 from aiompi.status import Status
@@ -168,6 +179,7 @@ cdef extern from "copy.h" nogil:
 
 include "strided.pxi"
 include "buffers.pxi"
+include "recorder.pxi"
 include "progress.pxi"
 include "request.pxi"
 include "owned.pxi"

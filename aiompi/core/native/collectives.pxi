@@ -70,9 +70,20 @@ cdef class SlotGroup(Slots):
         return self.made(comm, name, tag, note | operation << 8, nbytes, action)
 
     cdef SlotExchange begun(self, SlotExchange exchange):
+        cdef Recorder recorder = recorder_of(self.engine)
+        if recorder is not None:
+            self.record(recorder, exchange)
         if not exchange.advance():
             self.sync.latest = exchange
         return exchange
+
+    cdef int record(self, Recorder recorder, SlotExchange exchange) except -1:
+        """Write the record of a call."""
+        cdef int root = <int>(exchange.call.note >> 16 & 0xFFFFFFFF) - 1
+        cdef int process = -1 if root < 0 else self.ranks[root]
+        exchange.traced = recorder.begin(REC_COLLECTIVE, self.context, process, <int>exchange.tag, exchange.claimed())
+        recorder.find(exchange.traced).way = <unsigned char>WAY_SLOTS
+        return 0
 
     cdef bint is_root(self, object root, bint *right):
         """Say whether a number is the own one; and whether it is the rank of a member."""

@@ -42,7 +42,28 @@ cdef class CommunicatorBase:
         peer = self._peers[r]
         return <PeerBase>peer if isinstance(peer, PeerBase) and (<PeerBase>peer).ring is not None else None
 
+    cpdef int process_of(self, int rank) except? -1:
+        """Return the process number of a rank that this one reaches; -1 if it is none."""
+        return self.targets[rank] if 0 <= rank < len(self.targets) else -1
+
     cdef Request start(self, payload, Py_ssize_t nbytes, dest, tag, mode):
+        cdef Recorder recorder = recorder_of(self.engine)
+        cdef Request request
+        cdef uint64_t handle
+        if recorder is None:
+            return self.begin_send(payload, nbytes, dest, tag, mode)
+        if not isinstance(dest, int) or not isinstance(tag, int):
+            dest, tag = index(dest), index(tag)
+        handle = recorder.begin(REC_SEND, self.context_id, self.process_of(dest), tag, nbytes)
+        try:
+            request = self.begin_send(payload, nbytes, dest, tag, mode)
+        except BaseException:
+            recorder.end(handle, WAY_FAILED)
+            raise
+        recorder.was_sent(handle, request, self._peers[dest] if 0 <= dest < len(self._peers) else None)
+        return request
+
+    cdef Request begin_send(self, payload, Py_ssize_t nbytes, dest, tag, mode):
         cdef int t
         cdef PeerBase peer
         cdef SendBase send
@@ -81,10 +102,20 @@ cdef class CommunicatorBase:
         """Send the bytes of an array of numbers at once; return False if they are to be sent otherwise."""
         cdef int t
         cdef memory_t memory
+        cdef Recorder recorder
+        cdef uint64_t handle
         cdef PeerBase peer = self.ready(dest, tag, &t)
         if peer is None or not is_array(spec) or not array_memory(spec, &memory):
             return False
-        return peer.put_bytes(self.context_id, self.rank, t, memory.data, memory.nbytes)
+        recorder = recorder_of(self.engine)
+        if recorder is None:
+            return peer.put_bytes(self.context_id, self.rank, t, memory.data, memory.nbytes)
+        handle = recorder.begin(REC_SEND, self.context_id, <int>peer.rank, t, memory.nbytes)
+        if not peer.put_bytes(self.context_id, self.rank, t, memory.data, memory.nbytes):
+            recorder.forget(handle)  # the call comes again, the other way
+            return False
+        recorder.was_sent(handle, self.engine.completed_send, peer)
+        return True
 
     def own_send_short(self, spec, dest, tag):
         """Do what `send_short` does; return the request for the await in place of True, and None in place of False."""
@@ -104,6 +135,25 @@ cdef class CommunicatorBase:
         return owned(self.receive(memory, source, tag, decode, status))
 
     cdef Request receive(self, memory, source, tag, decode, status):
+        cdef Recorder recorder = recorder_of(self.engine)
+        cdef Request request
+        cdef uint64_t handle
+        if recorder is None:
+            return self.begin_receive(memory, source, tag, decode, status)
+        if not isinstance(source, int) or not isinstance(tag, int):
+            source, tag = index(source), index(tag)
+        handle = recorder.begin(REC_RECV, self.context_id, self.process_of(source), tag, 0)
+        try:
+            request = self.begin_receive(memory, source, tag, decode, status)
+        except BaseException:
+            recorder.end(handle, WAY_FAILED)
+            raise
+        request.traced = handle
+        if request._done:
+            recorder.has_ended(request)
+        return request
+
+    cdef Request begin_receive(self, memory, source, tag, decode, status):
         cdef int s, t
         cdef PostedReceive receive
         cdef bint simple = memory is None or type(memory) is Span or PyMemoryView_Check(memory)

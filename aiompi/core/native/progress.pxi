@@ -5,6 +5,7 @@ cdef class ProgressBase:
 
     cdef public object driver, error, withholding, _dropped
     cdef public dict sends, assisted
+    cdef public Recorder recorder
     cdef public bint stepping, degraded
     cdef public long long failures, awaits
 

@@ -15,6 +15,7 @@ cdef class Request:
 
     cdef public object _engine, _error, _value, _callbacks, _waiter
     cdef public object record, starter
+    cdef public uint64_t traced
     cdef public bint _done, _cancelled, _error_seen
     cdef object _call, _comm  # what `repr` says of it, with the following
     cdef int _partner, _tag
@@ -162,6 +163,8 @@ cdef class Request:
 
     def _finish(self):
         self._done = True
+        if self.traced:
+            note_end(self)
         self.tell()
 
     cdef int tell(self) except -1:
@@ -178,7 +181,7 @@ cdef class Request:
 
     cdef int finish(self) except -1:
         """End the operation, in the usual case without a call of Python."""
-        if self._callbacks is None and self._waiter is None:
+        if self._callbacks is None and self._waiter is None and not self.traced:
             self._done = True
         else:
             self._finish()
@@ -244,6 +247,8 @@ cdef class Request:
         waiter = engine.driver.waiter(self)
         if waiter is None:
             return
+        if engine.recorder is not None:
+            engine.recorder.waits(self)
         self._waiter = waiter
         try:
             yield from waiter

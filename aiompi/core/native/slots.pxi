@@ -152,6 +152,9 @@ cdef class SlotExchange(Request):
     def spin(self):
         cdef Slots group = self.group
         cdef bint found
+        cdef Recorder recorder = recorder_of(self._engine)
+        if recorder is not None:
+            recorder.waits_for(self)
         if not self._done and group.spins:
             while not group.closed:
                 group.busy += 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from aiompi.core.mode import SENDS, Mode
 from aiompi.core.pure.owned import Owned
+from aiompi.core.pure.recorder import FAILED, RECV, SEND
 from aiompi.core.pure.request import Request
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class CommunicatorBase(Generic[R]):
     _peers: list[Any]
     _reach: int
 
+    def process_of(self, rank: int) -> int:
+        """Return the process number of a rank that this one reaches; -1 if it is none."""
+        return self.targets[rank] if 0 <= rank < len(self.targets) else -1
+
     def send(
         self,
         payload: Sequence[bytes | memoryview],
@@ -58,7 +63,18 @@ class CommunicatorBase(Generic[R]):
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidBufferError: the mode is buffered, and the attached buffer has no room.
         """
-        return self._start_send(payload, nbytes, dest, tag, mode)
+        recorder = self.engine.recorder
+        if recorder is None:
+            return self._start_send(payload, nbytes, dest, tag, mode)
+        to = index(dest)
+        handle = recorder.start(SEND, self.context_id, self.process_of(to), index(tag), nbytes)
+        try:
+            request = self._start_send(payload, nbytes, dest, tag, mode)
+        except BaseException:
+            recorder.end(handle, FAILED)
+            raise
+        recorder.sent(handle, request, self._peers[to] if 0 <= to < len(self._peers) else None)
+        return request
 
     def isend(
         self,
@@ -127,7 +143,19 @@ class CommunicatorBase(Generic[R]):
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
         """
-        return self._start_receive(memory, source, tag, decode, status)
+        recorder = self.engine.recorder
+        if recorder is None:
+            return self._start_receive(memory, source, tag, decode, status)
+        handle = recorder.start(RECV, self.context_id, self.process_of(index(source)), index(tag), 0)
+        try:
+            request = self._start_receive(memory, source, tag, decode, status)
+        except BaseException:
+            recorder.end(handle, FAILED)
+            raise
+        request.traced = handle
+        if request._done:
+            recorder.ended(request)
+        return request
 
     def own_recv(
         self,
@@ -142,7 +170,7 @@ class CommunicatorBase(Generic[R]):
         Args, Raises:
             As of `irecv`.
         """
-        return Owned(self._start_receive(memory, source, tag, decode, status))
+        return Owned(self.irecv(memory, source, tag, decode, status))
 
     def _start_send(
         self, payload: Sequence[bytes | memoryview], nbytes: int, dest: SupportsIndex, tag: SupportsIndex, mode: Mode

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from aiompi.core.pure.recorder import Recorder
 
 #: awaits of complete operations between two turns of the event loop. Each costs some microseconds, or the copy of a
 #: message. Without a turn, a task whose operations complete at once would keep its event loop from all other work.
@@ -26,6 +29,7 @@ class ProgressBase:
         withholding: peers that withhold messages until this rank asks for them.
         sends: srqid -> send that the receiver must still answer.
         assisted: srqid -> copy in progress of a message of this rank to a peer.
+        recorder: records the operations; None if this rank is not traced.
     """
 
     def __init__(self, driver: Any) -> None:
@@ -37,6 +41,7 @@ class ProgressBase:
         self._dropped: Sized = ()  # deferred work of finalizers
         self.sends: dict[int, Any] = {}
         self.assisted: dict[int, Any] = {}
+        self.recorder: Recorder | None = None
 
     def turn_due(self) -> bool:
         """Return True if a task that awaits a complete operation must first give the event loop a turn."""

@@ -127,7 +127,7 @@ class PostedReceive(Request[Any]):
             self._truncated(len(memory))
             return
         self._done = True
-        if self._callbacks is not None or self._waiter is not None:
+        if self._callbacks is not None or self._waiter is not None or self.traced:
             self._finish()
 
     # Rare cases; see `aiompi.engine.receive.Receive`.

@@ -31,6 +31,7 @@ class Request(Generic[T_co]):
     Attributes:
         record, starter: of a persistent request while calls are observed: the record of the call that made it, and its
             communicator; otherwise None.
+        traced: handle of its record in the trace of this rank; 0 for none.
     """
 
     __slots__ = (
@@ -45,12 +46,14 @@ class Request(Generic[T_co]):
         "_words",
         "record",
         "starter",
+        "traced",
     )
 
     def __init__(self, engine: Progress) -> None:
         self._engine = engine
         self.record: Any = None
         self.starter: Any = None
+        self.traced = 0
         self._done = False
         self._cancelled = self._error_seen = False
         self._error: BaseException | None = None
@@ -179,6 +182,8 @@ class Request(Generic[T_co]):
 
     def _finish(self) -> None:
         self._done = True
+        if self.traced and self._engine.recorder is not None:
+            self._engine.recorder.ended(self)
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -248,6 +253,8 @@ class Request(Generic[T_co]):
         waiter = engine.driver.waiter(self)
         if waiter is None:
             return
+        if engine.recorder is not None:
+            engine.recorder.waits(self)
         self._waiter = waiter
         try:
             yield from waiter

@@ -46,7 +46,7 @@ class SendBase(Request[None]):
         if self.acknowledged and not self._done:
             self.payload = ()
             self._done = True
-            if self._callbacks is not None or self._waiter is not None:
+            if self._callbacks is not None or self._waiter is not None or self.traced:
                 self._finish()
 
     def matched(self) -> None:

@@ -50,6 +50,10 @@ def job_parser(name: str) -> Arguments:
     )
     job.add_argument("--output-dir", metavar="DIR", help="write to DIR/rank.N.out and rank.N.err instead")
     job.add_argument(
+        "--trace", action=_SetVariable, type=_trace_directory, metavar="DIR",
+        help="record what the ranks do, for `python -m aiompi.trace DIR`",
+    )  # fmt: skip
+    job.add_argument(
         "--stdin", type=_stdin_rank, default=0, metavar="RANK|none", help="rank that reads standard input (0)"
     )
     job.add_argument(
@@ -240,6 +244,12 @@ def _port(text: str) -> int:
     if not 0 <= port <= MAX_PORT:
         raise argparse.ArgumentTypeError(f"{text} is not in 0 to {MAX_PORT}")
     return port
+
+
+def _trace_directory(text: str) -> str:
+    if any(name.endswith(".trace") for name in (os.listdir(text) if os.path.isdir(text) else ())):
+        raise argparse.ArgumentTypeError(f"{text} has a trace already: name another directory")
+    return os.path.abspath(text)
 
 
 def _stdin_rank(text: str) -> int | None:

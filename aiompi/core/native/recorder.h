@@ -1,0 +1,68 @@
+/* The records of a traced rank, and the place in the program of a call. aiompi/core/pure/recorder.py has the layout. */
+
+#ifndef AIOMPI_RECORDER_H
+#define AIOMPI_RECORDER_H
+
+#include <Python.h>
+#include <frameobject.h>
+#include <stdint.h>
+#include <time.h>
+
+typedef struct {
+  uint64_t begin, wait, end, context, nbytes;
+  int32_t peer, tag;
+  uint32_t place, wait_place;
+  uint8_t kind, way;
+  uint16_t word;
+  uint32_t unused;
+} record_t;
+
+/* A place in the program, as far as it is known: the code of the library that it calls, its own code and instruction. */
+typedef struct {
+  PyObject *called, *code;
+  int instruction;
+  uint32_t number;
+} site_t;
+
+/* What is known of a code: whether it belongs to the library. */
+typedef struct {
+  PyObject *code;
+  int kind;
+} code_t;
+
+static inline uint64_t recorder_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline size_t recorder_hash(const void *a, const void *b, int c, size_t mask) {
+  uint64_t hash = ((uint64_t)(uintptr_t)a >> 4) * 0x9E3779B97F4A7C15u ^ ((uint64_t)(uintptr_t)b >> 4) ^ (uint64_t)c;
+  hash *= 0xFF51AFD7ED558CCDu;
+  return (size_t)(hash >> 32) & mask;
+}
+
+/* The frame that runs, a new reference; NULL without an error if there is none. */
+static inline PyObject *recorder_frame(void) {
+  PyFrameObject *frame = PyEval_GetFrame();
+  Py_XINCREF(frame);
+  return (PyObject *)frame;
+}
+
+/* The caller of a frame, whose reference it takes. */
+static inline PyObject *recorder_back(PyObject *frame) {
+  PyFrameObject *back = PyFrame_GetBack((PyFrameObject *)frame);
+  Py_DECREF(frame);
+  return (PyObject *)back;
+}
+
+/* The code of a frame, borrowed: the frame keeps it. */
+static inline PyObject *recorder_code(PyObject *frame) {
+  PyCodeObject *code = PyFrame_GetCode((PyFrameObject *)frame);
+  Py_DECREF(code);
+  return (PyObject *)code;
+}
+
+static inline int recorder_instruction(PyObject *frame) { return PyFrame_GetLasti((PyFrameObject *)frame); }
+
+#endif

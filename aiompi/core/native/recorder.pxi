@@ -1,0 +1,257 @@
+# What a rank records while it is traced. `aiompi.core.pure.recorder` has the same class in Python.
+
+cdef extern from "recorder.h":
+    ctypedef struct record_t:
+        uint64_t begin, wait, end, context, nbytes
+        int32_t peer, tag
+        uint32_t place, wait_place
+        unsigned char kind, way
+        unsigned short word
+    ctypedef struct site_t:
+        PyObject *called
+        PyObject *code
+        int instruction
+        uint32_t number
+    ctypedef struct code_t:
+        PyObject *code
+        int kind
+    uint64_t recorder_now() noexcept
+    size_t recorder_hash(const void *, const void *, int, size_t) noexcept
+    PyObject *recorder_frame() noexcept
+    PyObject *recorder_back(PyObject *) noexcept
+    PyObject *recorder_code(PyObject *) noexcept
+    int recorder_instruction(PyObject *) noexcept
+
+cdef enum:
+    SITES = 4096
+    CODES = 1024
+    UNKNOWN_CODE = 0  # kinds of code
+    PROGRAM_CODE = 1
+    LIBRARY_CODE = 2
+    WRAPPER_CODE = 3
+
+cdef uint64_t RECORD_HEAD = _RECORD_HEAD  # where the header of the file has the number of records
+cdef uint64_t RECORDS = _RECORDS          # where the records begin
+cdef int REC_SEND = _REC_SEND
+cdef int REC_RECV = _REC_RECV
+cdef int REC_COLLECTIVE = _REC_COLLECTIVE
+cdef int REC_WAIT = _REC_WAIT
+cdef int WAY_RING = _WAY_RING
+cdef int WAY_COPY = _WAY_COPY
+cdef int WAY_SLOTS = _WAY_SLOTS
+cdef int WAY_FAILED = _WAY_FAILED
+
+
+@cython.final
+cdef class Recorder:
+    """Writes a record of each operation into a ring of records."""
+
+    cdef Py_buffer _view
+    cdef bint _open
+    cdef record_t *_records
+    cdef uint64_t *_head
+    cdef uint64_t _mask
+    cdef site_t *_sites
+    cdef code_t *_codes
+    cdef dict _kinds  # address of a code -> the code and its kind: all that the tables refer to
+    cdef dict _places
+    cdef readonly object memory, naming
+    cdef public int word
+
+    def __cinit__(self, memory, naming):
+        cdef uint64_t capacity
+        PyObject_GetBuffer(memory, &self._view, PyBUF_WRITABLE)
+        self._open = True
+        capacity = (<uint64_t>self._view.len - RECORDS) / sizeof(record_t)
+        if <uint64_t>self._view.len <= RECORDS or not capacity or capacity & (capacity - 1):
+            raise ValueError("a ring has room for a power of two of records")
+        self.memory = memory
+        self._head = <uint64_t *>(<char *>self._view.buf + RECORD_HEAD)
+        self._records = <record_t *>(<char *>self._view.buf + RECORDS)
+        self._mask = capacity - 1
+        self._sites = <site_t *>PyMem_Calloc(SITES, sizeof(site_t))
+        self._codes = <code_t *>PyMem_Calloc(CODES, sizeof(code_t))
+        if self._sites == NULL or self._codes == NULL:
+            raise MemoryError
+        self._kinds, self._places = {}, {}
+        self.naming = naming
+
+    def __dealloc__(self):
+        self.release()
+        PyMem_Free(self._sites)
+        PyMem_Free(self._codes)
+
+    cdef void release(self) noexcept:
+        if self._open:
+            self._open = False
+            PyBuffer_Release(&self._view)
+
+    def close(self):
+        """Write nothing any more."""
+        self.release()
+
+    cdef int kind_of(self, PyObject *code) except -1:
+        """Return the kind of a code."""
+        cdef code_t *known = &self._codes[recorder_hash(code, NULL, 0, CODES - 1)]
+        if known.code != code:
+            found = self._kinds.get(<size_t>code)
+            if found is None:
+                found = self._kinds[<size_t>code] = <object>code, self.naming.classify(<object>code)
+            known.kind = found[1]
+            known.code = code
+        return known.kind
+
+    cdef uint32_t place(self) except? 0:
+        """Return the number of the place in the program that makes the call."""
+        cdef PyObject *frame = recorder_frame()
+        cdef PyObject *code = NULL
+        cdef PyObject *called = NULL
+        cdef int kind, instruction
+        cdef site_t *site
+        try:
+            while frame != NULL:
+                code = recorder_code(frame)
+                kind = self.kind_of(code)
+                if kind == PROGRAM_CODE:
+                    break
+                if kind == LIBRARY_CODE:
+                    called = code
+                frame = recorder_back(frame)
+            if frame == NULL:
+                return 0
+            instruction = recorder_instruction(frame)
+            site = &self._sites[recorder_hash(called, code, instruction, SITES - 1)]
+            if site.called != called or site.code != code or site.instruction != instruction:
+                key = <size_t>called, <size_t>code, instruction
+                number = self._places.get(key)
+                if number is None:
+                    number = self.naming.place(None if called == NULL else <object>called, <object>code, instruction)
+                    self._places[key] = number
+                site.called, site.code, site.instruction, site.number = called, code, instruction, number
+            return site.number
+        finally:
+            if frame != NULL:
+                Py_DECREF(<object>frame)
+
+    cdef uint64_t begin(self, int kind, uint64_t context, int peer, int tag, uint64_t nbytes) except 0:
+        """Write a record, and return its handle."""
+        cdef uint32_t place = self.place()
+        cdef uint64_t handle
+        cdef record_t *record
+        if not self._open:
+            raise ValueError("the recorder is closed")
+        handle = self._head[0] + 1
+        record = &self._records[(handle - 1) & self._mask]
+        record.end = record.wait = 0
+        record.begin = recorder_now()
+        record.context, record.nbytes, record.peer, record.tag = context, nbytes, peer, tag
+        record.place, record.wait_place, record.way, record.word = place, 0, 0, 0
+        record.kind = <unsigned char>kind
+        self._head[0] = handle
+        return handle
+
+    cdef record_t *find(self, uint64_t handle) noexcept:
+        """Return the record of a handle; NULL if a later one has overwritten it."""
+        if not self._open or not handle or self._head[0] - handle > self._mask:
+            return NULL
+        return &self._records[(handle - 1) & self._mask]
+
+    cdef int forget(self, uint64_t handle) except -1:
+        """Take back the last record."""
+        if self.find(handle) != NULL and self._head[0] == handle:
+            self._head[0] = handle - 1
+        return 0
+
+    def start(self, int kind, uint64_t context, int peer, int tag, uint64_t nbytes):
+        """Write the record of something that begins now, and return its handle."""
+        cdef uint64_t handle = self.begin(kind, context, peer, tag, nbytes)
+        self.find(handle).word, self.word = <unsigned short>self.word, 0
+        return handle
+
+    def end(self, uint64_t handle, int way=0):
+        """Note that it has ended."""
+        cdef record_t *record = self.find(handle)
+        if record != NULL:
+            if not record.end:
+                record.end = recorder_now()
+            if way:
+                record.way = <unsigned char>way
+
+    def past(self, int kind, double seconds, int tag=0, uint64_t nbytes=0):
+        """Write the record of something that has just ended after so many seconds."""
+        cdef record_t *record = self.find(self.begin(kind, 0, -1, tag, nbytes))
+        record.end = record.begin
+        record.begin -= <uint64_t>(seconds * 1e9)
+
+    cdef int waits_for(self, Request request) except -1:
+        cdef record_t *record = self.find(request.traced)
+        cdef uint32_t place
+        if request._done:
+            return 0
+        if record == NULL:
+            request.traced = self.begin(REC_WAIT, 0, -1, 0, 0)
+            record = self.find(request.traced)
+            record.wait, record.wait_place = record.begin, record.place
+        elif not record.wait:
+            place = self.place()
+            record.wait_place = place
+            record.wait = recorder_now()
+        return 0
+
+    def waits(self, request):
+        """Note that the program waits for a request from now on."""
+        self.waits_for(<Request?>request)
+
+    def ended(self, request):
+        """Note that a request has ended."""
+        self.has_ended(<Request?>request)
+
+    cdef int has_ended(self, Request request) except -1:
+        cdef record_t *record = self.find(request.traced)
+        cdef PostedReceive receive
+        cdef int source, tag
+        request.traced = 0
+        if record == NULL or record.end:
+            return 0
+        record.end = recorder_now()
+        if request._error is not None or request._cancelled:
+            record.way = <unsigned char>WAY_FAILED
+        elif record.kind == REC_RECV and isinstance(request, PostedReceive):
+            receive = <PostedReceive>request
+            record.tag, record.nbytes = receive.tag, receive.length
+            if isinstance(receive._comm, CommunicatorBase):
+                record.peer = (<CommunicatorBase>receive._comm).process_of(receive.source)
+        return 0
+
+    def sent(self, uint64_t handle, request, peer):
+        """Note how a message is sent to a peer."""
+        self.was_sent(handle, <Request?>request, peer)
+
+    cdef int was_sent(self, uint64_t handle, Request request, peer) except -1:
+        cdef record_t *record = self.find(handle)
+        if record == NULL:
+            return 0
+        if request._done:
+            record.end = record.begin + 1  # at once: another look at the clock would take as long as the rest
+        else:
+            request.traced = handle
+        if isinstance(peer, PeerBase) and (<PeerBase>peer).ring is not None:
+            record.way = <unsigned char>WAY_RING
+            if isinstance(request, SendBase) and not request._done and (<SendBase>request).released:
+                record.way = <unsigned char>WAY_COPY
+        else:
+            record.way = <unsigned char>(<int>self.naming.way(peer))
+        return 0
+
+
+cdef Recorder recorder_of(engine):
+    """Return the recorder of a rank, None if it is not traced."""
+    return (<ProgressBase>engine).recorder if isinstance(engine, ProgressBase) else None
+
+
+cdef int note_end(Request request) except -1:
+    """Note in the record of a request that it has ended."""
+    cdef Recorder recorder = recorder_of(request._engine)
+    if recorder is not None:
+        recorder.has_ended(request)
+    return 0

@@ -1,0 +1,227 @@
+"""`Recorder`: what a rank records while it is traced, and the layout of its records.
+
+A trace is a file in memory that all processes can map: a header, and a ring of records of 64 bytes. Each record is one
+operation. It is written when the operation begins, and completed when the operation ends, so that the file of a rank
+that was killed shows the operations in progress.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from types import CodeType, FrameType
+from typing import Any, Final, Protocol
+
+#: begin, wait, end (nanoseconds), context, nbytes, peer, tag, place, place of the wait, kind, way, word
+RECORD: Final = struct.Struct("=QQQQQiiIIBBHxxxx")
+#: magic, size of a record, capacity, head, begin of the trace (monotonic and wall clock), its end, rank, process id
+HEADER: Final = struct.Struct("=8sQQQQQQii")
+MAGIC: Final = b"aiompi\x00\x01"
+#: where the header has the number of records that were written, and where the end of the trace
+HEAD: Final = 24
+END: Final = 48
+#: where the records begin
+RECORDS: Final = 4096
+
+# Kinds of records. The tag of a collective is its number on the communicator.
+SEND: Final = 1
+RECV: Final = 2
+COLLECTIVE: Final = 3
+#: a wait for something else
+WAIT: Final = 4
+#: a garbage collection; its tag is the generation
+GC: Final = 5
+#: a time in which the event loop ran a callback while others were due
+LATE: Final = 6
+#: a message of a collective
+PART: Final = 7
+
+# Ways of messages, and what has become of an operation.
+RING: Final = 1
+COPY: Final = 2
+SLOTS: Final = 3
+LOOPBACK: Final = 4
+UNIX: Final = 5
+TCP: Final = 6
+FAILED: Final = 255
+WAYS: Final = {
+    0: "", RING: "shared memory", COPY: "one copy by the kernel", SLOTS: "slots in shared memory",
+    LOOPBACK: "within the process", UNIX: "Unix socket", TCP: "TCP", FAILED: "failed or cancelled",
+}  # fmt: skip
+
+# Kinds of code, of which `classify` returns one.
+PROGRAM: Final = 1
+LIBRARY: Final = 2
+#: part of the library whose name says nothing of the call
+WRAPPER: Final = 3
+
+#: a number of 64 bits
+COUNT: Final = struct.Struct("=Q")
+#: fields of a record from its end on, which are written when it is known
+_END: Final = 16
+_NBYTES: Final = 32
+_PEER: Final = 40
+_WAIT_PLACE: Final = 52
+_WAY: Final = 57
+
+
+class Naming(Protocol):
+    """Numbers for the names in records, and the time."""
+
+    def now(self) -> int:
+        """Return the nanoseconds of the clock that all processes of the machine share."""
+
+    def classify(self, code: CodeType, /) -> int:
+        """Return the kind of a code: PROGRAM, LIBRARY or WRAPPER."""
+
+    def place(self, called: CodeType | None, code: CodeType, instruction: int, /) -> int:
+        """Return the number of a place in the program.
+
+        Args:
+            called: code of the function of the library; None for none.
+            code: code of the program.
+            instruction: offset of its instruction.
+        """
+
+    def word(self, text: str, /) -> int:
+        """Return the number of a word, such as the name of an algorithm."""
+
+    def way(self, peer: Any, /) -> int:
+        """Return the way of messages to a peer."""
+
+
+class Recorder:
+    """Writes a record of each operation into a ring of records.
+
+    Args:
+        memory: writable memory of the header and the records, whose number is a power of two.
+        naming: see `Naming`.
+
+    Attributes:
+        memory, naming: as above.
+        word: number of a word for the next record of `start`.
+    """
+
+    def __init__(
+        self,
+        memory: Any,
+        naming: Naming,
+    ) -> None:
+        capacity = (len(memory) - RECORDS) // RECORD.size
+        if capacity < 1 or capacity & (capacity - 1):
+            raise ValueError("a ring has room for a power of two of records")
+        self.memory = memory
+        self.word = 0
+        self._memory: Any = memory
+        self._mask = capacity - 1
+        self.naming = naming
+        # By the identities of codes, because equal codes may be of different files. The first one keeps the codes.
+        self._kinds: dict[int, tuple[CodeType, int]] = {}
+        self._sites: dict[tuple[int, int, int], int] = {}
+
+    def close(self) -> None:
+        """Write nothing any more."""
+        self._memory = None
+
+    def place(self) -> int:
+        """Return the number of the place in the program that makes the call; 0 for none."""
+        frame: FrameType | None = sys._getframe(1)
+        called: CodeType | None = None
+        while frame is not None:
+            code = frame.f_code
+            known = self._kinds.get(id(code))
+            if known is None:
+                known = self._kinds[id(code)] = code, self.naming.classify(code)
+            if known[1] == PROGRAM:
+                site = id(called), id(code), frame.f_lasti
+                number = self._sites.get(site)
+                if number is None:
+                    number = self._sites[site] = self.naming.place(called, code, frame.f_lasti)
+                return number
+            if known[1] == LIBRARY:
+                called = code
+            frame = frame.f_back
+        return 0
+
+    def start(self, kind: int, context: int, peer: int, tag: int, nbytes: int) -> int:
+        """Write the record of something that begins now.
+
+        Args:
+            kind: one of the kinds above.
+            context: of the communicator.
+            peer: the process number of the other rank, or the root; -1 for none.
+            tag: tag; of a collective its number.
+            nbytes: of the message.
+
+        Returns:
+            A handle for `end`.
+        """
+        if self._memory is None:
+            raise ValueError("the recorder is closed")
+        (head,) = COUNT.unpack_from(self._memory, HEAD)
+        place, at = self.place(), RECORDS + (head & self._mask) * RECORD.size
+        fields = self.naming.now(), 0, 0, context, nbytes, peer, tag, place, 0, kind, 0, self.word
+        RECORD.pack_into(self._memory, at, *fields)
+        self.word = 0
+        COUNT.pack_into(self._memory, HEAD, head + 1)
+        return int(head) + 1
+
+    def _find(self, handle: int) -> int:
+        """Return where the record of a handle is; 0 if a later one has overwritten it."""
+        if self._memory is None or not handle or COUNT.unpack_from(self._memory, HEAD)[0] - handle > self._mask:
+            return 0
+        return RECORDS + (handle - 1 & self._mask) * RECORD.size
+
+    def end(self, handle: int, way: int = 0) -> None:
+        """Note that something has ended, and its way if it is known."""
+        at = self._find(handle)
+        if at:
+            if not COUNT.unpack_from(self._memory, at + _END)[0]:
+                COUNT.pack_into(self._memory, at + _END, self.naming.now())
+            if way:
+                self._memory[at + _WAY] = way
+
+    def past(self, kind: int, seconds: float, tag: int = 0, nbytes: int = 0) -> None:
+        """Write the record of something that has just ended after so many seconds."""
+        at = self._find(self.start(kind, 0, -1, tag, nbytes))
+        (now,) = COUNT.unpack_from(self._memory, at)
+        COUNT.pack_into(self._memory, at, now - int(seconds * 1e9))
+        COUNT.pack_into(self._memory, at + _END, now)
+
+    def waits(self, request: Any) -> None:
+        """Note that the program waits for a request from now on."""
+        if request._done:
+            return
+        at = self._find(request.traced)
+        if not at:
+            request.traced = self.start(WAIT, 0, -1, 0, 0)
+            at = self._find(request.traced)
+        if not COUNT.unpack_from(self._memory, at + 8)[0]:
+            struct.pack_into("=I", self._memory, at + _WAIT_PLACE, self.place())
+            COUNT.pack_into(self._memory, at + 8, self.naming.now())
+
+    def ended(self, request: Any) -> None:
+        """Note that a request has ended."""
+        at, request.traced = self._find(request.traced), 0
+        if not at or COUNT.unpack_from(self._memory, at + _END)[0]:
+            return
+        COUNT.pack_into(self._memory, at + _END, self.naming.now())
+        if request._error is not None or request._cancelled:
+            self._memory[at + _WAY] = FAILED
+        elif self._memory[at + _WAY - 1] == RECV and hasattr(request, "length"):
+            COUNT.pack_into(self._memory, at + _NBYTES, request.length)
+            comm = request._words[1] if request._words else None
+            peer = -1 if comm is None else comm.process_of(request.source)
+            struct.pack_into("=ii", self._memory, at + _PEER, peer, request.tag)
+
+    def sent(self, handle: int, request: Any, peer: Any) -> None:
+        """Note how a message is sent to a peer."""
+        at = self._find(handle)
+        if not request._done:
+            request.traced = handle
+        elif at:
+            COUNT.pack_into(self.memory, at + _END, COUNT.unpack_from(self.memory, at)[0] + 1)
+        if at:
+            way = self.naming.way(peer)
+            copied = way == RING and not request._done and getattr(request, "released", False)
+            self._memory[at + _WAY] = COPY if copied else way

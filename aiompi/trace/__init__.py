@@ -1,0 +1,43 @@
+"""Traces: what the ranks of a job did, when, and for whom they waited.
+
+`aiompi-launch --trace DIR` records a job from its start to its end. `start` records a rank from then on, such as one
+of a service.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol, cast
+
+from aiompi.engine import Engine
+from aiompi.trace.recording import Recording as Recording
+
+
+class _Core(Protocol):
+    engine: Engine
+
+
+class _Communicator(Protocol):
+    _core: _Core
+
+
+def start(comm: object, directory: str | os.PathLike[str]) -> Recording:
+    """Record the operations of this rank from now on.
+
+    Args:
+        comm: any communicator of the rank, such as the world.
+        directory: directory of the trace, which is made; every rank of a job names the same one, a new one for each
+            trace.
+
+    Returns:
+        The recording, which `stop` ends. It is a context manager that does so.
+
+    Raises:
+        LocalProtocolError: this rank is recorded already.
+        OSError: the file of this rank cannot be made; FileExistsError: the directory has a trace of this rank.
+
+    Example:
+        with aiompi.trace.start(world, "slow-requests"):
+            await serve()
+    """
+    return Recording(cast("_Communicator", comm)._core.engine, directory)

@@ -1,0 +1,152 @@
+"""`Recording`: the trace of one rank while it is written."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import mmap
+import os
+import sys
+import time
+from types import CodeType, TracebackType
+from typing import Any, Final, Self
+
+from aiompi.core import Recorder
+from aiompi.core.pure import recorder as layout
+from aiompi.engine import Engine, Timer
+from aiompi.errors import LocalProtocolError
+
+#: records that a trace keeps: 64 MiB, of which the file system has only the part that was written
+CAPACITY: Final = 2**20
+#: seconds between two looks at the event loop, and the delay that is recorded
+_LOOK: Final = 0.02
+_LATE: Final = 0.01
+_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_STANDARD: Final = os.path.dirname(os.__file__) + os.sep
+_SITE: Final = "site-packages"
+#: functions that stand between a call and the program, and have no name of a call
+_WRAPPERS: Final = frozenset({"hooked", "guarded", "bypassing", "__call__", "wrapper", "inner"})
+_WAYS: Final = {"RingLink": layout.RING, "LoopbackLink": layout.LOOPBACK}
+
+
+class Recording:
+    """The recording of one rank, which is also a context manager.
+
+    Args:
+        engine: engine of the rank.
+        directory: directory of the trace.
+        capacity: records that are kept, a power of two; the oldest ones are overwritten.
+
+    Raises:
+        LocalProtocolError: the rank is recorded already.
+        OSError: the file cannot be made; FileExistsError: the directory has a trace of this rank.
+    """
+
+    def __init__(self, engine: Engine, directory: str | os.PathLike[str], capacity: int = CAPACITY) -> None:
+        if engine.recorder is not None:
+            raise LocalProtocolError(f"rank {engine.rank} is recorded already: stop the first recording")
+        os.makedirs(directory, exist_ok=True)
+        self.path = os.path.join(directory, f"rank-{engine.rank}.trace")
+        nbytes = layout.RECORDS + capacity * layout.RECORD.size
+        with open(self.path, "x+b") as file:
+            file.truncate(nbytes)
+            self._memory = mmap.mmap(file.fileno(), nbytes)
+        now = time.monotonic_ns(), time.time_ns()
+        place = layout.MAGIC, layout.RECORD.size, capacity, 0, *now, 0, engine.rank, os.getpid()
+        layout.HEADER.pack_into(self._memory, 0, *place)
+        self._names = _Names(os.path.splitext(self.path)[0] + ".names")
+        self._names.say(rank=engine.rank, size=engine.size, host=os.uname().nodename, program=sys.argv)
+        self._engine = engine
+        self._collecting = 0.0
+        self._timer: Timer | None = None
+        self._recorder = engine.recorder = Recorder(self._memory, self._names)
+        gc.callbacks.append(self._collects)
+        if engine.driver.background:
+            self._look(None)
+
+    def stop(self) -> None:
+        """End the recording. It can be called again."""
+        if self._engine.recorder is not self._recorder:
+            return
+        self._engine.recorder = None
+        if self._timer is not None:
+            self._timer.cancel()
+        gc.callbacks.remove(self._collects)
+        self._recorder.close()
+        layout.COUNT.pack_into(self._memory, layout.END, time.monotonic_ns())
+        self._names.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _collects(self, phase: str, info: dict[str, int]) -> None:
+        """Record a garbage collection."""
+        if phase == "start":
+            self._collecting = time.perf_counter()
+        elif self._collecting:
+            seconds = time.perf_counter() - self._collecting
+            self._recorder.past(layout.GC, seconds, info.get("generation", 0), info.get("collected", 0))
+
+    def _look(self, due: float | None) -> None:
+        """Record how late the event loop runs a callback that was due."""
+        now = time.monotonic()
+        if due is not None and now - due > _LATE:
+            self._recorder.past(layout.LATE, now - due)
+        self._timer = self._engine.driver.call_later(_LOOK, functools.partial(self._look, now + _LOOK))
+
+
+class _Names:
+    """The names of places and words, in lines of JSON; see `aiompi.core.pure.recorder.Naming`."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115
+        self._words: dict[str, int] = {}
+        self._places = 0
+
+    def now(self) -> int:
+        return time.monotonic_ns()
+
+    def say(self, **fields: Any) -> None:
+        """Write a line."""
+        self._file.write(json.dumps(fields).encode() + b"\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def classify(self, code: CodeType) -> int:
+        path = code.co_filename
+        if not path.startswith(_PACKAGE):
+            standard = path.startswith("<frozen ") or (path.startswith(_STANDARD) and _SITE not in path)
+            return layout.WRAPPER if standard else layout.PROGRAM
+        return layout.WRAPPER if code.co_name in _WRAPPERS or code.co_name.startswith("_") else layout.LIBRARY
+
+    def place(self, called: CodeType | None, code: CodeType, instruction: int) -> int:
+        self._places += 1
+        lines = list(code.co_positions())
+        line = lines[instruction // 2][0] if instruction // 2 < len(lines) else None
+        self.say(
+            place=self._places,
+            call="" if called is None else called.co_name,
+            file=code.co_filename,
+            line=line or code.co_firstlineno,
+            function=code.co_qualname,
+        )
+        return self._places
+
+    def word(self, text: str) -> int:
+        if text not in self._words:
+            self._words[text] = len(self._words) + 1
+            self.say(word=self._words[text], text=text)
+        return self._words[text]
+
+    def way(self, peer: Any) -> int:
+        link = getattr(peer, "link", None)
+        if link is None:
+            return 0
+        return _WAYS.get(type(link).__name__) or (layout.TCP if getattr(link, "far", False) else layout.UNIX)

@@ -1,0 +1,90 @@
+"""What the ranks of a job record."""
+
+from __future__ import annotations
+
+import signal
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aiompi
+import aiompi.trace
+from aiompi.core.pure import recorder as layout
+from aiompi.errors import LocalProtocolError
+from aiompi.trace.recording import Recording
+from support.jobs import Site
+
+
+def records(path: Path) -> list[tuple[Any, ...]]:
+    data = path.read_bytes()
+    head, capacity = layout.COUNT.unpack_from(data, layout.HEAD)[0], layout.HEADER.unpack_from(data)[2]
+    numbers = range(max(0, head - capacity), head)
+    return [layout.RECORD.unpack_from(data, layout.RECORDS + n % capacity * layout.RECORD.size) for n in numbers]
+
+
+def of_kind(found: list[tuple[Any, ...]], kind: int) -> list[tuple[Any, ...]]:
+    return [record for record in found if record[9] == kind]
+
+
+def test_messages_and_collectives(site: Site) -> None:
+    """Both ends of a message are recorded, with places, also those of a rank that was killed."""
+    program = """
+        import os, signal
+        from aiompi import MPI
+        world = MPI.COMM_WORLD
+        if world.rank == 0:
+            world.send(b"x" * 50, dest=1, tag=7)
+        else:
+            world.recv(source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG)
+        world.Barrier()
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    job = site.launch("-n", "2", "--trace", str(site.directory / "trace"), site.program(textwrap.dedent(program)))
+    assert job.finish().code == 128 + signal.SIGKILL
+    first, second = (records(site.directory / "trace" / f"rank-{rank}.trace") for rank in range(2))
+    (sent,), (received,) = of_kind(first, layout.SEND), of_kind(second, layout.RECV)
+    assert sent[4:7] == (sent[4], 1, 7)
+    assert received[3:7] == (sent[3], sent[4], 0, 7)
+    assert received[0] <= received[1] <= received[2] or not received[1]
+    assert sent[0] <= received[2]
+    for found in first, second:
+        (barrier,) = of_kind(found, layout.COLLECTIVE)
+        assert barrier[6] == 0
+        assert 0 < barrier[0] <= barrier[2]
+    names = (site.directory / "trace" / "rank-1.names").read_text()
+    assert '"call": "recv"' in names
+    assert '"line": 8' in names
+
+
+def test_a_second_trace_needs_another_directory(site: Site) -> None:
+    (site.directory / "trace").mkdir()
+    (site.directory / "trace" / "rank-0.trace").touch()
+    job = site.launch("-n", "1", "--trace", str(site.directory / "trace"), "-c", "pass")
+    result = job.finish()
+    assert result.code == 2
+    assert "has a trace already" in result.err
+
+
+async def test_start_and_stop(tmp_path: Path) -> None:
+    """A service is recorded for a while; the ring keeps the last records."""
+    (world,) = aiompi.local_world(1)
+    with aiompi.trace.start(world, tmp_path / "all"):
+        with pytest.raises(LocalProtocolError):
+            aiompi.trace.start(world, tmp_path / "again")
+        request = world.isend(1, dest=0)
+        await world.recv(source=0)
+        await request
+    await world.barrier()
+    recording = Recording(world._core.engine, tmp_path / "last", capacity=4)
+    for tag in range(20):
+        request = world.isend(1, dest=0, tag=tag)
+        await world.recv(source=0, tag=tag)
+        await request
+    recording.stop()
+    recording.stop()
+    found = records(tmp_path / "all" / "rank-0.trace")
+    assert len(of_kind(found, layout.SEND)) == len(of_kind(found, layout.RECV)) == 1
+    assert not of_kind(found, layout.COLLECTIVE)
+    assert [record[6] for record in records(tmp_path / "last" / "rank-0.trace")] == [18, 18, 19, 19]
