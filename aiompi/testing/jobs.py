@@ -12,12 +12,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any, Final, NamedTuple
 
 from aiompi.compat import STAND_IN
-from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, State
+from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, Settle, Settled, State
 from aiompi.testing.reports import waits_text
 from aiompi.wire.control import ENV_LIFELINE
 from aiompi.wire.wait_report import WaitReport, compare
@@ -126,8 +126,8 @@ class Job:
             return Result({}, self._cause())
         self.broken = True  # if this is interrupted
         run = _Run({rank: connection for connection, rank in self._connections.items()}, seconds)
-        # Ranks that have not run the whole test may have messages and collectives left that would meet the next test.
-        self.broken = not (run.all_ended(order) and run.agree())
+        # What is left of a test, messages and collectives, must not meet the next one.
+        self.broken = not (run.all_ended(order) and run.agree() and run.settles())
         notes = "" if not run.left or run.lost else run.notes()
         trouble = self._cause() if run.lost else run.trouble or (notes if run.late else "")
         return Result(run.reports, trouble, "" if run.late else notes)
@@ -189,12 +189,14 @@ class _Run:
         self.left = set(connections)
         self.lost: set[int] = set()
         self._collecting = set(connections)
+        self._unsettled = set[int]()
+        self._clean = True
         self.failed = self.unfinished = self.late = False
         self.trouble = ""
 
     def all_ended(self, order: Order) -> bool:
         """Run the test; return False if ranks are left that must be stopped, or have died."""
-        self._send(order)
+        self._send(order, self.left)
         deadline = time.monotonic() + max(_START, self._seconds)
         begun = False
         while self.left and not self.lost:
@@ -212,18 +214,27 @@ class _Run:
         states = {tuple((report["when"], report["outcome"]) for report in each) for each in self.reports.values()}
         return not self.failed and len(states) == 1
 
+    def settles(self) -> bool:
+        """Return True if nothing is left of the test in any rank."""
+        waiting = self._unsettled = set(self._connections)
+        self._send(Settle(), waiting)
+        deadline = time.monotonic() + GRACE
+        while waiting and not self.lost and self._receive(waiting, deadline):
+            pass
+        return not waiting and not self.lost and self._clean
+
     def notes(self) -> str:
         """Ask the ranks that are left what they do, and return it as text."""
         asked = set(self.left)
-        self._send(Inquire())
+        self._send(Inquire(), asked)
         deadline = time.monotonic() + _ANSWER
         while asked - self._states.keys() - self.lost and self._receive(asked - self.lost, deadline):
             pass
         reports = {rank: _report(state) for rank, state in self._states.items()}
         return waits_text(compare(reports, sorted(asked - reports.keys())), self._seconds if self.late else None)
 
-    def _send(self, message: object) -> None:
-        for rank in self.left:
+    def _send(self, message: object, ranks: Iterable[int]) -> None:
+        for rank in ranks:
             with contextlib.suppress(OSError):  # `_receive` notices it
                 self._connections[rank].send(message)
 
@@ -246,6 +257,9 @@ class _Run:
                 self._collecting.discard(rank)
             case State():
                 self._states[rank] = message
+            case Settled(clean):
+                self._unsettled.discard(rank)
+                self._clean &= clean
             case Ended(reports, trouble):
                 self._collecting.discard(rank)
                 self.left.discard(rank)

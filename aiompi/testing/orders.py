@@ -49,6 +49,20 @@ class Ended(NamedTuple):
     trouble: str = ""
 
 
+class Settle(NamedTuple):
+    """All ranks have passed the test: is anything left of it?"""
+
+
+class Settled(NamedTuple):
+    """The answer.
+
+    Attributes:
+        clean: False if a message has come that the test has not received.
+    """
+
+    clean: bool
+
+
 class Inquire(NamedTuple):
     """What does the worker do now?"""
 

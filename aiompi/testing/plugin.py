@@ -72,8 +72,12 @@ class MPITests:
         """Return the number of ranks of a test, None if it is a test without ranks."""
         ranks = marks.ranks_of(item, self._known)
         if ranks is not None:
-            chosen: int = item.callspec.params["mpi_ranks"] if ranks.labels else ranks.sizes[0]  # type: ignore[attr-defined]
-            return chosen
+            callspec = getattr(item, "callspec", None)
+            if callspec is not None and "mpi_ranks" in callspec.params:
+                return int(callspec.params["mpi_ranks"])
+            if len(ranks.sizes) > 1:
+                raise pytest.UsageError(f"{item.nodeid}: a test of unittest has one number of ranks, not {ranks.sizes}")
+            return ranks.sizes[0]
         if place.ranks_of_job is not None:
             return place.ranks_of_job
         if "mpi" in self._known and item.get_closest_marker("mpi"):

@@ -21,7 +21,7 @@ from _pytest.config import _prepareconfig
 
 from aiompi.face.blocking import process as blocking
 from aiompi.testing import place
-from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, State
+from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, Settle, Settled, State
 from aiompi.wire.wait_report import WaitReport
 
 #: options that have their meaning in the process with the user's session
@@ -30,6 +30,9 @@ _OFF: Final[Mapping[str, Any]] = {
     "looponfail": False, "markexpr": "", "maxfail": 0, "maxprocesses": None, "newfirst": False, "numprocesses": None,
     "deselect": None, "stepwise": False, "tx": [], "usepdb": False, "xmlpath": None,
 }  # fmt: skip
+
+#: seconds between calls that make progress for other ranks
+_PAUSE: Final = 0.01
 
 
 class Worker:
@@ -41,10 +44,11 @@ class Worker:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Order | Settle | None] = queue.SimpleQueue()
         self._items: dict[str, pytest.Item] = {}
         self._trouble: list[str] = []
         self._reports: list[pytest.TestReport] = []
+        self._ended = False  # the test, though other ranks may not have ended it
         self._sending = threading.Lock()
         self._main = threading.get_ident()
 
@@ -67,7 +71,10 @@ class Worker:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run tests until there are no more orders."""
         threading.Thread(target=self._listen, args=(session.config.rootpath,), daemon=True).start()
-        while (order := self._orders.get()) is not None:
+        while (order := self._next()) is not None:
+            if isinstance(order, Settle):
+                self._send(Settled(_is_clean()))
+                continue
             item = self._find(session, order.nodeid)
             if item is None:
                 reason = "\n".join(self._trouble) or f"a process of another rank does not find {order.nodeid}"
@@ -76,6 +83,18 @@ class Worker:
             self._run(session, item, self._items.get(order.following))
         session._setupstate.teardown_exact(None)
         return True
+
+    def _next(self) -> Order | Settle | None:
+        """Return the next order. Until all ranks have ended the test, make progress for the others."""
+        while self._ended:
+            try:
+                order = self._orders.get(timeout=_PAUSE)
+            except queue.Empty:
+                _is_clean()  # any call makes progress
+            else:
+                self._ended = False
+                return order
+        return self._orders.get()
 
     def _find(self, session: pytest.Session, nodeid: str) -> pytest.Item | None:
         if nodeid not in self._items:
@@ -94,6 +113,7 @@ class Worker:
         hook = item.config.hook
         packed = [hook.pytest_report_to_serializable(config=item.config, report=each) for each in self._reports]
         self._send(Ended(packed))
+        self._ended = True
 
     # In a thread of its own.
 
@@ -112,6 +132,18 @@ class Worker:
     def _send(self, message: object) -> None:
         with self._sending:
             self._connection.send(message)
+
+
+def _is_clean() -> bool:
+    """Return True if no message on COMM_WORLD waits for a receive."""
+    if not blocking.process.initialized or blocking.process.finalized:
+        return not blocking.process.finalized
+    from aiompi import MPI
+
+    try:
+        return not MPI.COMM_WORLD.Iprobe()
+    except MPI.Exception:  # another rank has died
+        return False
 
 
 def _waits() -> WaitReport:

@@ -142,6 +142,15 @@ def test_ranks_are_processes_that_later_tests_use_again(pytester: pytest.Pyteste
             assert os.getpid() == first_pid
 
         @pytest.mark.mpi(ranks=2)
+        def test_leaves_a_message(comm):
+            if comm.rank == 0:
+                comm.send("lost", dest=1)
+
+        @pytest.mark.mpi(ranks=2)
+        def test_meets_no_message(comm):
+            assert comm.sendrecv("mine", dest=comm.rank, source=MPI.ANY_SOURCE) == "mine"
+
+        @pytest.mark.mpi(ranks=2)
         def test_fails(comm, first_pid):
             assert os.getpid() == first_pid
             print("hello from", comm.rank)
@@ -174,16 +183,16 @@ def test_ranks_are_processes_that_later_tests_use_again(pytester: pytest.Pyteste
         """,
         "-W", "error",
     )  # fmt: skip
-    result.assert_outcomes(passed=4, failed=3, skipped=1)
+    result.assert_outcomes(passed=6, failed=3, skipped=1)
     text = text_of(result)
     assert "- rank 1 of 2 -" in text
     assert "E       assert [1, 1] == [1, 0]" in text
-    assert "rank 0: recv(source=1, tag=7) on MPI_COMM_WORLD at test_it.py:31 for # s, waiting for rank 1" in text
+    assert "rank 0: recv(source=1, tag=7) on MPI_COMM_WORLD at test_it.py:40 for # s, waiting for rank 1" in text
     assert re.search("Captured stdout of rank 1 call -+\nhello from 1\n", text)
     assert "FAILED test_it.py::test_fails[2] - rank 1 of 2: assert [1, 1] == [1, 0]" in text
     assert "aiompi-launch: rank 1 was killed by signal 9 (SIGKILL)" in text
-    assert "Barrier #1 on MPI_COMM_WORLD (shm) at test_it.py:43 for # s, waiting for rank 1" in text
-    assert "rank 1: in no MPI call; it runs test_it.py:42, in test_hangs" in text
+    assert "Barrier #1 on MPI_COMM_WORLD (shm) at test_it.py:52 for # s, waiting for rank 1" in text
+    assert "rank 1: in no MPI call; it runs test_it.py:51, in test_hangs" in text
 
 
 def test_tests_run_side_by_side(pytester: pytest.Pytester) -> None:
