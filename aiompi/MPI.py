@@ -42,6 +42,7 @@ from aiompi.hooks import surface as _surface
 from aiompi.info import *
 from aiompi.op import Op
 from aiompi.op.predefined import *
+from aiompi.standard import VERSION as _VERSION
 from aiompi.status import Status
 from aiompi.typing import BufSpec as _BufSpec
 from aiompi.window.constants import *
@@ -114,7 +115,7 @@ __all__ = [
     "pickle",
 ]  # fmt: skip
 
-VERSION, SUBVERSION = 3, 1
+VERSION, SUBVERSION = _VERSION
 Exception = MPIError  # mpi4py's name
 
 
@@ -253,8 +254,8 @@ def Get_processor_name() -> str:
 def Get_version() -> tuple[int, int]:
     """Return the (version, subversion) of the MPI standard that names and their meaning follow (section 7.1.1).
 
-    Of MPI-4, sessions, persistent collectives and some other calls are there as well. Calls of what is not there raise
-    NotImplementedError: a binary interface.
+    `aiompi.standard` says which chapters are there in full. Calls of what is not there raise NotImplementedError: a
+    binary interface.
     """
     return VERSION, SUBVERSION
 

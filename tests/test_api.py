@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import aiompi
-from aiompi import MPI
+from aiompi import MPI, standard
 from support.cases import cases
 
 
@@ -215,6 +215,29 @@ def test_get_version_tells_what_is_absent() -> None:
     }
     told = " ".join((MPI.Get_version.__doc__ or "").split()).rpartition("raise NotImplementedError: ")[2]
     assert set(told.rstrip(".").split(", ")) == {part.strip(" .") for part in parts}
+
+
+@pytest.mark.parametrize("chapter", standard.CHAPTERS, ids=lambda chapter: str(chapter.number))
+def test_calls_of_each_chapter_that_is_there(chapter: standard.Chapter) -> None:
+    for path in chapter.calls.split():
+        value: Any = MPI
+        for name in path.split("."):
+            value = getattr(value, name)
+        assert not hasattr(value, "is_absent")
+
+
+def test_version_and_documents_follow_from_the_table_of_chapters() -> None:
+    numbers = [chapter.number for chapter in standard.CHAPTERS]
+    assert numbers == [*range(3, 16), 19]
+    assert {*map(bool, (chapter.missing for chapter in standard.CHAPTERS if chapter.extent != "in full"))} == {True}
+    assert MPI.Get_version() == (MPI.VERSION, MPI.SUBVERSION) == standard.VERSION == (4, 1)
+    assert ", MPI 4.1, " in MPI.Get_library_version()
+    root = Path(__file__).parents[1]
+    assert standard.summary() == "chapters 3 to 13 in full, 14 and 15 in part, 19 not there"
+    for name in ("README.md", "CHANGELOG.md"):
+        assert f"MPI-4.1: {standard.summary()}" in (root / name).read_text(encoding="utf8")
+    assert "\n".join(standard.table()) in (root / "docs/pages/reference/index.md").read_text(encoding="utf8")
+    assert "`(4, 1)`" in (root / "docs/pages/howto/mpi4py.md").read_text(encoding="utf8")
 
 
 def test_attributes_lead_to_no_other_module() -> None:

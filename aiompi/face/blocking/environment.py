@@ -18,6 +18,7 @@ from aiompi.face.blocking.process import process
 from aiompi.face.blocking.request_kinds import Grequest, Prequest
 from aiompi.face.blocking.requests import Request
 from aiompi.info import Info
+from aiompi.standard import VERSION
 
 __all__ = [
     "Get_abi_fortran_info", "Get_abi_info", "Get_abi_version", "Get_hw_resource_info", "Get_library_version",
@@ -68,14 +69,15 @@ def Is_thread_main() -> bool:
 
 
 def Get_library_version() -> str:
-    """Name and version of the library, and of the Python that it runs in (MPI_Get_library_version, MPI-3).
+    """Name and version of the library, of the standard, and of Python (MPI_Get_library_version, MPI-3).
 
     Packages look for the name of an MPI library that they know, to choose the options of `mpiexec`.
     """
     import platform  # seldom needed
 
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    return f"aiompi {_version()} on {python}, with an mpiexec that takes the options of MPICH"
+    standard = ".".join(map(str, VERSION))
+    return f"aiompi {_version()}, MPI {standard}, on {python}, with an mpiexec that takes the options of MPICH"
 
 
 def Get_hw_resource_info() -> Info:
