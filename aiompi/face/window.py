@@ -22,7 +22,7 @@ from aiompi.face.errhandlers import ErrorHandling
 from aiompi.info import Info
 from aiompi.op import Op
 from aiompi.typing import BufSpec, SupportsBuffer
-from aiompi.window.constants import WIN_FLAVOR_DYNAMIC, WIN_FLAVOR_SHARED, WIN_UNIFIED
+from aiompi.window.constants import WIN_FLAVOR_DYNAMIC, WIN_UNIFIED
 from aiompi.window.window import WINDOW_KEYVALS, Window
 
 if TYPE_CHECKING:
@@ -124,30 +124,37 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
         return self.tomemory()
 
     def Shared_query(self, rank: int) -> tuple[buffer, int]:
-        """Return the memory of another rank of a window of `Allocate_shared` (MPI_Win_shared_query, section 12.2.3).
+        """Return the memory of another rank that this one shares (MPI_Win_shared_query, section 12.2.3).
 
         Args:
             rank: rank; PROC_NULL for the first one that has memory.
 
         Returns:
             Its memory, for this process to read and write (`numpy.frombuffer` makes an array of it), and the bytes of
-            a displacement.
+            a displacement. The memory is empty if this process cannot map it, which a window of `Allocate_shared` rules
+            out.
 
         Raises:
-            WindowError: the memory is not shared.
+            WindowError: the window is dynamic.
             InvalidRankError: there is no such rank.
         """
         from aiompi.datatype.buffer.memory import buffer
 
         core = self._core
-        if core.flavor != WIN_FLAVOR_SHARED:
-            raise WindowError(f"{core.where('Shared_query')}: it is no window of Allocate_shared", ERR_RMA_FLAVOR)
+        if core.flavor == WIN_FLAVOR_DYNAMIC:
+            raise WindowError(f"{core.where('Shared_query')}: it is a window of Create_dynamic", ERR_RMA_FLAVOR)
         number = integer(rank, "Shared_query: rank")
         if number == PROC_NULL:
             number = next((index for index, target in enumerate(core.targets) if target.size), 0)
         if not 0 <= number < core.comm.size:
             raise InvalidRankError(f"{core.where('Shared_query')}: rank {rank} is not in 0..{core.comm.size - 1}")
-        return buffer(core.shared[number]), core.targets[number].unit
+        target = core.targets[number]
+        memory = target.accessor.memory if target.accessor is not None else None
+        if core.shared:
+            memory = core.shared[number]
+        elif number == core.comm.rank:
+            memory = core.memory
+        return buffer() if memory is None else buffer(memory), target.unit
 
     def Attach(self, memory: SupportsBuffer) -> None:
         """Let other ranks access memory by its address (MPI_Win_attach, section 12.2.4).

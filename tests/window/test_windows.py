@@ -270,13 +270,19 @@ def test_memory_of_the_program_and_dynamic_memory(on: Callable[[int, Program], N
 
 def test_wrong_calls_say_what_is_wrong(on: Callable[[int, Program], None]) -> None:
     async def program(comm: Intracomm) -> None:
-        win, _ = await doubles(comm, 2)
+        win, own = await doubles(comm, 2)
+        dynamic = await Win.Create_dynamic(comm=comm)
         one = np.ones(1)
+        memory, unit = win.Shared_query(comm.rank)
+        assert (np.shares_memory(np.frombuffer(memory, "d"), own), unit) == (True, 8)
+        assert len(win.Shared_query((comm.rank + 1) % comm.size)[0]) in (0, 16), (
+            "as MPI-4.1 has it: empty if not shared"
+        )
         for call, code, text in [
             (lambda: win.Put(one, 0), MPI.ERR_RMA_SYNC, "no epoch for rank 0 is open"),
             (lambda: win.Flush(0), MPI.ERR_RMA_SYNC, "no lock is held"),
             (win.Test, MPI.ERR_RMA_SYNC, "call Post before"),
-            (lambda: win.Shared_query(0), MPI.ERR_RMA_FLAVOR, "Allocate_shared"),
+            (lambda: dynamic.Shared_query(0), MPI.ERR_RMA_FLAVOR, "Create_dynamic"),
             (lambda: win.Attach(one), MPI.ERR_RMA_FLAVOR, "Create_dynamic"),
         ]:
             with pytest.raises(WindowError, match=text) as info:
