@@ -242,7 +242,7 @@ class _Sockets(Stage):
 
 
 class OverUnix(_Sockets):
-    """Unix sockets, with small buffers on demand. TCP would only add waiting for its timers."""
+    """Unix sockets, with small buffers on demand. TCP has the same code, and would only add waiting for its timers."""
 
     kind = "unix"
 
@@ -262,17 +262,12 @@ class OverSharedMemory(_Sockets):
         super().__init__(size, narrow, **settings | ({"ring_size": MIN_RING} if narrow else {}))
 
 
-class OverTCP(_Sockets):
-    kind = "tcp"
-
-
 STAGES: Final[dict[str, Callable[..., Stage]]] = {
     "loopback": Immediate,
     "loopback-delayed": Held,
     "bytes-delayed": Wires,
     **({"shared_memory": OverSharedMemory} if core.form == "native" else {}),
     "unix": OverUnix,
-    "tcp": OverTCP,
 }
 
 
