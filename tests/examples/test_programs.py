@@ -48,9 +48,8 @@ def test_hello(site: Site) -> None:
     assert lines == [*(f"Hello from rank {rank} of 3 on {host}" for rank in range(3)), f"{host}: 3 ranks"]
 
 
-@pytest.mark.parametrize("size", [1, 4])
-def test_ring(site: Site, size: int) -> None:
-    assert re.fullmatch(rf"25 laps around {size} ranks, \d+ us per hop\n", run(site, size, "ring.py", "--laps", 25).out)
+def test_ring(site: Site) -> None:
+    assert re.fullmatch(r"25 laps around 4 ranks, \d+ us per hop\n", run(site, 4, "ring.py", "--laps", 25).out)
 
 
 def test_ring_with_a_late_token(site: Site) -> None:
@@ -80,7 +79,7 @@ def test_julia(site: Site, tmp_path: Path, size: int, workers: int) -> None:
     assert np.mean(steps != steps[::-1, ::-1]) < 0.02
 
 
-@pytest.mark.parametrize("intervals", [1, 7, 200_000])
+@pytest.mark.parametrize("intervals", [1, 200_000])
 def test_pi(site: Site, intervals: int) -> None:
     out = run(site, 3, "pi.py", "--intervals", intervals).out
     match = re.match(r"pi is about ([\d.]+), computed by 3 ranks in .* s\nerror (.+), within the bound", out)
@@ -90,7 +89,7 @@ def test_pi(site: Site, intervals: int) -> None:
     assert float(match[2]) == pytest.approx(abs(expected - math.pi), rel=0.1, abs=1e-12)
 
 
-@pytest.mark.parametrize(("size", "files"), [(1, 3), (3, 7), (4, 2)])
+@pytest.mark.parametrize(("size", "files"), [(3, 7), (4, 2)])
 def test_wordcount(site: Site, tmp_path: Path, size: int, files: int) -> None:
     random.seed(size)
     texts = [random.choices(["Heat", "don't", "the", "THE", "été", "x1y"], k=50) for _ in range(files)]
@@ -127,7 +126,7 @@ def serial_plate(cells: int, steps: int) -> np.ndarray[Any, np.dtype[np.float64]
     return plate[1:-1, 1:-1]
 
 
-@pytest.mark.parametrize(("size", "cells"), [(1, 20), (3, 20), (4, 5)])
+@pytest.mark.parametrize(("size", "cells"), [(1, 20), (4, 5)])
 def test_heat(site: Site, tmp_path: Path, size: int, cells: int) -> None:
     array, picture = tmp_path / "heat.npy", tmp_path / "heat.png"
     out = run(site, size, "heat.py", "--cells", cells, "--steps", 150, "--array", array, "--picture", picture).out
@@ -148,7 +147,7 @@ def serial_life(rows: int, columns: int, generations: int) -> str:
     return "\n".join("".join(".#"[cell] for cell in row) for row in cells)
 
 
-@pytest.mark.parametrize("size", [1, 2, 4, 6])
+@pytest.mark.parametrize("size", [1, 6])
 def test_life(site: Site, size: int) -> None:
     out = run(site, size, "life.py", "--rows", 11, "--columns", 23, "--generations", 30).out
     assert out.strip() == serial_life(11, 23, 30)
@@ -209,8 +208,7 @@ def test_spawn_ranks(site: Site) -> None:
     assert re.fullmatch(r"4 processes: pi is about 3\.\d\d\n", result.out)
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_snapshot(site: Site, size: int) -> None:
-    out = run(site, size, "snapshot.py", "--rows", 50, "--columns", 31, "--file", "table").out
+def test_snapshot(site: Site) -> None:
+    out = run(site, 3, "snapshot.py", "--rows", 50, "--columns", 31, "--file", "table").out
     assert re.fullmatch(r"50 x 31 numbers in table, written in \d+ ms\n", out)
     assert np.fromfile(site.directory / "table").tolist() == [*range(50 * 31)]
