@@ -47,8 +47,11 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("early", [True, False])
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("hosts", [(), ("--starter", "local", "--hosts", "a,b,c")], ids=["one host", "three hosts"])
+@pytest.mark.parametrize(
+    ("hosts", "program"),
+    [*(((), program) for program in PROGRAMS), (("--starter", "local", "--hosts", "a,b,c"), "run")],
+    ids=str,
+)
 def test_one_cause_is_one_line(site: Site, hosts: tuple[str, ...], program: str, early: bool, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)

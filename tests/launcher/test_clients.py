@@ -55,7 +55,7 @@ def outcome(running: Any) -> tuple[int, list[str], str]:
 
 
 @pytest.mark.spec("I1.1-3", "I2.2.2-4", "I2.3.5-24", "I2.3.5-25", "I2.3.8-1", "I2.4-6", "I2.4-7")
-@pytest.mark.parametrize(("order", "native"), [((0, 1, 2), "1"), ((2, 0, 1), "1"), ((1, 2, 0), "0")])
+@pytest.mark.parametrize(("order", "native"), [((2, 0, 1), "1"), ((1, 2, 0), "0")])
 def test_three_clients_are_one_world(
     clients: Callable[[int], Clients], rank: str, order: tuple[int, ...], native: str
 ) -> None:

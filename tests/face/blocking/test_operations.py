@@ -49,7 +49,7 @@ def test_operations(site: Site, size: int, transports: str) -> None:
 
 
 @pytest.mark.spec("I1.1-1", "I1.1-2", "I1.1-3")
-@pytest.mark.parametrize("sizes", [(1, 1), (1, 2), (1, 1, 1)])
+@pytest.mark.parametrize("sizes", [(1, 2), (1, 1, 1)])
 def test_operations_over_clients(site: Site, sizes: tuple[int, ...]) -> None:
     """All but those that only ranks of one client have, in jobs whose clients talk IMPI with each other.
 

@@ -124,9 +124,15 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("early", [True, False])
-@pytest.mark.parametrize("level", ["funneled", "serialized", "multiple"])
-@pytest.mark.parametrize("options", ["--mpi4py", "-x AIOMPI_RUNNING_LOOP=block"])
+@pytest.mark.parametrize(
+    ("options", "level", "early"),
+    [
+        ("--mpi4py", "multiple", True),
+        ("--mpi4py", "funneled", False),
+        ("-x AIOMPI_RUNNING_LOOP=block", "serialized", True),
+        ("-x AIOMPI_RUNNING_LOOP=block", "multiple", False),
+    ],
+)
 def test_blocking_the_loop_instead(site: Site, options: str, level: str, early: bool) -> None:
     """Every kind of call, the start and the end; one RuntimeWarning that names the line of the program."""
     imports = f"from {'mpi4py' if options == '--mpi4py' else 'aiompi'} import MPI"

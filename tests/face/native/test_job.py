@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import signal
@@ -600,8 +601,9 @@ with asyncio.Runner(loop_factory=factory) as runner:
 """
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-@pytest.mark.parametrize("transport", sorted(STREAMS))
+@pytest.mark.parametrize(
+    ("loop", "transport"), [*zip(itertools.cycle(["asyncio", "uvloop"]), sorted(STREAMS), strict=False)]
+)
 def test_a_fork_of_a_rank_is_none_and_does_not_hide_its_end(
     site: Site, tmp_path: Path, loop: str, transport: str
 ) -> None:

@@ -47,9 +47,7 @@ def test_local_world(run: Run, check: Check) -> None:
 
 
 @pytest.mark.spec("I1.1-1", "I1.1-2")
-@pytest.mark.parametrize(
-    ("run", "clients"), [("asyncio", [1, 1, 1]), ("uvloop", [2, 1]), ("asyncio", [1, 2])], ids=str, indirect=["run"]
-)
+@pytest.mark.parametrize(("run", "clients"), [("asyncio", [1, 1, 1]), ("uvloop", [2, 1])], ids=str, indirect=["run"])
 @pytest.mark.parametrize("check", [marked(name) for name in CHECKS if name not in WITHIN_A_CLIENT])
 def test_several_clients(run: Run, check: Check, clients: list[int]) -> None:
     """Packets are short, so that messages take several."""
