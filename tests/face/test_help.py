@@ -85,7 +85,7 @@ def defaults(file: str) -> dict[int, list[tuple[str, str]]]:
 def test_defaults_have_the_names_of_constants() -> None:
     """Such as `source=ANY_SOURCE`; handles show their names in their own form, such as `<aiompi.Op MPI_SUM>`."""
     seen = set()
-    for (function,) in (parameters.values for parameters in documented()):
+    for _, function in documented():
         parameters = inspect.signature(function).parameters
         for name, constant in defaults(function.__code__.co_filename)[function.__code__.co_firstlineno]:
             if isinstance(parameters[name].default, int):

@@ -1,3 +1,4 @@
+# Written by aiompi/face/generate from native/message.py, generate/blocking/message.py: change those.
 """Messages that a matched probe has taken (MPI-3, section 3.8.2), in the blocking face."""
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Message(Reference[_Taken]):
     __slots__ = ()
 
     _gated: ClassVar[bool] = True
+
     _kind = _Taken
+
     _advice = "receive it, and send what it holds"
 
     def __new__(cls, message: Message | None = None) -> Self:
@@ -65,66 +68,6 @@ class Message(Reference[_Taken]):
         """Make another handle of MESSAGE_NO_PROC null; do nothing to a message, which must be received."""
         if self._denoted is _NO_PROC and self is not MESSAGE_NO_PROC:
             self._denoted = None
-
-    def Recv(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Receive the message into a writable buffer specification (MPI_Mrecv, MPI-3).
-
-        Args:
-            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
-                receive is complete.
-            status: filled with the envelope of the message.
-
-        Raises:
-            InvalidRequestError: it is MESSAGE_NULL.
-            TruncationError: it is longer than the buffer.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            BlockingCallError: an event loop is running in this thread.
-        """
-        check_running_loop("Message.Recv", "await message.Recv(buf)")
-        self._receive(self._place(buf), status)
-
-    def Irecv(self, buf: BufSpec) -> Request[Status]:
-        """Start receiving the message into a writable buffer specification (MPI_Imrecv, MPI-3).
-
-        Args:
-            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
-                receive is complete.
-
-        Returns:
-            A request whose result is the Status.
-
-        Raises:
-            InvalidRequestError: it is MESSAGE_NULL.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-        """
-        return Request._denote(self._start(self._place(buf)))
-
-    def recv(self, status: Status | None = None) -> Any:
-        """Receive the message as an object (MPI_Mrecv, MPI-3).
-
-        Args:
-            status: filled with the envelope of the message.
-
-        Returns:
-            The object.
-
-        Raises:
-            InvalidRequestError: it is MESSAGE_NULL.
-            BlockingCallError: an event loop is running in this thread.
-        """
-        check_running_loop("Message.recv", "await message.recv()")
-        return self._receive(None, status)
-
-    def irecv(self) -> Request[Any]:
-        """Start receiving the message as an object (MPI_Imrecv, MPI-3).
-
-        Returns:
-            A request whose result is the object.
-
-        Raises:
-            InvalidRequestError: it is MESSAGE_NULL.
-        """
-        return Request._denote(self._start(None))
 
     def _place(self, buf: BufSpec) -> Place:
         core = (self._denoted and self._denoted.core) or process.runtime.self_comm
@@ -203,6 +146,7 @@ class Message(Reference[_Taken]):
         return comm.Improbe(source, tag, status)
 
     probe = Probe
+
     iprobe = Iprobe
 
     def __repr__(self) -> str:
@@ -210,9 +154,74 @@ class Message(Reference[_Taken]):
             return f"<Message {'from PROC_NULL' if self else 'null'}>"
         return f"<Message {self._denoted.message.envelope()}>"
 
+    def irecv(self) -> Request[Any]:
+        """Start to receive the message as an object (section 3.8 of MPI-3.1).
+
+        Returns:
+            A request whose result is the object.
+
+        Raises:
+            InvalidRequestError: it has been received already.
+            InvalidTypeError: completing it: the message is no object.
+        """
+        return Request._denote(self._start(None))
+
+    def recv(self, status: Status | None = None) -> Any:
+        """Receive the message as an object (section 3.8 of MPI-3.1).
+
+        Args:
+            status: filled with the envelope of the message.
+
+        Returns:
+            The object.
+
+        Raises:
+            InvalidRequestError: it has been received already.
+            InvalidTypeError: the message is no object.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        check_running_loop("Message.recv", "await message.recv()")
+        return self._receive(None, status)
+
+    def Irecv(self, buf: BufSpec) -> Request[Status]:
+        """Start to receive the message into a buffer (MPI_Imrecv, MPI-3).
+
+        Args:
+            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
+                receive is complete.
+
+        Returns:
+            A request whose result is the Status.
+
+        Raises:
+            InvalidRequestError: it has been received already.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            TruncationError: completing it: the message is longer than the buffer.
+        """
+        return Request._denote(self._start(self._place(buf)))
+
+    def Recv(self, buf: BufSpec, status: Status | None = None) -> None:
+        """Receive the message into a buffer (MPI_Mrecv, MPI-3).
+
+        Args:
+            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
+                receive is complete.
+            status: filled with the envelope of the message.
+
+        Raises:
+            InvalidRequestError: it has been received already.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            TruncationError: the message is longer than the buffer.
+            BlockingCallError: an event loop is running in this thread.
+        """
+        check_running_loop("Message.Recv", "await message.Recv(buf)")
+        self._receive(self._place(buf), status)
+
 
 _NO_PROC: Final = _Taken(None, None)
+
 MESSAGE_NULL: Final = Message()
+
 MESSAGE_NO_PROC: Final = Message._denote(_NO_PROC)
 
 Message._constants = {"MESSAGE_NULL": MESSAGE_NULL, "MESSAGE_NO_PROC": MESSAGE_NO_PROC}

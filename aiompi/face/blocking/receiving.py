@@ -1,3 +1,4 @@
+# Written by aiompi/face/generate from native/receiving.py, generate/blocking/receiving.py: change those.
 """Receives and probes of the blocking face (chapter 3)."""
 
 from __future__ import annotations
@@ -29,202 +30,6 @@ class Receives(Handle):
     """The receives, alone and together with a send."""
 
     __slots__ = ()
-
-    def irecv(self, buf: Buffer | None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
-        """Start receiving an object of any size (section 3.7).
-
-        Args:
-            buf: ignored: objects of any size are received without a buffer.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            tag: 0..TAG_UB or ANY_TAG.
-
-        Returns:
-            A request whose result is the object, None from PROC_NULL.
-
-        Raises:
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            ProcessFailedError: completing it: the other rank has failed.
-        """
-        receive = self._admitted.irecv(None, source, tag, process.codec.loads)
-        if source == ANY_SOURCE:
-            receive.stay()
-        return Request._denote(receive)
-
-    def recv(
-        self, buf: Buffer | None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
-    ) -> Any:
-        """Receive an object of any size (section 3.2.4).
-
-        Args:
-            buf: ignored, with a warning: objects of any size are received without a buffer.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            tag: 0..TAG_UB or ANY_TAG.
-            status: filled with the envelope of the message.
-
-        Returns:
-            The object, None from PROC_NULL.
-
-        Raises:
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            ProcessFailedError: the other rank has failed.
-            BlockingCallError: an event loop is running in this thread.
-        """
-        if buf is not None:
-            _warn_of_buffer("buf")
-        request = self._entered("recv(source)").irecv(None, source, tag, process.codec.loads, status)
-        if not request._done:
-            wait(request)
-        return request.result()
-
-    def Irecv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
-        """Start a receive into a writable buffer specification (section 3.7).
-
-        Args:
-            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
-                receive is complete.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            tag: 0..TAG_UB or ANY_TAG.
-
-        Returns:
-            A request whose result is the Status.
-
-        Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            TruncationError: completing it: the message is longer than the buffer.
-            ProcessFailedError: completing it: the other rank has failed.
-        """
-        core = self._admitted
-        receive = core.irecv(core.conversion.to_receive(buf), source, tag)
-        if source == ANY_SOURCE:
-            receive.stay()
-        return Request._denote(receive)
-
-    def Recv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
-        """Receive into a writable buffer specification (section 3.2.4).
-
-        Args:
-            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
-                receive is complete.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            tag: 0..TAG_UB or ANY_TAG.
-            status: filled with the envelope of the message.
-
-        Raises:
-            TruncationError: the message is longer than the buffer.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            InvalidRankError: there is no such rank.
-            InvalidTagError: the tag is out of range.
-            BlockingCallError: an event loop is running in this thread.
-        """
-        core = self._entered("Recv(buf, source)")
-        request = core.irecv(core.conversion.to_receive(buf), source, tag, None, status)
-        if not request._done:
-            wait(request)
-        if status is not None or request._error is not None:
-            request.result()
-
-    def sendrecv(
-        self,
-        sendobj: object,
-        dest: int,
-        sendtag: int = 0,
-        recvbuf: BufSpec = None,
-        source: int = ANY_SOURCE,
-        recvtag: int = ANY_TAG,
-        status: Status | None = None,
-    ) -> Any:
-        """Send an object and receive another, without deadlock (section 3.10).
-
-        Args:
-            sendobj: any object that can be pickled; it must not be changed before the send is complete: large arrays in
-                it are not copied, and an object of many items is encoded in slices between turns of the event loop,
-                with later messages behind it.
-            dest: rank, or PROC_NULL.
-            sendtag: 0..TAG_UB.
-            recvbuf: ignored, with a warning: objects of any size are received without a buffer.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            recvtag: 0..TAG_UB or ANY_TAG.
-            status: filled with the envelope of the received message.
-
-        Returns:
-            The received object.
-
-        Raises:
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidTypeError: the object cannot be turned into a message.
-            ProcessFailedError: the other rank has failed.
-            BlockingCallError: an event loop is running in this thread.
-        """
-        if recvbuf is not None:
-            _warn_of_buffer("recvbuf")
-        received = self._entered("sendrecv(...)").irecv(None, source, recvtag, process.codec.loads, status)
-        return self._exchange(received, lambda: start_object(self._admitted, sendobj, dest, sendtag, Mode.STANDARD))
-
-    def Sendrecv(
-        self,
-        sendbuf: BufSpec,
-        dest: int,
-        sendtag: int = 0,
-        recvbuf: BufSpec = None,
-        source: int = ANY_SOURCE,
-        recvtag: int = ANY_TAG,
-        status: Status | None = None,
-    ) -> None:
-        """Send one buffer and receive into another, without deadlock (section 3.10).
-
-        Args:
-            sendbuf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
-                must not be changed before the send is complete.
-            dest: rank, or PROC_NULL.
-            sendtag: 0..TAG_UB.
-            recvbuf: a writable buffer specification, at least as long as the message; it must not overlap `sendbuf`.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            recvtag: 0..TAG_UB or ANY_TAG.
-            status: filled with the envelope of the received message.
-
-        Raises:
-            InvalidBufferError: the buffers overlap.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            TruncationError: the message is longer than the buffer.
-            ProcessFailedError: the other rank has failed.
-            BlockingCallError: an event loop is running in this thread.
-        """
-        core = self._entered("Sendrecv(...)")
-        self._exchange(
-            *_begun(core, *core.conversion.to_exchange(sendbuf, recvbuf, dest), dest, sendtag, source, recvtag, status)
-        )
-
-    def Sendrecv_replace(
-        self,
-        buf: BufSpec,
-        dest: int,
-        sendtag: int = 0,
-        source: int = ANY_SOURCE,
-        recvtag: int = ANY_TAG,
-        status: Status | None = None,
-    ) -> None:
-        """Send the content of a buffer, and receive into the same buffer (section 3.10).
-
-        Args:
-            buf: a writable buffer specification, which is sent and then receives; at least as long as the received
-                message.
-            dest: rank, or PROC_NULL.
-            sendtag: 0..TAG_UB.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            recvtag: 0..TAG_UB or ANY_TAG.
-            status: filled with the envelope of the received message.
-
-        Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            TruncationError: the message is longer than the buffer.
-            ProcessFailedError: the other rank has failed.
-            BlockingCallError: an event loop is running in this thread.
-        """
-        core = self._entered("Sendrecv_replace(...)")
-        self._exchange(*_begun(core, *core.conversion.to_replace(buf, dest), dest, sendtag, source, recvtag, status))
 
     def Isendrecv(
         self,
@@ -285,26 +90,6 @@ class Receives(Handle):
         memory = core.conversion.to_replace(buf, dest)
         return Request._denote(sendrecv(*_begun(core, *memory, dest, sendtag, source, recvtag)))
 
-    def Recv_init(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest[Status]:
-        """Bind the arguments of `Irecv` (section 3.9).
-
-        Args:
-            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
-                receive is complete.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            tag: 0..TAG_UB or ANY_TAG.
-
-        Returns:
-            An inactive persistent request; `Start` starts the operation.
-
-        Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            TruncationError: completing it: the message is longer than the buffer.
-            ProcessFailedError: completing it: the other rank has failed.
-        """
-        return Prequest._denote(self._admitted.recv_init(self._core.conversion.to_receive(buf), source, tag))
-
     def _exchange(self, receive: EngineRequest[T], send: Callable[[], EngineRequest[None]]) -> T:
         try:
             sending = send()
@@ -316,13 +101,256 @@ class Receives(Handle):
             raise
         return self._finish(receive)
 
+    def irecv(self, buf: Buffer | None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
+        """Start to receive an object of any size (section 3.7).
+
+        Args:
+            buf: ignored: objects of any size are received without a buffer.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB or ANY_TAG.
+
+        Returns:
+            A request whose result is the object, None from PROC_NULL.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        receive = self._admitted.irecv(None, source, tag, process.codec.loads)
+        if source == ANY_SOURCE:
+            receive.stay()
+        return Request._denote(receive)
+
+    def recv(
+        self, buf: Buffer | None = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> Any:
+        """Receive an object of any size (section 3.2.4).
+
+        Args:
+            buf: ignored, with a warning: objects of any size are received without a buffer.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB or ANY_TAG.
+            status: filled with the envelope of the message.
+
+        Returns:
+            The object, None from PROC_NULL.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            status = MPI.Status()
+            obj = comm.recv(source=MPI.ANY_SOURCE, tag=7, status=status)
+        """
+        if buf is not None:
+            _warn_of_buffer("buf")
+        request = self._entered("recv(source)").irecv(None, source, tag, process.codec.loads, status)
+        if not request._done:
+            wait(request)
+        return request.result()
+
+    def Irecv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Status]:
+        """Start to receive into a buffer (section 3.7).
+
+        Args:
+            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
+                receive is complete.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB or ANY_TAG.
+
+        Returns:
+            A request whose result is the Status.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            TruncationError: completing it: the message is longer than the buffer.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        core = self._admitted
+        receive = core.irecv(core.conversion.to_receive(buf), source, tag)
+        if source == ANY_SOURCE:
+            receive.stay()
+        return Request._denote(receive)
+
+    def Recv(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
+        """Receive into a buffer (section 3.2.4).
+
+        Args:
+            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
+                receive is complete.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB or ANY_TAG.
+            status: filled with the envelope of the message.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            TruncationError: the message is longer than the buffer.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            buf = np.empty(10)
+            comm.Recv(buf, source=0)
+        """
+        core = self._entered("Recv(buf, source)")
+        request = core.irecv(core.conversion.to_receive(buf), source, tag, None, status)
+        if not request._done:
+            wait(request)
+        if status is not None or request._error is not None:
+            request.result()
+
+    def sendrecv(
+        self,
+        sendobj: object,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: BufSpec = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> Any:
+        """Send an object and receive another, without deadlock (section 3.10).
+
+        Args:
+            sendobj: any object that can be pickled; it must not be changed before the send is complete: large arrays in
+                it are not copied, and an object of many items is encoded in slices between turns of the event loop,
+                with later messages behind it.
+            dest: rank, or PROC_NULL.
+            sendtag: 0..TAG_UB.
+            recvbuf: ignored, with a warning: objects of any size are received without a buffer.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            recvtag: 0..TAG_UB or ANY_TAG.
+            status: filled with the envelope of the received message.
+
+        Returns:
+            The received object.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+            from_left = comm.sendrecv(comm.rank, dest=right, source=left)
+        """
+        if recvbuf is not None:
+            _warn_of_buffer("recvbuf")
+        received = self._entered("sendrecv(...)").irecv(None, source, recvtag, process.codec.loads, status)
+        return self._exchange(received, lambda: start_object(self._admitted, sendobj, dest, sendtag, Mode.STANDARD))
+
+    def Sendrecv(
+        self,
+        sendbuf: BufSpec,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: BufSpec = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> None:
+        """Send a buffer and receive into another, without deadlock (section 3.10).
+
+        Args:
+            sendbuf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            sendtag: 0..TAG_UB.
+            recvbuf: a writable buffer specification, at least as long as the message; it must not overlap `sendbuf`.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            recvtag: 0..TAG_UB or ANY_TAG.
+            status: filled with the envelope of the received message.
+
+        Raises:
+            InvalidBufferError: the buffers overlap.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            TruncationError: the message is longer than the buffer.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+            ours, theirs = np.ones(3), np.empty(3)
+            comm.Sendrecv(ours, right, 0, theirs, left)
+        """
+        core = self._entered("Sendrecv(...)")
+        self._exchange(
+            *_begun(core, *core.conversion.to_exchange(sendbuf, recvbuf, dest), dest, sendtag, source, recvtag, status)
+        )
+
+    def Sendrecv_replace(
+        self,
+        buf: BufSpec,
+        dest: int,
+        sendtag: int = 0,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> None:
+        """Send the content of a buffer, and receive into the same buffer (section 3.10).
+
+        Args:
+            buf: a writable buffer specification, which is sent and then receives; at least as long as the received
+                message.
+            dest: rank, or PROC_NULL.
+            sendtag: 0..TAG_UB.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            recvtag: 0..TAG_UB or ANY_TAG.
+            status: filled with the envelope of the received message.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            TruncationError: the message is longer than the buffer.
+            ProcessFailedError: the other rank has failed.
+            BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+            row = np.full(3, comm.rank)
+            comm.Sendrecv_replace(row, right, 0, left)
+        """
+        core = self._entered("Sendrecv_replace(...)")
+        self._exchange(*_begun(core, *core.conversion.to_replace(buf, dest), dest, sendtag, source, recvtag, status))
+
+    def Recv_init(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest[Status]:
+        """Bind the arguments of `Irecv` (section 3.9).
+
+        Args:
+            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
+                receive is complete.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB or ANY_TAG.
+
+        Returns:
+            An inactive persistent request; `Start` starts it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            TruncationError: completing it: the message is longer than the buffer.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        return Prequest._denote(self._admitted.recv_init(self._core.conversion.to_receive(buf), source, tag))
+
 
 class Probes(Handle):
     """The probes (section 3.8)."""
 
     __slots__ = ()
 
-    def Probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
+    def _taken(self, message: engine.Message | None, status: Status | None) -> Message:
+        if status is not None:
+            status.assign(self._core.envelope(message))  # progress may call this while the rank sleeps
+        return Message._of(self._core, message)
+
+    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
         """Wait for a message without receiving it (MPI_Probe, section 3.8).
 
         Args:
@@ -337,13 +365,18 @@ class Probes(Handle):
             InvalidRankError, InvalidTagError: an argument is out of range.
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            status = MPI.Status()
+            comm.probe(tag=7, status=status)
+            obj = comm.recv(source=status.source, tag=status.tag)
         """
         envelope = self._finish(self._entered("probe(source, tag)").probe(source, tag))
         if status is not None:
             status.assign(envelope)
         return True
 
-    def Iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
+    def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
         """Look for a message without receiving it (MPI_Iprobe, section 3.8).
 
         Args:
@@ -365,7 +398,7 @@ class Probes(Handle):
             status.assign(envelope)
         return envelope is not None
 
-    def Mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
+    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
         """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3).
 
         Args:
@@ -374,18 +407,24 @@ class Probes(Handle):
             status: filled with the envelope, which the message has as `status`, too.
 
         Returns:
-            A request whose result is the message.
+            The message.
 
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            message = comm.mprobe(source=0)
+            obj = message.recv()
         """
         core = self._entered("mprobe(source, tag)")
         return self._finish(core.mprobe(source, tag, lambda message: self._taken(message, status)))
 
-    def Improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
-        """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3).
+    def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
+        """Take the message that a receive would get now (MPI_Improbe, MPI-3).
+
+        No receive but the message's own can get it.
 
         Args:
             source: rank, ANY_SOURCE or PROC_NULL.
@@ -393,7 +432,7 @@ class Probes(Handle):
             status: filled with the envelope, which the message has as `status`, too.
 
         Returns:
-            The message; `recv` or `Recv` receives it.
+            The message; None if there is none.
 
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
@@ -404,15 +443,10 @@ class Probes(Handle):
             found, message = self._admitted.improbe(source, tag)
         return self._taken(message, status) if found else None
 
-    def _taken(self, message: engine.Message | None, status: Status | None) -> Message:
-        if status is not None:
-            status.assign(self._core.envelope(message))  # progress may call this while the rank sleeps
-        return Message._of(self._core, message)
-
-    probe = Probe
-    iprobe = Iprobe
-    mprobe = Mprobe
-    improbe = Improbe
+    Probe = probe
+    Iprobe = iprobe
+    Mprobe = mprobe
+    Improbe = improbe
 
 
 def _begun(

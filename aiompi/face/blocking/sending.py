@@ -1,3 +1,4 @@
+# Written by aiompi/face/generate from native/sending.py, generate/blocking/sending.py: change those.
 """Sends of the blocking face (chapter 3)."""
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ class ObjectSends(Handle):
 
     __slots__ = ()
 
-    def isend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending an object, standard mode (section 3.7).
+    def _isend_object(self, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+        return start_object(self._admitted, obj, dest, tag, mode)
 
-        As in mpi4py, the object may be changed at once: arrays in it are copied unless they have been sent already.
+    def isend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
+        """Start to send an object, standard mode (section 3.4).
+
+        As in mpi4py, the object may be changed at once.
 
         Args:
-            obj: any object that can be pickled; it must not be changed before the send is complete: large arrays in it
-                are not copied, and an object of many items is encoded in slices between turns of the event loop, with
-                later messages behind it.
+            obj: any object that can be pickled; arrays in it are copied unless they have been sent at once.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
 
@@ -46,7 +48,9 @@ class ObjectSends(Handle):
         return Request._denote(_start_copy(self._admitted, obj, dest, tag, Mode.STANDARD))
 
     def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending an object, buffered mode (sections 3.4 and 3.6).
+        """Start to send an object, buffered mode (sections 3.4 and 3.6).
+
+        The send is complete when the message is in the attached buffer: at once, unless it has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -62,13 +66,15 @@ class ObjectSends(Handle):
             InvalidBufferError: the attached buffer has not enough room, or there is none.
             ProcessFailedError: completing it: the other rank has failed.
         """
-        return Request._denote(start_object(self._admitted, obj, dest, tag, Mode.BUFFERED))
+        return Request._denote(self._isend_object(obj, dest, tag, Mode.BUFFERED))
 
     def issend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending an object, synchronous mode (section 3.4); see `isend`.
+        """Start to send an object, synchronous mode (section 3.4).
+
+        The send is complete when a receive has matched it.
 
         Args:
-            obj: any object that can be pickled; it must not be changed before the send is complete.
+            obj: any object that can be pickled; arrays in it are copied unless they have been sent at once.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
 
@@ -83,10 +89,12 @@ class ObjectSends(Handle):
         return Request._denote(_start_copy(self._admitted, obj, dest, tag, Mode.SYNCHRONOUS))
 
     def irsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending an object, ready mode (section 3.4): the receive must be posted; see `isend`.
+        """Start to send an object, ready mode (section 3.4).
+
+        The matching receive must be posted already.
 
         Args:
-            obj: any object that can be pickled; it must not be changed before the send is complete.
+            obj: any object that can be pickled; arrays in it are copied unless they have been sent at once.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
 
@@ -102,7 +110,7 @@ class ObjectSends(Handle):
         return Request._denote(_start_copy(self._admitted, obj, dest, tag, Mode.READY))
 
     def send(self, obj: object, dest: int, tag: int = 0) -> None:
-        """Send an object, standard mode (section 3.2.1).
+        """Send an object, standard mode (section 3.4).
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete: large arrays in it
@@ -116,6 +124,9 @@ class ObjectSends(Handle):
             InvalidTypeError: the object cannot be turned into a message.
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            comm.send({"answer": 42}, dest=1, tag=7)
         """
         core = self._entered("send(obj, dest)")
         payload, nbytes = process.codec.dumps(obj)
@@ -125,6 +136,8 @@ class ObjectSends(Handle):
 
     def bsend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, buffered mode (sections 3.4 and 3.6).
+
+        The send is complete when the message is in the attached buffer: at once, unless it has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -138,10 +151,13 @@ class ObjectSends(Handle):
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._finish(start_object(self._entered("bsend(obj, dest)"), obj, dest, tag, Mode.BUFFERED))
+        self._entered("bsend(obj, dest, tag)")
+        self._finish(self._isend_object(obj, dest, tag, Mode.BUFFERED))
 
     def ssend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, synchronous mode (section 3.4).
+
+        The send is complete when a receive has matched it.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -154,10 +170,13 @@ class ObjectSends(Handle):
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._finish(start_object(self._entered("ssend(obj, dest)"), obj, dest, tag, Mode.SYNCHRONOUS))
+        self._entered("ssend(obj, dest, tag)")
+        self._finish(self._isend_object(obj, dest, tag, Mode.SYNCHRONOUS))
 
     def rsend(self, obj: object, dest: int, tag: int = 0) -> None:
-        """Send an object, ready mode (section 3.4): the receive must be posted.
+        """Send an object, ready mode (section 3.4).
+
+        The matching receive must be posted already.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -171,7 +190,8 @@ class ObjectSends(Handle):
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._finish(start_object(self._entered("rsend(obj, dest)"), obj, dest, tag, Mode.READY))
+        self._entered("rsend(obj, dest, tag)")
+        self._finish(self._isend_object(obj, dest, tag, Mode.READY))
 
 
 class BufferSends(Handle, PersistentSends[Prequest[None]]):
@@ -179,8 +199,21 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
 
     __slots__ = ()
 
+    def _isend_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
+        core = self._admitted
+        memory = core.conversion.to_send(buf, dest)
+        return core.isend((memory,), len(memory), dest, tag, mode)
+
+    def Iflush_buffer(self) -> Request[None]:
+        """Start to wait until the messages in the attached buffer have left (MPI_Comm_iflush_buffer, MPI-4.1).
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
+        """
+        return Request._denote(self._admitted.attachment.flush())
+
     def Isend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending a buffer specification, standard mode (section 3.7).
+        """Start to send a buffer, standard mode (section 3.4).
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
@@ -201,7 +234,9 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
         return Request._denote(core.isend((memory,), len(memory), dest, tag))
 
     def Ibsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending a buffer specification, buffered mode (sections 3.4 and 3.6).
+        """Start to send a buffer, buffered mode (sections 3.4 and 3.6).
+
+        The send is complete at once: the message waits in the attached buffer.
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
@@ -218,10 +253,12 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
             InvalidBufferError: the attached buffer has not enough room, or there is none.
             ProcessFailedError: completing it: the other rank has failed.
         """
-        return Request._denote(_start_buffer(self._admitted, buf, dest, tag, Mode.BUFFERED))
+        return Request._denote(self._isend_buffer(buf, dest, tag, Mode.BUFFERED))
 
     def Issend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending a buffer specification, synchronous mode (section 3.4).
+        """Start to send a buffer, synchronous mode (section 3.4).
+
+        The send is complete when a receive has matched it.
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
@@ -237,10 +274,12 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
             InvalidRankError, InvalidTagError: an argument is out of range.
             ProcessFailedError: completing it: the other rank has failed.
         """
-        return Request._denote(_start_buffer(self._admitted, buf, dest, tag, Mode.SYNCHRONOUS))
+        return Request._denote(self._isend_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
 
     def Irsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
-        """Start sending a buffer specification, ready mode (section 3.4): the receive must be posted.
+        """Start to send a buffer, ready mode (section 3.4).
+
+        The matching receive must be posted already.
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
@@ -257,10 +296,10 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
             OtherError: completing it: no receive was posted.
             ProcessFailedError: completing it: the other rank has failed.
         """
-        return Request._denote(_start_buffer(self._admitted, buf, dest, tag, Mode.READY))
+        return Request._denote(self._isend_buffer(buf, dest, tag, Mode.READY))
 
     def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        """Send a buffer specification, standard mode (section 3.2.1).
+        """Send a buffer, standard mode (section 3.4).
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
@@ -273,6 +312,9 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
             InvalidRankError, InvalidTagError: an argument is out of range.
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            comm.Send(np.arange(10.0), dest=1, tag=7)
         """
         core = self._entered("Send(buf, dest)")
         if core.send_short(buf, dest, tag):
@@ -283,7 +325,9 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
             self._finish(request)
 
     def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        """Send a buffer specification, buffered mode (sections 3.4 and 3.6).
+        """Send a buffer, buffered mode (sections 3.4 and 3.6).
+
+        The send is complete at once: the message waits in the attached buffer.
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
@@ -298,10 +342,13 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._finish(_start_buffer(self._entered("Bsend(buf, dest)"), buf, dest, tag, Mode.BUFFERED))
+        self._entered("Bsend(buf, dest, tag)")
+        self._finish(self._isend_buffer(buf, dest, tag, Mode.BUFFERED))
 
     def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        """Send a buffer specification, synchronous mode (section 3.4).
+        """Send a buffer, synchronous mode (section 3.4).
+
+        The send is complete when a receive has matched it.
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
@@ -315,10 +362,13 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._finish(_start_buffer(self._entered("Ssend(buf, dest)"), buf, dest, tag, Mode.SYNCHRONOUS))
+        self._entered("Ssend(buf, dest, tag)")
+        self._finish(self._isend_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
 
     def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> None:
-        """Send a buffer specification, ready mode (section 3.4): the receive must be posted.
+        """Send a buffer, ready mode (section 3.4).
+
+        The matching receive must be posted already.
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
@@ -333,7 +383,8 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._finish(_start_buffer(self._entered("Rsend(buf, dest)"), buf, dest, tag, Mode.READY))
+        self._entered("Rsend(buf, dest, tag)")
+        self._finish(self._isend_buffer(buf, dest, tag, Mode.READY))
 
     def Attach_buffer(self, buf: BufSpec | BufferAutomatic) -> None:
         """Give memory to the buffered sends of this communicator (MPI_Comm_attach_buffer, MPI-4.1).
@@ -366,19 +417,6 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
             BlockingCallError: an event loop is running in this thread.
         """
         self._finish(self._entered("Flush_buffer()").attachment.flush())
-
-    def Iflush_buffer(self) -> Request[None]:
-        """Start to wait until the messages in the attached buffer have left (MPI_Comm_iflush_buffer, MPI-4.1).
-
-        Returns:
-            A request; `Wait` or `Test` completes it.
-        """
-        return Request._denote(self._admitted.attachment.flush())
-
-
-def _start_buffer(core: Communicator, buf: BufSpec, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:
-    memory = core.conversion.to_send(buf, dest)
-    return core.isend((memory,), len(memory), dest, tag, mode)
 
 
 def start_object(core: Communicator, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:

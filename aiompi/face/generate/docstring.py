@@ -12,6 +12,8 @@ from typing import Final
 WIDTH: Final = 120
 BLOCKED: Final = "BlockingCallError: an event loop is running in this thread."
 
+#: the statements under a time limit
+_TIMED: Final = re.compile(r"^async with asyncio\.timeout\(.*\):\n((?: {4}.*\n?)+)", re.MULTILINE)
 _HEADING: Final = re.compile(r"^(Args|Returns|Raises|Cancelling|Example):\n", re.MULTILINE)
 
 
@@ -63,6 +65,5 @@ def section(entries: Iterable[str], hanging: str = "    ") -> str:
 
 def waiting(example: str) -> str:
     """Return the example of the asyncio face for the blocking one."""
-    timed, _, rest = example.partition("\n")
-    example = textwrap.dedent(rest) if timed.startswith("async with asyncio.timeout") else example
-    return example.replace("await ", "").replace("world.", "comm.")
+    example = _TIMED.sub(lambda timed: textwrap.dedent(timed[1]), example)
+    return example.replace("await ", "").replace("world.", "comm.").replace("aiompi.", "MPI.")

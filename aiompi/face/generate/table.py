@@ -29,6 +29,9 @@ def _of_buffers(form: Form) -> list[tuple[str, list[Form]]]:
 WRITTEN: Final[list[File]] = [
     Twin("blocking/access.py"),
     Twin("blocking/file.py"),
+    Twin("blocking/message.py"),
+    Twin("blocking/receiving.py"),
+    Twin("blocking/sending.py"),
     Written(
         "native/collective/nonblocking.py",
         "Nonblocking collectives of the asyncio face on buffers (chapter 5 of MPI-3.1).",

@@ -12,7 +12,8 @@ have its signatures and docstrings, with the changes that follow, and a body by 
     anything else            as it is
 
 Where a method of the parts has the name of one of the asyncio face, it gives the body, and whatever else it says: the
-types of its arguments, entries of the docstring, the result. Coroutines and properties are left to the parts.
+types of its arguments, entries of the docstring (`...` stands for the first sentence), the result. Coroutines and
+properties are left to the parts.
 """
 
 from __future__ import annotations
@@ -195,7 +196,8 @@ class Call:
         sections["Raises"] = section([*errors, BLOCKED] if self.kind == "Owned" else errors)
         if self._annotation() == "None":
             sections.pop("Returns", None)
-        return Doc(part.summary or own.summary, part.text or own.text, sections)
+        summary = own.summary if part.summary in ("", "...") else part.summary
+        return Doc(summary, part.text or own.text, sections)
 
     def _outcome(self, own: Doc) -> dict[str, str]:
         """Return the sections on the result, and the example."""
@@ -203,7 +205,10 @@ class Call:
         returns = " ".join(own.entries("Returns"))
         if self.kind == "Owned":
             returns = _RESULT.sub("", returns)
-            sections["Example"] = waiting(own.sections.get("Example", ""))
+            example = own.sections.get("Example", "")
+            sections["Example"] = waiting(
+                example.replace("status = await", "await") if self.returns_status else example
+            )
         elif self.kind and not _RESULT.match(returns):
             returns = _STARTED if self.kind == "Request" else "An inactive persistent request; `Start` starts it."
         sections["Returns"] = section([returns[:1].upper() + returns[1:]], "") if returns else ""
@@ -274,6 +279,7 @@ class Twin:
     """
 
     path: str
+    face = "blocking"
 
     @property
     def source(self) -> str:
@@ -315,7 +321,7 @@ class Twin:
         aliases = [each for each in others if isinstance(each, ast.Assign) and ast.unparse(each.value) in calls]
         texts = [parts.source(each) for each in others if each not in aliases]
         texts += ["\n".join([*map(str.lstrip, source.comment(call.own)), call.render()]) for call in calls.values()]
-        texts += [parts.source(each) for each in aliases]
+        texts.append("\n".join(map(ast.unparse, aliases)))
         head = "\n".join(parts.lines[_first(node) - 1 : node.body[0].lineno - 1])
         return "\n".join([*parts.comment(node), head, textwrap.indent("\n\n".join(texts), "    ")])
 

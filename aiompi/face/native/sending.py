@@ -51,8 +51,7 @@ class ObjectSends(Handle):
     def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start to send an object, buffered mode (sections 3.4 and 3.6).
 
-        The send is complete at once: the message waits in the attached buffer. An object of many items is encoded in
-        slices; then the send is complete when its message is in the buffer.
+        The send is complete when the message is in the attached buffer: at once, unless it has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -145,8 +144,7 @@ class ObjectSends(Handle):
     def bsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, buffered mode (sections 3.4 and 3.6).
 
-        The send is complete at once: the message waits in the attached buffer. An object of many items is encoded in
-        slices; then the send is complete when its message is in the buffer.
+        The send is complete when the message is in the attached buffer: at once, unless it has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -165,7 +163,7 @@ class ObjectSends(Handle):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self.ibsend(obj, dest, tag))
+        return Owned(self._isend_object(obj, dest, tag, Mode.BUFFERED))
 
     def ssend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, synchronous mode (section 3.4).
@@ -188,7 +186,7 @@ class ObjectSends(Handle):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self.issend(obj, dest, tag))
+        return Owned(self._isend_object(obj, dest, tag, Mode.SYNCHRONOUS))
 
     def rsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
         """Send an object, ready mode (section 3.4).
@@ -212,7 +210,7 @@ class ObjectSends(Handle):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self.irsend(obj, dest, tag))
+        return Owned(self._isend_object(obj, dest, tag, Mode.READY))
 
     def _isend_object(self, obj: object, dest: int, tag: int, mode: Mode) -> Request[None]:
         core, codec = self._admitted, self._codec
@@ -371,7 +369,7 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self.Ibsend(buf, dest, tag))
+        return Owned(self._isend_buffer(buf, dest, tag, Mode.BUFFERED))
 
     def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, synchronous mode (section 3.4).
@@ -395,7 +393,7 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self.Issend(buf, dest, tag))
+        return Owned(self._isend_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
 
     def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
         """Send a buffer, ready mode (section 3.4).
@@ -420,7 +418,7 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self.Irsend(buf, dest, tag))
+        return Owned(self._isend_buffer(buf, dest, tag, Mode.READY))
 
     def _isend_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> Request[None]:
         core = self._admitted

@@ -1,0 +1,172 @@
+"""Messages that a matched probe has taken (MPI-3, section 3.8.2), in the blocking face."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from aiompi import engine
+from aiompi.base.opaque import Reference
+from aiompi.comm import Communicator
+from aiompi.comm.conversion import Place
+from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.errors import InvalidRequestError
+from aiompi.face.blocking.process import check_running_loop, process, wait
+from aiompi.face.blocking.requests import Request
+from aiompi.status import Status
+from aiompi.typing import BufSpec
+
+if TYPE_CHECKING:
+    from aiompi.face.blocking.receiving import Probes
+
+
+class _Taken:
+    """A message that a matched probe has taken; handles denote it.
+
+    Args:
+        core: communicator on which the message has arrived; None: COMM_SELF.
+        message: None is the message from PROC_NULL.
+
+    Attributes:
+        retain: keeps a message that a receive gave back from becoming unexpected again when this object is deleted.
+    """
+
+    __slots__ = ("__weakref__", "core", "message", "retain")
+
+    def __init__(self, core: Communicator | None, message: engine.Message | None) -> None:
+        self.core = core
+        self.message = message
+        self.retain: Callable[[], object] | None = None
+
+
+class Message(Reference[_Taken]):
+    """A message that no other receive can get; once it has been received it is MESSAGE_NULL, and false.
+
+    Args:
+        message: to be another handle of; None for a null handle.
+    """
+
+    __slots__ = ()
+
+    _gated: ClassVar[bool] = True
+    _kind = _Taken
+    _advice = "receive it, and send what it holds"
+
+    def __new__(cls, message: Message | None = None) -> Self:
+        return cls._another(Message, message)
+
+    @classmethod
+    def _of(cls, core: Communicator, message: engine.Message | None) -> Message:
+        """Return the handle of a message that a probe on a communicator has taken."""
+        return cls._denote(_NO_PROC if message is None else _Taken(core, message))
+
+    def free(self) -> None:
+        """Make another handle of MESSAGE_NO_PROC null; do nothing to a message, which must be received."""
+        if self._denoted is _NO_PROC and self is not MESSAGE_NO_PROC:
+            self._denoted = None
+
+    def Recv(self, buf, status):
+        check_running_loop("Message.Recv", "await message.Recv(buf)")
+        self._receive(self._place(buf), status)
+
+    def Irecv(self, buf):
+        return Request._denote(self._start(self._place(buf)))
+
+    def recv(self, status):
+        check_running_loop("Message.recv", "await message.recv()")
+        return self._receive(None, status)
+
+    def irecv(self):
+        return Request._denote(self._start(None))
+
+    def _place(self, buf: BufSpec) -> Place:
+        core = (self._denoted and self._denoted.core) or process.runtime.self_comm
+        return core.conversion.to_receive(buf)
+
+    def _receive(self, memory: Place | None, status: Status | None) -> Any:
+        """Receive the message; if a signal handler raises meanwhile, it can be received again."""
+        receive = self._start(memory, status)
+        del memory  # an error keeps this frame
+        wait(receive)
+        return receive.result()
+
+    def _start(self, memory: Place | None, status: Status | None = None) -> engine.Receive:
+        taken = self._denoted
+        if taken is None:
+            raise InvalidRequestError("the message is MPI_MESSAGE_NULL: there is none, or it was received before")
+        home = taken.core  # alone, so that the receive does not keep its message
+        core = home or process.runtime.self_comm
+        process.check_thread()
+        decode = process.codec.loads if memory is None else None
+        here = weakref.ref(self)
+
+        def keep(message: engine.Message) -> None:
+            holder = here()
+            if holder is None:
+                message.put_back()
+            else:
+                holder._denoted = again = _Taken(home, message)
+                again.retain = message.drop_with(again)
+
+        receive = core.imrecv(taken.message, memory, decode, status, keep)
+        if taken.retain is not None:
+            taken.retain()
+        if self is not MESSAGE_NO_PROC:
+            self._denoted = None
+        return receive
+
+    @classmethod
+    def Probe(cls, comm: Probes, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
+        """Wait for a message and take it (MPI_Mprobe, MPI-3).
+
+        Args:
+            comm: a communicator.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB; ANY_TAG where a message is received or probed.
+            status: filled with the envelope of the message.
+
+        Returns:
+            The message; `recv` or `Recv` receives it.
+
+        Raises:
+            InvalidRankError: there is no such rank.
+            InvalidTagError: the tag is out of range.
+        """
+        return comm.Mprobe(source, tag, status)
+
+    @classmethod
+    def Iprobe(
+        cls, comm: Probes, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> Message | None:
+        """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3).
+
+        Args:
+            comm: a communicator.
+            source: rank, ANY_SOURCE or PROC_NULL.
+            tag: 0..TAG_UB; ANY_TAG where a message is received or probed.
+            status: filled with the envelope of the message.
+
+        Returns:
+            The message; `recv` or `Recv` receives it.
+
+        Raises:
+            InvalidRankError: there is no such rank.
+            InvalidTagError: the tag is out of range.
+        """
+        return comm.Improbe(source, tag, status)
+
+    probe = Probe
+    iprobe = Iprobe
+
+    def __repr__(self) -> str:
+        if self._denoted is None or self._denoted.message is None:
+            return f"<Message {'from PROC_NULL' if self else 'null'}>"
+        return f"<Message {self._denoted.message.envelope()}>"
+
+
+_NO_PROC: Final = _Taken(None, None)
+MESSAGE_NULL: Final = Message()
+MESSAGE_NO_PROC: Final = Message._denote(_NO_PROC)
+
+Message._constants = {"MESSAGE_NULL": MESSAGE_NULL, "MESSAGE_NO_PROC": MESSAGE_NO_PROC}
