@@ -35,7 +35,7 @@ __all__ = [
     "InvalidArgumentError", "InvalidBufferError", "InvalidCommError", "Job", "JobAbortedError", "LocalProtocolError",
     "MPIError", "Member", "MemberChange", "Membership", "Message", "Op", "OutputLine", "OutputLines",
     "PersistentRequest", "ProcessFailedError", "RemoteProtocolError", "Request", "RevokedError", "ServedJob", "Session",
-    "Settings", "SpawnError", "Status", "TruncationError", "Win", "WindowError", "World", "init", "join",
+    "Settings", "SpawnError", "Status", "Team", "TruncationError", "Win", "WindowError", "World", "init", "join",
     "local_world", "rc", "run", "serve", "spawn",
 ]  # fmt: skip
 
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from aiompi.op.predefined import MAX, MIN, SUM
     from aiompi.settings import Settings, rc
     from aiompi.status import Status
+    from aiompi.talk.team import Team
 
 #: module -> the names that come from it on first use
 _MODULES = {
@@ -110,6 +111,7 @@ _MODULES = {
     "aiompi.op.predefined": ("MAX", "MIN", "SUM"),
     "aiompi.settings": ("Settings", "rc"),
     "aiompi.status": ("Status",),
+    "aiompi.talk.team": ("Team",),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

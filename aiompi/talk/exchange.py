@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -15,7 +15,11 @@ from aiompi.talk.line import Line
 
 #: tag of all messages on the communicator of an exchange
 _TAG: Final = 0
+#: seconds between questions at the end whether the others have all messages
+_PAUSE: Final = 0.01
 
+#: of a member: a number in a world, or a text that no other member has in any world
+Name: TypeAlias = int | str
 #: takes the messages of one kind
 Handler: TypeAlias = Callable[[Line, memoryview], object]
 
@@ -41,9 +45,9 @@ class Exchange:
         self.error: Exception | None = None
         self._core: Communicator | None = None
         self._receives: set[Request[memoryview]] = set()
-        self._lines: dict[Hashable, Line] = {}
+        self._lines: dict[Name, Line] = {}
 
-    def births(self) -> dict[Hashable, int]:
+    def births(self) -> dict[Name, int]:
         """Return the members to which there are lines, with the worlds in which the lines began."""
         return {name: line.birth for name, line in self._lines.items() if line.error is None}
 
@@ -60,7 +64,7 @@ class Exchange:
             raise InvalidRankError(f"there is no rank {rank} in a world of {len(self.lines)} members")
         return self.lines[rank]
 
-    def attach(self, core: Communicator, names: Sequence[Hashable], births: Sequence[int | None], birth: int) -> None:
+    def attach(self, core: Communicator, names: Sequence[Name], births: Sequence[int | None], birth: int) -> None:
         """Go on in a world.
 
         Args:
@@ -84,6 +88,17 @@ class Exchange:
         for rank, line in enumerate(self.lines):
             loop.call_soon(self._listen, core, rank)  # once the call that needed this has registered what it is for
             line.resume(partial(self._transmit, core, rank))
+
+    def begin(self) -> None:
+        """Begin, again after an end."""
+        self.error, self.lines, self._lines = None, (), {}
+
+    async def flush(self) -> None:
+        """Wait until all other members have all messages, or are gone."""
+        while not all(line.is_idle for line in self._lines.values()):
+            for line in self._lines.values():
+                line.ask()
+            await asyncio.sleep(_PAUSE)
 
     def detach(self) -> None:
         """Leave the world; messages wait for the next one."""

@@ -107,6 +107,11 @@ class Line:
         if self.transmit is not None:
             self.transmit(HEADER.pack(ACKNOWLEDGEMENT, 0, 0, self._received))
 
+    def ask(self) -> None:
+        """Ask the other member to acknowledge the messages that it has."""
+        if self._kept and self.transmit is not None:
+            self.transmit(HEADER.pack(ACKNOWLEDGEMENT, _ASKS, 0, self._received))
+
     def resume(self, transmit: Callable[[bytes], object]) -> None:
         """Go on in a new world: send all messages again that the other member may not have."""
         self.transmit = transmit

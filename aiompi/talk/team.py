@@ -1,0 +1,218 @@
+"""`Team`: a member of a job that goes from world to world, and talks to the others all the time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+from aiompi import settings as settings_module
+from aiompi.errors import JobAbortedError, LocalProtocolError, ProcessFailedError, RevokedError
+from aiompi.face.native import Intracomm
+from aiompi.face.native.talking import Talking
+from aiompi.job.joining import join
+from aiompi.job.members import AssembledWorld, Member, Membership
+from aiompi.objects import Codec
+from aiompi.settings import Settings
+from aiompi.talk import siblings
+from aiompi.talk.exchange import ExchangeOfTeam, Name
+from aiompi.talk.talk import Talk, own_communicator
+
+#: most seconds at the end until all others have what this member has said
+_FAREWELL: Final = 5.0
+#: most seconds in which the others of a job that has ended are expected in the next one
+_REUNION: Final = 2.0
+#: seconds between attempts to join
+_PAUSE: Final = 0.2
+#: attempts to join siblings, whose job may end at the same time
+_ATTEMPTS: Final = 5
+
+_log: Final = logging.getLogger("aiompi.team")
+
+
+class _Introduction(NamedTuple):
+    """What a member tells the others when a world begins.
+
+    Attributes:
+        name: its own, which no other member has, in other jobs neither.
+        births: names of the members to which it has lines -> the numbers of the worlds in which they began.
+        number: of its last world in the count of teams, which grows from job to job.
+    """
+
+    name: str
+    births: dict[Name, int]
+    number: int
+
+
+class Team(Talking):
+    """The members of a job that are there, over all worlds: `async with` it.
+
+    When members come and go, the team assembles the next world by itself. What members say to each other goes on: calls
+    in progress, publications and their order. Nothing is lost between two members that stay, and nothing comes twice.
+    If the job itself ends, the team joins again as soon as there is one.
+
+    Without an address, the processes that have the same parent, user, command line and working directory are the team,
+    such as the workers of one `uvicorn --workers 4`. All members of the job must be of teams.
+
+    Args:
+        address: "HOST:PORT" of an open job; see `join`.
+        key: of the job at the address; see `join`.
+        attributes: what other members learn of this one; see `join`.
+        settings: instead of those of the environment and `rc`.
+
+    Attributes:
+        world: the current world, or the last one while the next is assembled.
+    """
+
+    world: AssembledWorld
+
+    def __init__(
+        self,
+        address: str | None = None,
+        key: str | bytes | None = None,
+        *,
+        attributes: Mapping[str, Any] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self._address, self._key, self._attributes, self._settings = address, key, attributes, settings
+        self._exchange = ExchangeOfTeam()
+        self._own_talk = Talk(self._exchange, Codec(pickle=(settings or settings_module.load()).pickle))
+        self._name, self._number = "", 0
+        self._member: Membership
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def _talk(self) -> Talk:
+        return self._own_talk
+
+    @property
+    def rank(self) -> int:
+        """Rank of this member in the current world."""
+        return self.world.rank
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The members of the current world, by rank. The oldest one is rank 0."""
+        return self.world.members
+
+    @property
+    def size(self) -> int:
+        """Number of the members."""
+        return self.world.size
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app: object) -> AsyncIterator[dict[str, Team]]:
+        """Be in the team while an ASGI application runs.
+
+        Args:
+            app: the application.
+
+        Returns:
+            A context manager for the `lifespan` of FastAPI, Starlette and others; requests have the team as
+            `request.state.team`.
+
+        Example:
+            team = aiompi.Team()
+            app = FastAPI(lifespan=team.lifespan)
+        """
+        async with self:
+            yield {"team": self}
+
+    async def __aenter__(self) -> Team:
+        if self._keeper is not None:
+            raise LocalProtocolError("this process is in the team already")
+        self._name, self._number = secrets.token_hex(8), 0
+        self._exchange.begin()
+        await self._join()
+        try:
+            await self._assemble()
+        except BaseException:
+            await self._member.leave()
+            raise
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        self._keeper.add_done_callback(self._on_keeper_end)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._keeper is not None
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FAREWELL):
+                    await self._own_talk.calls.finish()
+                    await self._exchange.flush()
+        finally:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+            self._keeper = None
+            self._exchange.end(RevokedError("this process has left its team"))
+            await self._member.leave()
+
+    async def _join(self) -> None:
+        """Become a member of the job."""
+        if self._address is not None:
+            await self._join_at(self._address, self._key)
+            return
+        for _ in range(_ATTEMPTS - 1):
+            with contextlib.suppress(JobAbortedError):
+                await self._join_at(*await asyncio.to_thread(siblings.meet))
+                return
+            await asyncio.sleep(_PAUSE)
+        await self._join_at(*await asyncio.to_thread(siblings.meet))
+
+    async def _join_at(self, address: str, key: str | bytes | None) -> None:
+        self._member = await join(address, key, attributes=self._attributes, settings=self._settings)
+
+    async def _keep(self) -> None:
+        """Assemble the next world whenever the current one is outdated."""
+        while True:
+            await self.world.changed
+            self._exchange.detach()
+            try:
+                await self._assemble()
+            except JobAbortedError as error:
+                _log.warning("%s; joining again", error)
+                await self._reunite(self.size)
+
+    def _on_keeper_end(self, keeper: asyncio.Task[None]) -> None:
+        error = None if keeper.cancelled() else keeper.exception()
+        if isinstance(error, Exception):
+            self._exchange.end(error)
+
+    async def _reunite(self, size: int) -> None:
+        """Join again after the end of the job, and wait a little for the others."""
+        while True:
+            try:
+                await self._join()
+                try:
+                    await self._assemble(at_least=size, within=_REUNION)
+                except TimeoutError:
+                    await self._assemble()
+            except (JobAbortedError, LocalProtocolError) as error:
+                _log.info("cannot join: %s", error)
+                await asyncio.sleep(_PAUSE)
+            else:
+                return
+
+    async def _assemble(self, at_least: int = 1, within: float | None = None) -> None:
+        """Be in the next world in which all members have introduced themselves."""
+        while True:
+            world = await self._member.assemble(at_least, within)
+            try:
+                core = own_communicator(world._core)
+                own = _Introduction(self._name, self._exchange.births(), self._number)
+                told: list[Any] = await Intracomm(world._runtime, core).allgather(tuple(own))
+            except (ProcessFailedError, RevokedError):
+                continue
+            others = [_Introduction(*each) for each in told]
+            self._number = 1 + max(other.number for other in others)
+            births = [other.births.get(self._name) for other in others]
+            self.world = world
+            world._core.attached.put(self._own_talk)
+            self._exchange.attach(core, [other.name for other in others], births, self._number)
+            return
