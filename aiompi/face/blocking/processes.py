@@ -1,3 +1,4 @@
+# Written by aiompi/face/generate from native/processes.py, generate/blocking/processes.py: change those.
 """Processes that meet at run time, in the blocking face (MPI-2, chapter 5); see `aiompi.face.native.processes`."""
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Meeting(Handle):
         def _made(self, request: Request[Communicator | None]) -> Any: ...
 
     def Accept(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Intercomm:
-        """Wait for a group that connects to a port, which the root has opened (MPI_Comm_accept, MPI-2).
+        """Wait for a group that connects to a port (MPI_Comm_accept, MPI-2).
 
         Args:
             port_name: from `World.Open_port` at the root; others may give None.
@@ -35,7 +36,7 @@ class Meeting(Handle):
             root: rank of the process that has opened the port.
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            The intercommunicator.
 
         Raises:
             InvalidPortError: the root has no such port, or the other group is gone.
@@ -54,7 +55,7 @@ class Meeting(Handle):
             root: rank of the process that connects first.
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            The intercommunicator.
 
         Raises:
             InvalidPortError: there is no such port, or it cannot be reached.
@@ -85,12 +86,17 @@ class Meeting(Handle):
             errcodes: list that gets SUCCESS for each process.
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            The communicator with them, which they have by `Get_parent`.
 
         Raises:
             SpawnError: they cannot be started, or have ended before they joined their job.
             InvalidRootError: there is no such rank.
             BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            children = comm.Spawn("worker.py", maxprocs=4)
+            results = children.gather(None, root=MPI.ROOT)
+            children.Disconnect()
         """
         core = self._entered("Spawn(command, args, maxprocs)")
         programs = one_program(command, args, maxprocs, info) if core.rank == root else []
@@ -108,22 +114,23 @@ class Meeting(Handle):
         root: int = 0,
         errcodes: list[list[int]] | None = None,
     ) -> Intercomm:
-        """Start processes that run several programs in one world (MPI_Comm_spawn_multiple, MPI-2).
+        """Start processes that run several programs in one world (MPI_Comm_spawn_multiple, MPI-2); see `Spawn`.
 
         Args:
-            command: executable, or a Python program `*.py`. This and the following arguments count only at the root.
-            args: its arguments.
-            maxprocs: number of processes.
-            info: `wdir` is the working directory, `path` where the command is looked for, `env` has lines NAME=VALUE,
-                `host` has names of machines, as `a,b` or `a:2,b:1`.
+            command: executables, or Python programs `*.py`; one for each program. This and the following arguments
+                count only at the root.
+            args: the arguments of each program.
+            maxprocs: number of processes of each program, or of all.
+            info: one for each program, or for all; see `Spawn`.
             root: rank of the process that starts them.
-            errcodes: list that gets SUCCESS for each process.
+            errcodes: list that gets a list of SUCCESS for each program.
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            The communicator with them, which they have by `Get_parent`.
 
         Raises:
             ValueError: the arguments are not of one length.
+            SpawnError: they cannot be started, or have ended before they joined their job.
             InvalidRootError: there is no such rank.
             BlockingCallError: an event loop is running in this thread.
         """

@@ -30,6 +30,7 @@ WRITTEN: Final[list[File]] = [
     Twin("blocking/access.py"),
     Twin("blocking/file.py"),
     Twin("blocking/message.py"),
+    Twin("blocking/processes.py"),
     Twin("blocking/receiving.py"),
     Twin("blocking/sending.py"),
     Written(
