@@ -104,3 +104,12 @@ def test_an_await_of_a_collective_that_is_cancelled_leaves_it_running() -> None:
             await both[0]
 
     asyncio.run(main())
+
+
+def test_calls_of_files_warn_unless_they_are_made_to_be_kept() -> None:
+    calls = [(name, value) for name, value in inspect.getmembers(aiompi.File, inspect.isroutine) if name[0].isupper()]
+    results = {name: str(inspect.signature(value).return_annotation) for name, value in calls}
+    kept = {name for name, result in results.items() if result.startswith("Request[")}
+    owned = {name for name, result in results.items() if result.startswith("Owned[")}
+    assert kept == {name for name in results if name.startswith("I")}
+    assert {"Open", "Close", "Read_at", "Write_all", "Read_ordered_end", "Sync", "Seek"} <= owned
