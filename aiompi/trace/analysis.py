@@ -1,0 +1,187 @@
+"""Where the ranks of a trace waited, and for whom: the wait states of Scalasca, by call and line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from aiompi.core.pure import recorder as layout
+from aiompi.trace.reading import NOWHERE, Operation, Place, Trace
+
+LATE_SENDER: Final = "late sender"
+LATE_RECEIVER: Final = "late receiver"
+AT_BARRIER: Final = "wait at barrier"
+AT_COLLECTIVE: Final = "wait at collective"
+LATE_ROOT: Final = "late root"
+TRANSFER: Final = "transfer"
+OTHER: Final = "other wait"
+
+#: collectives in which all wait for the root, and in which the root waits for all
+_FROM_ROOT: Final = frozenset({"bcast", "scatter", "scatterv"})
+_TO_ROOT: Final = frozenset({"gather", "gatherv", "reduce"})
+#: messages of one call from which they count as many, and the mean of bytes up to which they count as small
+_MANY: Final = 1000
+_SMALL: Final = 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Waiting:
+    """Time that one rank has waited in one operation.
+
+    Attributes:
+        state: one of the names above.
+        seconds: of waiting.
+        operation: that has waited.
+        cause: operation of another rank that was late; None if there is none.
+    """
+
+    state: str
+    seconds: float
+    operation: Operation
+    cause: Operation | None = None
+
+
+def waitings(trace: Trace) -> list[Waiting]:
+    """Return all waiting of a trace."""
+    found: list[Waiting] = []
+    meetings: dict[tuple[int, int], list[Operation]] = defaultdict(list)
+    for op in trace.operations:
+        if op.kind == layout.COLLECTIVE:
+            meetings[op.context, op.tag].append(op)
+        elif op.seconds and op.kind in (layout.SEND, layout.RECV):
+            state = LATE_SENDER if op.kind == layout.RECV else LATE_RECEIVER
+            found += _split(op, state, op.other, op.other.begin if op.other else None)
+        elif op.seconds and op.kind == layout.WAIT:
+            found.append(Waiting(OTHER, op.seconds, op))
+    for meeting in meetings.values():
+        found += _in_collective(meeting)
+    return found
+
+
+def _split(op: Operation, state: str, cause: Operation | None, until: float | None) -> Iterator[Waiting]:
+    """Divide the waiting of an operation at the time when the cause began."""
+    assert op.wait is not None
+    late = 0.0 if until is None else max(0.0, min(until - op.wait, op.seconds))
+    if late:
+        yield Waiting(state, late, op, cause)
+    if op.seconds > late:
+        yield Waiting(TRANSFER, op.seconds - late, op, cause)
+
+
+def _in_collective(meeting: list[Operation]) -> Iterator[Waiting]:
+    last = max(meeting, key=lambda op: op.begin)
+    for op in meeting:
+        name = op.place.call.lower().removeprefix("i")
+        cause: Operation | None = last
+        state = AT_BARRIER if name == "barrier" else AT_COLLECTIVE
+        if name in _FROM_ROOT:
+            state, cause = LATE_ROOT, next((each for each in meeting if each.rank == op.peer), None)
+        elif name in _TO_ROOT and op.rank != op.peer:
+            cause = None
+        if op.seconds:
+            yield from _split(op, state, cause, None if cause is None or cause is op else cause.begin)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Late:
+    """A rank for which others have waited.
+
+    Attributes:
+        rank: its rank.
+        place: call to which it came late.
+        after: its last call before, from which on it computed; `NOWHERE` if there is none.
+        seconds: that all others have waited.
+        times: how often.
+    """
+
+    rank: int
+    place: Place
+    after: Place
+    seconds: float
+    times: int
+
+
+def late_ranks(trace: Trace, found: list[Waiting]) -> list[Late]:
+    """Return for whom others waited, the most waited for first."""
+    before: dict[int, Place] = {}
+    for rank in trace.ranks.values():
+        place = NOWHERE
+        for op in rank.operations:
+            if op.kind in (layout.SEND, layout.RECV, layout.COLLECTIVE):
+                before[id(op)] = place
+                place = op.place
+    seconds: Counter[tuple[int, Place, Place]] = Counter()
+    causes: dict[tuple[int, Place, Place], set[int]] = defaultdict(set)
+    for waiting in found:
+        cause = waiting.cause
+        if cause is not None and waiting.state != TRANSFER:
+            key = cause.rank, cause.place, before.get(id(cause), NOWHERE)
+            seconds[key] += waiting.seconds  # type: ignore[assignment]
+            causes[key].add(id(cause))
+    return [Late(*key, total, len(causes[key])) for key, total in seconds.most_common()]
+
+
+def small_messages(trace: Trace) -> list[tuple[int, Place, int, float]]:
+    """Return who sends many small messages: rank, place, number of messages, mean of their bytes."""
+    counts: Counter[tuple[int, Place]] = Counter()
+    nbytes: Counter[tuple[int, Place]] = Counter()
+    for op in trace.operations:
+        if op.kind == layout.SEND:
+            counts[op.rank, op.place] += 1
+            nbytes[op.rank, op.place] += op.nbytes
+    return [
+        (*key, count, nbytes[key] / count)
+        for key, count in counts.most_common()
+        if count >= _MANY and nbytes[key] <= _SMALL * count
+    ]
+
+
+def messages(trace: Trace) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return the communication matrix: (sender, receiver) -> number of messages and bytes, those of collectives too."""
+    matrix: dict[tuple[int, int], tuple[int, int]] = {}
+    for op in trace.operations:
+        if op.kind in (layout.SEND, layout.PART) and op.peer >= 0:
+            count, nbytes = matrix.get((op.rank, op.peer), (0, 0))
+            matrix[op.rank, op.peer] = count + 1, nbytes + op.nbytes
+    return matrix
+
+
+def sizes(trace: Trace) -> dict[int, Counter[str]]:
+    """Return the histogram of sizes: power of two that is no less than the bytes -> messages by their ways."""
+    histogram: dict[int, Counter[str]] = defaultdict(Counter)
+    for op in trace.operations:
+        if op.kind in (layout.SEND, layout.PART):
+            histogram[1 << max(op.nbytes - 1, 0).bit_length()][layout.WAYS.get(op.way, "")] += 1
+    return dict(sorted(histogram.items()))
+
+
+def critical_path(trace: Trace, found: list[Waiting]) -> list[tuple[int, Place, float]]:
+    """Return the chain of work that made the job as long as it was: rank, call that ends a part, seconds; in time.
+
+    It is followed from the end: where a rank has waited for another one, it goes on at that one.
+    """
+    waits: dict[int, list[Waiting]] = defaultdict(list)
+    for waiting in found:
+        if waiting.cause is not None and waiting.state != TRANSFER:
+            waits[waiting.operation.rank].append(waiting)
+    for each in waits.values():
+        each.sort(key=lambda waiting: waiting.operation.end or 0.0)
+    ops = [op for op in trace.operations if op.kind in (layout.SEND, layout.RECV, layout.COLLECTIVE)]
+    if not ops:
+        return []
+    last = max(ops, key=lambda op: op.end or op.begin)
+    rank, time, place = last.rank, last.end or last.begin, last.place
+    path: list[tuple[int, Place, float]] = []
+    while True:
+        while waits[rank] and (waits[rank][-1].operation.end or 0.0) > time:
+            waits[rank].pop()
+        if not waits[rank]:
+            path.append((rank, place, time - min(op.begin for op in ops if op.rank == rank)))
+            return path[::-1]
+        waiting = waits[rank].pop()
+        cause = waiting.cause
+        assert cause is not None
+        path.append((rank, place, max(0.0, time - cause.begin)))
+        rank, time, place = cause.rank, cause.begin, cause.place

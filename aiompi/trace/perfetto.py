@@ -1,0 +1,70 @@
+"""A trace as JSON for Perfetto (ui.perfetto.dev), chrome://tracing, and pipit's reader of this format."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterator
+from typing import Any, Final, TextIO
+
+from aiompi.core.pure import recorder as layout
+from aiompi.trace.reading import Operation, Trace
+
+_NAMES: Final = {
+    layout.GC: "garbage collection",
+    layout.LATE: "late callbacks",
+    layout.PART: "message",
+    layout.WAIT: "wait",
+}
+
+
+def write(trace: Trace, file: TextIO) -> None:
+    """Write a trace: a process for each rank, and a thread for operations of it that do not overlap."""
+    events = [*_metadata(trace), *_events(trace)]
+    json.dump({"traceEvents": events, "displayTimeUnit": "ns"}, file)
+
+
+def _metadata(trace: Trace) -> Iterator[dict[str, Any]]:
+    for rank in trace.ranks.values():
+        name = {"name": f"rank {rank.number} on {rank.host}"}
+        yield {"ph": "M", "pid": rank.number, "tid": 0, "name": "process_name", "args": name}
+
+
+def _events(trace: Trace) -> Iterator[dict[str, Any]]:
+    flow = 0
+    lanes = {id(op): lane for rank in trace.ranks.values() for op, lane in _lanes(rank.operations)}
+    for op in trace.operations:
+        lane = lanes[id(op)]
+        end = op.begin if op.end is None else op.end
+        yield {
+            "ph": "X", "pid": op.rank, "tid": lane, "ts": op.begin * 1e6, "dur": (end - op.begin) * 1e6,
+            "name": op.place.call if op.kind <= layout.COLLECTIVE and op.place.call else _NAMES.get(op.kind, "call"),
+            "cat": "MPI" if op.kind <= layout.WAIT or op.kind == layout.PART else "Python",
+            "args": _arguments(op),
+        }  # fmt: skip
+        if op.kind == layout.SEND and op.other is not None and op.other.end is not None:
+            flow += 1
+            common = {"name": "message", "cat": "MPI", "id": flow}
+            yield {"ph": "s", "pid": op.rank, "tid": lane, "ts": op.begin * 1e6, **common}
+            to = {"pid": op.other.rank, "tid": lanes[id(op.other)], "ts": op.other.end * 1e6}
+            yield {"ph": "f", "bp": "e", **to, **common}
+
+
+def _arguments(op: Operation) -> dict[str, Any]:
+    named = {
+        "at": f"{op.place.file}:{op.place.line}" if op.place.file else "", "way": layout.WAYS.get(op.way, ""),
+        "algorithm": op.algorithm, "peer": "" if op.peer < 0 else op.peer, "waited us": round(op.seconds * 1e6, 1),
+    }  # fmt: skip
+    return {"tag": op.tag, "bytes": op.nbytes, **{name: value for name, value in named.items() if value != ""}}
+
+
+def _lanes(operations: list[Operation]) -> Iterator[tuple[Operation, int]]:
+    """Yield operations with numbers of lanes, in each of which they follow each other."""
+    free: list[int] = []
+    busy: list[tuple[float, int]] = []
+    for op in operations:
+        while busy and busy[0][0] <= op.begin:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        lane = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (op.begin if op.end is None else op.end, lane))
+        yield op, lane

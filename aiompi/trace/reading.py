@@ -1,0 +1,231 @@
+"""Reading a trace: the operations of all ranks, on one clock, with both ends of each message."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, Final
+
+from aiompi.core.pure import recorder as layout
+from aiompi.errors import InvalidArgumentError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """A call in the program: the name of the call, and where it is."""
+
+    call: str
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.call or 'wait'} at {os.path.basename(self.file)}:{self.line}" if self.file else "the end"
+
+
+NOWHERE: Final = Place("", "", 0, "")
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Operation:
+    """One record. Times are seconds from the begin of the trace.
+
+    Attributes:
+        rank: of the rank that made it.
+        kind, way: see `aiompi.core.pure.recorder`.
+        begin: of the call.
+        wait: when the program began to wait for it; None if it never did.
+        end: its completion; None if the trace ends before.
+        context, peer, tag, nbytes: of the message; for a collective `peer` is the root, -1 for none, `tag` its number.
+        place, wait_place: the calls that began it and waited for it.
+        algorithm: of a collective, where it is known.
+        other: the receive of a send, or the send of a receive.
+    """
+
+    rank: int
+    kind: int
+    way: int
+    begin: float
+    wait: float | None
+    end: float | None
+    context: int
+    peer: int
+    tag: int
+    nbytes: int
+    place: Place
+    wait_place: Place
+    algorithm: str = ""
+    other: Operation | None = None
+
+    @property
+    def waiting_place(self) -> Place:
+        """The call that waits."""
+        return self.wait_place if self.wait_place.file and not self.place.call else self.place
+
+    @property
+    def seconds(self) -> float:
+        """How long the program waited for it."""
+        return 0.0 if self.wait is None or self.end is None else max(0.0, self.end - self.wait)
+
+
+@dataclasses.dataclass(slots=True)
+class Rank:
+    """What one rank has recorded.
+
+    Attributes:
+        number: its rank.
+        host: name of its machine.
+        operations: in the order of their begins.
+        lost: number of records that later ones have overwritten.
+        ended: True if the recording was stopped, False if the rank was killed, or runs still.
+        seconds: from the first record to the last.
+    """
+
+    number: int
+    host: str
+    operations: list[Operation]
+    lost: int
+    ended: bool
+    seconds: float
+
+
+@dataclasses.dataclass(slots=True)
+class Trace:
+    """A trace of a job: its ranks by number, with messages matched."""
+
+    ranks: dict[int, Rank]
+
+    @property
+    def operations(self) -> list[Operation]:
+        """All operations, by time."""
+        return sorted((op for rank in self.ranks.values() for op in rank.operations), key=lambda op: op.begin)
+
+
+def read(directory: str | os.PathLike[str]) -> Trace:
+    """Read the trace in a directory.
+
+    Raises:
+        InvalidArgumentError: there is none, or a file is no trace.
+    """
+    paths = sorted(Path(directory).glob("rank-*.trace"))
+    if not paths:
+        raise InvalidArgumentError(f"{directory} has no trace: record one by aiompi-launch --trace {directory}")
+    files = [_File(path) for path in paths]
+    first = min(file.wall for file in files)
+    ranks = {file.rank: file.read(first) for file in files}
+    _align(ranks)
+    _match(ranks)
+    return Trace(dict(sorted(ranks.items())))
+
+
+class _File:
+    """The files of one rank."""
+
+    def __init__(self, path: Path) -> None:
+        self._data = path.read_bytes()
+        if self._data[: len(layout.MAGIC)] != layout.MAGIC:
+            raise InvalidArgumentError(f"{path} is no trace of this version of aiompi")
+        header = layout.HEADER.unpack_from(self._data)
+        _, _, self._capacity, self._head, self._begin, self.wall, self._end, self.rank, _ = header
+        self._places: dict[int, Place] = {0: NOWHERE}
+        self._words: dict[int, str] = {0: ""}
+        self._host = ""
+        for line in path.with_suffix(".names").read_text("utf-8").splitlines():
+            self._name(json.loads(line))
+
+    def _name(self, fields: dict[str, Any]) -> None:
+        if "place" in fields:
+            number = fields.pop("place")
+            self._places[number] = Place(**fields)
+        elif "word" in fields:
+            self._words[fields["word"]] = fields["text"]
+        else:
+            self._host = fields["host"]
+
+    def read(self, first: int) -> Rank:
+        """Read the records; `first` is the begin of the trace by the wall clock."""
+        offset = (self.wall - first) - self._begin
+
+        def seconds(time: int) -> float:
+            return float(time + offset) / 1e9
+
+        operations = []
+        for number in range(max(0, self._head - self._capacity), self._head):
+            at = layout.RECORDS + number % self._capacity * layout.RECORD.size
+            begin, wait, end, context, nbytes, peer, tag, place, wait_place, kind, way, word = (
+                layout.RECORD.unpack_from(self._data, at)
+            )
+            operations.append(
+                Operation(
+                    self.rank,
+                    kind,
+                    way,
+                    seconds(begin),
+                    seconds(wait) if wait else None,
+                    seconds(end) if end else None,
+                    context,
+                    peer,
+                    tag,
+                    nbytes,
+                    self._places.get(place, NOWHERE),
+                    self._places.get(wait_place, NOWHERE),
+                    self._words.get(word, ""),
+                )
+            )
+        operations.sort(key=lambda op: op.begin)
+        last = max((op.end or op.begin for op in operations), default=0.0)
+        span = last - operations[0].begin if operations else 0.0
+        lost = max(0, self._head - self._capacity)
+        return Rank(self.rank, self._host, operations, lost, bool(self._end), span)
+
+
+def _match(ranks: dict[int, Rank]) -> None:
+    """Find the receive of each send: both are in the order of their calls, because messages do not overtake."""
+    sends: dict[tuple[int, int, int, int], list[Operation]] = defaultdict(list)
+    receives: dict[tuple[int, int, int, int], list[Operation]] = defaultdict(list)
+    for rank in ranks.values():
+        for op in rank.operations:
+            if op.way != layout.FAILED and op.kind == layout.SEND:
+                sends[op.context, op.rank, op.peer, op.tag].append(op)
+            elif op.way != layout.FAILED and op.kind == layout.RECV and op.end is not None:
+                receives[op.context, op.peer, op.rank, op.tag].append(op)
+    lossy = any(rank.lost for rank in ranks.values())
+    for key, sent in sends.items():
+        got = receives.get(key, [])
+        if lossy and len(sent) != len(got):  # of the oldest ones some were overwritten: the last ones are partners
+            count = min(len(sent), len(got))
+            sent, got = sent[len(sent) - count :], got[len(got) - count :]
+        for send, receive in zip(sent, got, strict=False):
+            send.other, receive.other = receive, send
+
+
+def _align(ranks: dict[int, Rank]) -> None:
+    """Shift the clocks of other hosts, so that the least delays of messages are alike both ways."""
+    hosts: dict[str, list[Rank]] = defaultdict(list)
+    for rank in ranks.values():
+        hosts[rank.host].append(rank)
+    names = sorted(hosts, key=lambda name: min(rank.number for rank in hosts[name]))
+    if len(names) < 2:
+        return
+    _match(ranks)
+    least: dict[tuple[str, str], float] = {}
+    for rank in ranks.values():
+        for op in rank.operations:
+            if op.kind == layout.SEND and op.other is not None and op.other.end is not None:
+                way = rank.host, ranks[op.other.rank].host
+                least[way] = min(least.get(way, op.other.end - op.begin), op.other.end - op.begin)
+    done, waiting = {names[0]: 0.0}, [names[0]]
+    while waiting:
+        near = waiting.pop()
+        for far in names:
+            if far not in done and (near, far) in least and (far, near) in least:
+                done[far] = done[near] + (least[near, far] - least[far, near]) / 2
+                waiting.append(far)
+    for name, shift in done.items():
+        for op in (op for rank in hosts[name] for op in rank.operations if shift):
+            op.begin -= shift
+            op.wait = None if op.wait is None else op.wait - shift
+            op.end = None if op.end is None else op.end - shift
