@@ -55,6 +55,8 @@ if TYPE_CHECKING or form == "pure":
     from aiompi.core.pure.buffers import Span, incoming, outgoing, overlap, plain_bytes
     from aiompi.core.pure.communicator import CommunicatorBase
     from aiompi.core.pure.contents import FOREIGN, MANY, OTHER, TUPLES, contents
+    from aiompi.core.pure.driver import DriverBase
+    from aiompi.core.pure.handle import RequestHandle, drop_done, pending_of, take_all
     from aiompi.core.pure.matching import Envelope, MatchQueues
     from aiompi.core.pure.owned import Owned
     from aiompi.core.pure.peer import PeerBase
@@ -73,6 +75,7 @@ else:
         TUPLES,
         Atomics,
         CommunicatorBase,
+        DriverBase,
         Envelope,
         MatchQueues,
         Owned,
@@ -81,19 +84,24 @@ else:
         ProgressBase,
         Recorder,
         Request,
+        RequestHandle,
         SendBase,
         Span,
         WindowBase,
         contents,
+        drop_done,
         incoming,
         look,
         outgoing,
         overlap,
+        pending_of,
         plain_bytes,
+        take_all,
     )
 
 __all__ = [
-    "Atomics", "CommunicatorBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "Owned", "PeerBase",
-    "PostedReceive", "ProgressBase", "Recorder", "Request", "SendBase", "Span", "TUPLES", "WindowBase", "contents",
-    "form", "incoming", "look", "outgoing", "overlap", "plain_bytes", "why_pure",
+    "Atomics", "CommunicatorBase", "DriverBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "Owned",
+    "PeerBase", "PostedReceive", "ProgressBase", "Recorder", "Request", "RequestHandle", "SendBase", "Span", "TUPLES",
+    "WindowBase", "contents", "drop_done", "form", "incoming", "look", "outgoing", "overlap", "pending_of",
+    "plain_bytes", "take_all", "why_pure",
 ]  # fmt: skip

@@ -16,6 +16,11 @@ from aiompi.core.pure.contents import MANY as MANY
 from aiompi.core.pure.contents import OTHER as OTHER
 from aiompi.core.pure.contents import TUPLES as TUPLES
 from aiompi.core.pure.contents import contents as contents
+from aiompi.core.pure.driver import DriverBase as DriverBase
+from aiompi.core.pure.handle import RequestHandle as RequestHandle
+from aiompi.core.pure.handle import drop_done as drop_done
+from aiompi.core.pure.handle import pending_of as pending_of
+from aiompi.core.pure.handle import take_all as take_all
 from aiompi.core.pure.matching import Envelope as Envelope
 from aiompi.core.pure.matching import MatchQueues as MatchQueues
 from aiompi.core.pure.owned import Owned as Owned

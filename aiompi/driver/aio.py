@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
-from aiompi.core import look
+from aiompi.core import DriverBase
 from aiompi.driver.doorbells import Doorbells
 from aiompi.driver.spin import Spin, stop_polling
 from aiompi.driver.threads import NO_THREAD, detach_descriptors, get_ident, name_of_thread
@@ -21,14 +21,11 @@ T = TypeVar("T")
 
 #: polls of each poller per turn of a spinning loop; they take a few microseconds, like the turn itself
 _TURN_POLLS: Final = 2
-#: seconds for which a task polls before it waits for a request, about as long as another rank takes to answer
-_BRIEF_LOOK: Final = 8e-6
-_BRIEF_LOOKS: Final = range(16)  # polls of a poller that is not native
-#: seconds for which requests may complete by such polls before the loop gets a turn
+#: seconds for which requests may complete by brief polls (`completes_soon`) before the loop gets a turn
 _BRIEF_SECONDS = 500e-6
 
 
-class AsyncioDriver:
+class AsyncioDriver(DriverBase):
     """An event loop makes progress. Only its thread may make calls, and only while no other loop runs in this thread.
 
     The driver uses the loop that is running when the driver is created, or else when it is first used.
@@ -36,7 +33,6 @@ class AsyncioDriver:
     When this loop is closed and no operation is in progress, the next loop in which a call is made replaces it.
 
     Attributes:
-        loop_runs: returns True while the loop runs. No other loop can run in its thread at that time.
         at_rest: returns True if no operation is in progress. Then another loop may replace a closed one.
     """
 
@@ -44,20 +40,20 @@ class AsyncioDriver:
     sliced = True
     single = False
 
+    loop_runs: Callable[[], bool]
+
     def __init__(self) -> None:
+        super().__init__(get_ident, time.monotonic)
         self.owner = NO_THREAD
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.loop_runs: Callable[[], bool] = bool
+        self.loop_runs = bool
         self.at_rest: Callable[[], bool] = bool
         self._doorbells: Doorbells | None = None  # once there are some
         self._doorbell: dict[int, LoopDoorbell] = {}
         self._reading: dict[int, Callable[[], object]] = {}
         self._writing: set[int] = set()
-        self._pollers: list[Poller] = []
         self._spin = Spin()
         self._spin_until = 0.0
-        self._brief_until = 0.0  # end of brief polling in this turn of the loop
-        self._busy = False  # a poller has found something
         self._adopt()
 
     @property
@@ -128,22 +124,6 @@ class AsyncioDriver:
         if self.completes_soon(request):
             return None
         return (self._loop or self.loop).create_future()
-
-    def completes_soon(self, request: Request[Any]) -> bool:
-        """Poll before a task waits for a request, if the loop spins; return True if this completes the request.
-
-        A turn of the loop takes longer than most answers.
-        """
-        if not self._brief_until or get_ident() != self.owner or time.monotonic() >= self._brief_until:
-            return False
-        pollers = self._pollers
-        if look(pollers, _BRIEF_LOOKS, _BRIEF_LOOK):
-            self._busy = True
-            if request._done:
-                return True
-        # Either nothing arrived, or other work arrived, and there may be much of it.
-        self._brief_until = 0.0
-        return False
 
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         """Do nothing: other tasks of this process may still complete a request that a task waits for."""

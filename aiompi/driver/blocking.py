@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
-from aiompi.core import look
+from aiompi.core import DriverBase, look
 from aiompi.driver.epoll import Epoll
 from aiompi.driver.spin import ONCE, ROUND, Spin, stop_polling
 from aiompi.driver.threads import NO_THREAD, detach_descriptors, get_ident, name_of_thread
@@ -35,7 +35,7 @@ _DOORBELL: Final = select.EPOLLIN | select.EPOLLET
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
 
 
-class BlockingDriver:
+class BlockingDriver(DriverBase):
     """Blocking calls and `poll` make progress, only in the thread that created this driver.
 
     Attributes:
@@ -49,6 +49,7 @@ class BlockingDriver:
     sliced = False
 
     def __init__(self) -> None:
+        super().__init__(get_ident, time.monotonic)
         self._reset()
 
     def _reset(self) -> None:
@@ -65,7 +66,7 @@ class BlockingDriver:
         self._observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]] | None = None
         self._spin = Spin()
         self.single = False
-        self._pollers: list[Poller] = []
+        self._pollers = []
         self._descriptors_due = 0.0  # time to check the descriptors, in case this rank never sleeps
         self._first = threading.current_thread()
         self.owner = self._owner = get_ident()
@@ -341,9 +342,6 @@ class BlockingDriver:
 
     def waiter(self, request: Request[Any]) -> Waiter:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
-
-    def completes_soon(self, request: Request[Any]) -> bool:
-        return False
 
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         self._deadlocked = deadlocked

@@ -117,6 +117,9 @@ class Driver(Protocol):
     single: bool
     owner: int
 
+    def admits(self) -> bool:
+        """Return True if this thread may make a call, and False if `check_thread` must say so."""
+
     def check_thread(self) -> None:
         """Check that this thread may make a call.
 

@@ -159,6 +159,7 @@ cdef extern from "ring.h" nogil:
         reader_t *reader
         const writer_t *writer
     int rings_watch(const watched_t *, size_t, double)
+    double seconds_now()
 
 cdef extern from "copy.h" nogil:
     enum:
@@ -182,6 +183,7 @@ include "buffers.pxi"
 include "recorder.pxi"
 include "progress.pxi"
 include "request.pxi"
+include "driver.pxi"
 include "owned.pxi"
 include "send.pxi"
 include "receive.pxi"
@@ -191,6 +193,7 @@ include "ring.pxi"
 include "copy.pxi"
 include "contents.pxi"
 include "polling.pxi"
+include "handle.pxi"
 include "communicator.pxi"
 include "slots.pxi"
 include "collectives.pxi"

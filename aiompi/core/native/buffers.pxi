@@ -10,7 +10,7 @@ cdef Py_ssize_t COPIED = 1024
 
 
 @cython.final
-@cython.freelist(32)
+@cython.freelist(64)
 cdef class Span:
     """The memory of an array as bytes, which keeps the array. A memoryview of it is made only where one is needed."""
 

@@ -18,6 +18,17 @@ cdef class CommunicatorBase:
     def __class_getitem__(cls, item):
         return GenericAlias(cls, item)
 
+    cdef int admit(self) except -1:
+        driver = self.engine.driver
+        if not ((<DriverBase>driver).admits() if isinstance(driver, DriverBase) else driver.admits()):
+            driver.check_thread()
+        return 0
+
+    def admitted(self):
+        """Return this communicator for a call, if the calling thread may make one."""
+        self.admit()
+        return self
+
     cdef bint usual(self, rank, tag, int *r, int *t) except -1:
         """Convert a rank and a tag, if they are plain integers; return False if they are not."""
         cdef int overflow = 0
@@ -118,13 +129,26 @@ cdef class CommunicatorBase:
         return True
 
     def own_send_short(self, spec, dest, tag):
-        """Do what `send_short` does; return the request for the await in place of True, and None in place of False."""
+        """Do what `admitted` and `send_short` do; return the request for the await, and None in place of False."""
         cdef Owned made
+        self.admit()
         if not self.send_short(spec, dest, tag):
             return None
         made = owned(self.engine.completed_send)
         made.say(_SEND, self, dest, tag)
         return made
+
+    def isend_short(self, spec, dest, tag, kind=None):
+        """Do what `admitted` and `send_short` do; return a request that no send shares, and None in place of False."""
+        cdef Request request
+        self.admit()
+        if not self.send_short(spec, dest, tag):
+            return None
+        request = Request.__new__(Request)
+        request._engine = self.engine
+        request._done = True
+        request.say(_SEND, self, dest, tag)
+        return handle_of(kind, request)
 
     def irecv(self, memory, source, tag, decode=None, status=None):
         """Start a receive."""
@@ -133,6 +157,28 @@ cdef class CommunicatorBase:
     def own_recv(self, memory, source, tag, decode=None, status=None):
         """Start a receive and return the request for its await."""
         return owned(self.receive(memory, source, tag, decode, status))
+
+    cdef Request receive_short(self, spec, source, tag, status):
+        """Do what `admitted` does, and receive into an array of numbers; return None if that is to be done otherwise."""
+        cdef memory_t memory
+        self.admit()
+        if not is_array(spec) or not array_memory(spec, &memory) or memory.readonly:
+            return None
+        return self.receive(span_of(spec, memory), source, tag, None, status)
+
+    def irecv_short(self, spec, source, tag, kind=None):
+        """Start a receive into an array of numbers, if the calling thread may; return None if it is to be done otherwise."""
+        cdef Request request = self.receive_short(spec, source, tag, None)
+        if request is None:
+            return None
+        if isinstance(request, PostedReceive) and (<PostedReceive>request).entry.source == ANY:
+            request.stay()
+        return handle_of(kind, request)
+
+    def own_recv_short(self, spec, source, tag, status):
+        """Do what `irecv_short` does; return the request for the await."""
+        cdef Request request = self.receive_short(spec, source, tag, status)
+        return None if request is None else owned(request)
 
     cdef Request receive(self, memory, source, tag, decode, status):
         cdef Recorder recorder = recorder_of(self.engine)

@@ -5,6 +5,11 @@ cdef int64_t MOST = 2**62  # more credit than any peer grants
 
 cdef extern from *:
     """
+    /* Make an object of a class by the constructor of a base, without a call of the __new__ and __init__ of the class. */
+    static PyObject *new_by(PyObject *base, PyObject *type, PyObject *arguments) {
+      return ((PyTypeObject *)base)->tp_new((PyTypeObject *)type, arguments, NULL);
+    }
+
     /* Make an object without a call of __init__. */
     static PyObject *new_of(PyObject *type, PyObject *arguments) {
       if (!PyType_Check(type) || !((PyTypeObject *)type)->tp_new) return PyErr_Format(PyExc_TypeError, "a class is expected");
@@ -12,6 +17,7 @@ cdef extern from *:
     }
     """
     object new_of(object, tuple)
+    object new_by(object, object, tuple)
 
 cdef tuple _NO_ARGUMENTS = ()
 

@@ -59,6 +59,10 @@ def look(list pollers not None, looks, double seconds, bint single=False):
     Returns:
         True if there was something to do.
     """
+    return look_at(pollers, looks, seconds, single)
+
+
+cdef bint look_at(list pollers, looks, double seconds, bint single) except -1:
     cdef int64_t budget = SINGLE if single else POLLED
     cdef Py_ssize_t i = 0
     cdef int found

@@ -7,7 +7,7 @@ cdef class PostedReceive(Request):
     """A receive, as far as matching and the common case of a message need it."""
 
     cdef entry_t entry
-    cdef bint posted
+    cdef bint posted, plain
     cdef object _memory
     cdef char *target
     cdef Py_ssize_t capacity
@@ -33,6 +33,7 @@ cdef class PostedReceive(Request):
         self.peer_rank = peer_rank
         self.decode = decode
         self.status_out = status
+        self.plain = type(memory) is Span and decode is None and status is None
         self.source = self.tag = ANY
         return 0
 

@@ -5,6 +5,7 @@ cdef double _PAUSE = 1e-3  # seconds between two checks of whether an operation 
 cdef int ABSENT = INT_MIN  # partner or tag of an operation that has none
 
 
+@cython.freelist(64)
 cdef class Request:
     """An operation in progress; the call that returned it has started it.
 

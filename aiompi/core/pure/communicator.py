@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from aiompi.core.mode import SENDS, Mode
+from aiompi.core.pure.handle import RequestHandle
 from aiompi.core.pure.owned import Owned
 from aiompi.core.pure.recorder import FAILED, RECV, SEND
 from aiompi.core.pure.request import Request
@@ -42,6 +43,17 @@ class CommunicatorBase(Generic[R]):
     def process_of(self, rank: int) -> int:
         """Return the process number of a rank that this one reaches; -1 if it is none."""
         return self.targets[rank] if 0 <= rank < len(self.targets) else -1
+
+    def admitted(self) -> Self:
+        """Return this communicator for a call.
+
+        Raises:
+            LocalProtocolError: the call is made in another thread or event loop than those that may make calls.
+        """
+        driver = self.engine.driver
+        if not driver.admits():
+            driver.check_thread()
+        return self
 
     def send(
         self,
@@ -120,7 +132,31 @@ class CommunicatorBase(Generic[R]):
         return False
 
     def own_send_short(self, spec: object, dest: object, tag: object) -> Owned[None] | None:
-        """Do what `send_short` does; return the request for the await in place of True, and None in place of False."""
+        """Do what `admitted` and `send_short` do; return the request for the await, and None in place of False."""
+        self.admitted()
+        return None
+
+    def isend_short(self, spec: object, dest: object, tag: object, kind: type[RequestHandle] | None = None) -> Any:
+        """Do what `admitted` and `send_short` do; return a request that no send shares, and None in place of False.
+
+        Args:
+            kind: class of the handle that is returned; None for the request itself.
+        """
+        self.admitted()
+        return None
+
+    def irecv_short(self, spec: object, source: object, tag: object, kind: type[RequestHandle] | None = None) -> Any:
+        """Do what `admitted` does, and start a receive into an array of numbers; return None if that is not possible.
+
+        Args:
+            kind: class of the handle that is returned; None for the request itself.
+        """
+        self.admitted()
+        return None
+
+    def own_recv_short(self, spec: object, source: object, tag: object, status: Status | None) -> Owned[Any] | None:
+        """Do what `irecv_short` does; return the request for the await."""
+        self.admitted()
         return None
 
     def irecv(

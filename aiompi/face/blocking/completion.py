@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiompi.constants import UNDEFINED
+from aiompi.core import drop_done, pending_of
 from aiompi.errors import ERR_PENDING, SUCCESS, InStatusError, InvalidRequestError, MPIError
 from aiompi.face.blocking.process import check_running_loop, process
 from aiompi.status import Status
@@ -55,17 +56,27 @@ def check(requests: Sequence[Request[Any]]) -> bool:
     return any(request._active is not None for request in requests)
 
 
-def wait_for_all(requests: Sequence[Request[Any]]) -> None:
-    """Wait until all requests are complete, or one has failed (MPI_Waitall, section 3.7.5)."""
-    if not check(requests):
-        return
-    pending = [operation for request in reversed(requests) if (operation := request._active) is not None]
-    engine, known = pending[0]._engine, -1
+def wait_for_all(requests: Sequence[Request[Any]], kind: type[Request[Any]]) -> None:
+    """Wait until all requests are complete, or one has failed (MPI_Waitall, section 3.7.5).
+
+    Args:
+        kind: class of most of them.
+    """
+    pending = pending_of(requests, kind)
     # Whether these have failed is known only when they are asked for what they have received.
-    decoding = [operation for operation in pending if getattr(operation, "decode", None) is not None]
+    decoding: list[Any] = []
+    if pending is None:
+        if not check(requests):
+            return
+        pending = [operation for request in reversed(requests) if (operation := request._active) is not None]
+        decoding = [operation for operation in pending if getattr(operation, "decode", None) is not None]
+    if not pending:
+        return
+    engine, known = pending[0]._engine, -1
 
     def settled() -> bool:
         nonlocal known
+        drop_done(pending)
         while pending and pending[-1]._done:
             if pending.pop().exception() is not None:
                 return True

@@ -72,10 +72,7 @@ class Handle(CommunicatorHandle, NumberedByHandle):
 
     @property
     def _admitted(self) -> Communicator:
-        core = self._core
-        if get_ident() != process.driver.owner:
-            process.check_thread()
-        return core
+        return self._core.admitted()
 
     def _entered(self, call: str) -> Communicator:
         """Return the communicator for a call that blocks: `_admitted` and `check_running_loop` in one step.

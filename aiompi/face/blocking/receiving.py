@@ -169,7 +169,10 @@ class Receives(Handle):
             TruncationError: completing it: the message is longer than the buffer.
             ProcessFailedError: completing it: the other rank has failed.
         """
-        core = self._admitted
+        core = self._core
+        short: Request[Status] | None = core.irecv_short(buf, source, tag, Request)
+        if short is not None:
+            return short
         receive = core.irecv(core.conversion.to_receive(buf), source, tag)
         if source == ANY_SOURCE:
             receive.stay()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from aiompi.base.opaque import NumberedByHandle, same_kind
 from aiompi.constants import UNDEFINED
+from aiompi.core import RequestHandle, take_all
 from aiompi.engine import Request as EngineRequest
 from aiompi.errors import (
     InvalidRequestError,
@@ -41,14 +42,14 @@ else:
     T = TypeVar("T")
 
 
-class Request(NumberedByHandle, Generic[T]):
+class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc] # only one has a layout
     """A nonblocking operation (section 3.7). Once it has been completed it is REQUEST_NULL, and false.
 
     Args:
         request: to be another handle of; None for a null handle.
     """
 
-    __slots__ = ("_core",)
+    __slots__ = ()
 
     _gated: ClassVar[bool] = True
     _kind: ClassVar[type] = EngineRequest
@@ -71,7 +72,7 @@ class Request(NumberedByHandle, Generic[T]):
 
     @classmethod
     def _denote(cls, denoted: EngineRequest[Any]) -> Self:
-        self = object.__new__(cls)
+        self: Self = RequestHandle.__new__(cls)
         self._core = denoted
         return self
 
@@ -256,8 +257,9 @@ class Request(NumberedByHandle, Generic[T]):
             InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
                 complete.
         """
-        wait_for_all(requests)
-        complete_all(requests, statuses)
+        wait_for_all(requests, cls)
+        if statuses is not None or not take_all(requests, cls):
+            complete_all(requests, statuses)
         return True
 
     @classmethod
@@ -275,7 +277,7 @@ class Request(NumberedByHandle, Generic[T]):
             InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
                 complete.
         """
-        wait_for_all(requests)
+        wait_for_all(requests, cls)
         return complete_all(requests, statuses)
 
     @classmethod

@@ -229,7 +229,10 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
             InvalidRankError, InvalidTagError: an argument is out of range.
             ProcessFailedError: completing it: the other rank has failed.
         """
-        core = self._admitted
+        core = self._core
+        sent: Request[None] | None = core.isend_short(buf, dest, tag, Request)
+        if sent is not None:
+            return sent
         memory = core.conversion.to_send(buf, dest)
         return Request._denote(core.isend((memory,), len(memory), dest, tag))
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiompi.comm import Communicator
-from aiompi.driver.threads import get_ident
 from aiompi.engine import PersistentRequest
 from aiompi.face.common import CommunicatorHandle
 
@@ -22,11 +19,7 @@ class Handle(CommunicatorHandle):
         Raises:
             LocalProtocolError: the call is made in another thread or event loop.
         """
-        core = self._core
-        driver: Any = core.engine.driver
-        if get_ident() != driver.owner or not driver.loop_runs():
-            driver.check_thread()
-        return core
+        return self._core.admitted()
 
     def _bound(self, request: PersistentRequest[None]) -> PersistentRequest[None]:
         return request

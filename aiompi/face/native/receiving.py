@@ -95,7 +95,11 @@ class Receives(ObjectSends, BufferSends):
             request = world.Irecv(buf, source=0)
             status = await request
         """
-        receive = self._admitted.irecv(self._core.conversion.to_receive(buf), source, tag)
+        core = self._core
+        short: Request[Status] | None = core.irecv_short(buf, source, tag)
+        if short is not None:
+            return short
+        receive = core.irecv(core.conversion.to_receive(buf), source, tag)
         if source == ANY_SOURCE:
             receive.stay()
         return receive
@@ -130,7 +134,9 @@ class Receives(ObjectSends, BufferSends):
             async with asyncio.timeout(10):
                 status = await world.Recv(buf, source=0)
         """
-        return self._admitted.own_recv(self._core.conversion.to_receive(buf), source, tag, None, status)
+        core = self._core
+        short = core.own_recv_short(buf, source, tag, status)
+        return core.own_recv(core.conversion.to_receive(buf), source, tag, None, status) if short is None else short
 
     def sendrecv(
         self,

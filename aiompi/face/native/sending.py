@@ -246,7 +246,10 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
             request = world.Isend(np.arange(10.0), dest=1)
             await request
         """
-        core = self._admitted
+        core = self._core
+        sent: Request[None] | None = core.isend_short(buf, dest, tag)
+        if sent is not None:
+            return sent
         memory = core.conversion.to_send(buf, dest)
         return core.isend((memory,), len(memory), dest, tag)
 
@@ -339,7 +342,7 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
             async with asyncio.timeout(10):
                 await world.Send(np.arange(10.0), dest=1, tag=7)
         """
-        core = self._admitted
+        core = self._core
         sent = core.own_send_short(buf, dest, tag)
         if sent is not None:
             return sent

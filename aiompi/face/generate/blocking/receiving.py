@@ -57,7 +57,10 @@ class Receives(Handle):
         return request.result()
 
     def Irecv(self, buf, source, tag):
-        core = self._admitted
+        core = self._core
+        short: Request[Status] | None = core.irecv_short(buf, source, tag, Request)
+        if short is not None:
+            return short
         receive = core.irecv(core.conversion.to_receive(buf), source, tag)
         if source == ANY_SOURCE:
             receive.stay()

@@ -63,6 +63,14 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
 
     __slots__ = ()
 
+    def Isend(self, buf, dest, tag):
+        core = self._core
+        sent: Request[None] | None = core.isend_short(buf, dest, tag, Request)
+        if sent is not None:
+            return sent
+        memory = core.conversion.to_send(buf, dest)
+        return Request._denote(core.isend((memory,), len(memory), dest, tag))
+
     def Send(self, buf, dest, tag):
         core = self._entered("Send(buf, dest)")
         if core.send_short(buf, dest, tag):

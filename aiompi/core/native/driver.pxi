@@ -1,0 +1,40 @@
+# What the common case of a call needs of the driver of its rank. `aiompi.core.pure.driver` has the same class in Python.
+
+cdef extern from *:
+    """
+    #include <pythread.h>
+    """
+    unsigned long PyThread_get_thread_ident()
+
+#: seconds for which a task polls before it waits for a request, about as long as another rank takes to answer
+cdef double BRIEF_LOOK = 8e-6
+cdef object _BRIEF_LOOKS = range(16)  # polls of a poller that is not native
+
+
+cdef class DriverBase:
+    """How a rank waits, as far as the common case of a call needs it."""
+
+    cdef public unsigned long owner
+    cdef public object loop_runs
+    cdef public list _pollers
+    cdef public double _brief_until
+    cdef public bint _busy
+
+    def __init__(self, thread, clock):
+        self._pollers = []
+
+    cpdef bint admits(self) except -1:
+        """Return True if the calling thread may make a call, in the usual case."""
+        return PyThread_get_thread_ident() == self.owner and (self.loop_runs is None or self.loop_runs())
+
+    cpdef bint completes_soon(self, Request request) except -1:
+        """Poll before a task waits for a request, if the loop spins; return True if this completes the request."""
+        if not self._brief_until or PyThread_get_thread_ident() != self.owner or seconds_now() >= self._brief_until:
+            return False
+        if look_at(self._pollers, _BRIEF_LOOKS, BRIEF_LOOK, False):
+            self._busy = True
+            if request._done:
+                return True
+        # Either nothing arrived, or other work arrived, and there may be much of it.
+        self._brief_until = 0
+        return False
