@@ -203,7 +203,7 @@ class Call:
             case = Case(comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
             if not comm.native and collective.over_clients:
                 return self.checked(select_over_clients, collective, case, algorithm)
-            if algorithm is None and not comm.engine.settings.coll:
+            if algorithm is None and not comm.engine.settings.coll and comm.engine.recorder is None:
                 return usual(collective, case)  # what `select` would do, without the time of calling it
         return self.checked(lambda: select(comm, collective, nbytes, commute=commute, equal=equal, algorithm=algorithm))
 

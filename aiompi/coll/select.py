@@ -167,18 +167,31 @@ def select(
             raise InvalidCommError(
                 f"{comm.where(collective.name)}: not defined on an intercommunicator; merge it, or use its local group"
             )
-        return collective.between_groups
-    case = Case(comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
-    if algorithm is not None:
-        return _named(collective, algorithm, case).run
+        run = collective.between_groups
+    else:
+        case = Case(comm.size, nbytes, commute, equal, comm.shares_memory, comm.spans_hosts)
+        if algorithm is not None:
+            run = _named(collective, algorithm, case).run
+        else:
+            run = _forced(comm, collective, case) or usual(collective, case)
+    recorder = comm.engine.recorder
+    if recorder is not None:
+        recorder.word = recorder.naming.word(getattr(run, "func", run).__name__)  # in the record of the call
+    return run
+
+
+def _forced(
+    comm: Communicator, collective: Collective[P], case: Case
+) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]] | None:
+    """Return the algorithm that the setting `coll` names, if it does and the algorithm can serve the call."""
     forced = comm.engine.settings.coll
-    if forced:
-        check(forced)
-        if collective.name in forced:
-            candidate = collective.algorithm(forced[collective.name])
-            if case.obstacle(candidate) is None:
-                return candidate.run
-    return usual(collective, case)
+    if not forced:
+        return None
+    check(forced)
+    if collective.name not in forced:
+        return None
+    candidate = collective.algorithm(forced[collective.name])
+    return candidate.run if case.obstacle(candidate) is None else None
 
 
 def select_over_clients(

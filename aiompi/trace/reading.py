@@ -172,7 +172,7 @@ class _File:
                     nbytes,
                     self._places.get(place, NOWHERE),
                     self._places.get(wait_place, NOWHERE),
-                    self._words.get(word, ""),
+                    self._words.get(word, "") if kind == layout.COLLECTIVE else "",
                 )
             )
         operations.sort(key=lambda op: op.begin)

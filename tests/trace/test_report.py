@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+from aiompi.coll.registry import ALLGATHER
 from support.jobs import Site
 
 SLOW = """\
@@ -21,6 +22,7 @@ for step in range(5):
         world.send(step, dest=1)
     elif world.rank == 1:
         world.recv(source=0)
+world.Allgather(bytes(2**16), bytearray(3 * 2**16))
 """
 
 
@@ -35,6 +37,8 @@ def test_the_late_rank_and_its_line_are_named(site: Site) -> None:
     events = json.loads((trace / "trace.json").read_text())["traceEvents"]
     assert sum(event["ph"] == "s" for event in events) == sum(event["ph"] == "f" for event in events) == 5
     assert {event["pid"] for event in events if event.get("name") == "Barrier"} == {0, 1, 2}
+    [algorithm] = {event["args"]["algorithm"] for event in events if event.get("name") == "Allgather"}
+    assert algorithm in ALLGATHER.algorithms
 
 
 def test_a_directory_without_a_trace_is_refused(site: Site) -> None:
