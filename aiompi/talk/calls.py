@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from aiompi.errors import InvalidArgumentError, MPIError
+from aiompi.errors import InvalidArgumentError, MPIError, RemoteProtocolError
 from aiompi.objects import Codec
 from aiompi.objects.remote_error import RemoteTraceback, portable
 from aiompi.talk.exchange import Exchange
@@ -66,11 +66,14 @@ class Calls:
                 raise
             finally:
                 del self._calls[number]
-        value, error, trace = self._codec.loads(reply)
-        if error is None:
-            return value
-        error = RuntimeError(error) if isinstance(error, str) else error
-        raise error from (RemoteTraceback(trace) if trace else None)
+        match self._codec.loads(reply):
+            case (value, None, _):
+                return value
+            case (_, str(text), str(trace)):
+                raise RuntimeError(text) from RemoteTraceback(trace)
+            case (_, BaseException() as error, str(trace)):
+                raise error from (RemoteTraceback(trace) if trace else None)
+        raise RemoteProtocolError(f"the reply of rank {rank} to a call of {name!r} is malformed")
 
     def _replied(self, line: Line, data: memoryview) -> None:
         _, future = self._calls.get(_NUMBER.unpack_from(data)[0], (None, None))
@@ -90,6 +93,8 @@ class Calls:
 
     def _begin(self, line: Line, data: memoryview) -> None:
         number = _NUMBER.unpack_from(data)[0]
+        if (line, number) in self._running:
+            raise RemoteProtocolError(f"call {number} came twice")
         task = asyncio.get_running_loop().create_task(self._perform(line, number, data[_NUMBER.size :]))
         self._running[line, number] = task
         task.add_done_callback(lambda _: self._running.pop((line, number)))

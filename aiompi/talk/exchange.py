@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from aiompi.comm import Communicator
 from aiompi.engine import Request
-from aiompi.errors import InvalidRankError, MPIError, ProcessFailedError
+from aiompi.errors import InvalidRankError, MPIError, ProcessFailedError, RemoteProtocolError
 from aiompi.talk.line import Line
 
 #: tag of all messages on the communicator of an exchange
@@ -30,8 +31,9 @@ class Exchange:
     Attributes:
         lines: to the members of the latest world, by rank. The own rank has one, too.
         rank: of this member in that world.
-        handlers: kind of messages -> its handler. Handlers run inside the engine, and raise nothing.
-        on_lost: called with each line whose other end is gone.
+        handlers: kind of messages -> its handler. Handlers run inside the engine. The error of a malformed message ends
+            its line: RemoteProtocolError, or that of `struct` or of the text.
+        on_lost: called with each line whose other end is gone, or has broken the protocol.
         on_end: called with the error when no world follows.
         error: why this member receives nothing more; None while it does.
     """
@@ -126,7 +128,13 @@ class Exchange:
                 call(line)
 
     def _take(self, line: Line, kind: int, data: memoryview) -> None:
-        self.handlers[kind](line, data)
+        handler = self.handlers.get(kind)
+        if handler is None:
+            raise RemoteProtocolError(f"a message of the unknown kind {kind} came")
+        try:
+            handler(line, data)
+        except (struct.error, UnicodeDecodeError) as error:
+            raise RemoteProtocolError(f"a message of kind {kind} is malformed: {error}") from error
 
     @staticmethod
     def _transmit(core: Communicator, rank: int, message: bytes) -> None:
@@ -158,11 +166,14 @@ class Exchange:
             self._listen(core, rank)
 
     def _arrived(self, core: Communicator, rank: int, receive: Request[Any]) -> bool:
-        """Take a message; return False if the receive has failed."""
+        """Take a message; return False if none of the rank follows."""
         error = receive.exception()
         if error is None and not receive.cancelled():
-            self.lines[rank].arrived(receive.result())
-            return True
+            try:
+                self.lines[rank].arrived(receive.result())
+            except RemoteProtocolError as broken:
+                self._lose(self.lines[rank], broken)
+            return self.lines[rank].error is None
         if isinstance(error, MPIError):
             self._failed(rank, error)
         return False

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
+from aiompi.errors import RemoteProtocolError
+
 #: kind of the message, whether its receiver acknowledges it at once, its number, the last number that the sender has
 HEADER: Final = struct.Struct("<BBQQ")
 #: the kind of a message that only acknowledges; it has the number 0
@@ -119,8 +121,18 @@ class Line:
             transmit(HEADER.pack(kind, _ASKS, number, self._received) + data)
 
     def arrived(self, message: memoryview) -> None:
-        """Take a message of the other member."""
+        """Take a message of the other member.
+
+        Raises:
+            RemoteProtocolError: the other member breaks the protocol.
+        """
+        if len(message) < HEADER.size:
+            raise RemoteProtocolError(f"a message of {len(message)} bytes came, which is shorter than a header")
         kind, asks, number, received = HEADER.unpack_from(message)
+        if (kind == ACKNOWLEDGEMENT) != (number == 0) or number > self._received + 1 or received > self._sent:
+            raise RemoteProtocolError(
+                f"message {number} of kind {kind} came after {self._received}, acknowledging {received} of {self._sent}"
+            )
         self._settle(received)
         if number == self._received + 1:
             self._received = number

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from aiompi.errors import InvalidArgumentError
+from aiompi.errors import InvalidArgumentError, RemoteProtocolError
 from aiompi.objects import Codec
 from aiompi.talk.calls import encoded
 from aiompi.talk.exchange import Exchange
@@ -174,7 +174,10 @@ class Topics:
 
     def _acknowledged(self, line: Line, data: memoryview) -> None:
         count, number = _TAKEN.unpack(data)
-        self._under_way[line] = self._under_way.get(line, 0) - count
+        under_way = self._under_way.get(line, 0)
+        if count > under_way:
+            raise RemoteProtocolError(f"{count} publications are said to be taken, of {under_way} under way")
+        self._under_way[line] = under_way - count
         self._confirm(line, number)
         self._go_on()
 
@@ -220,6 +223,8 @@ class Topics:
     def _arrived(self, line: Line, data: memoryview) -> None:
         number, confirm, length = _HEADER.unpack_from(data)
         end = _HEADER.size + length
+        if len(data) < end:
+            raise RemoteProtocolError(f"a publication of {len(data)} bytes has a topic of {length}")
         topic, content = str(data[_HEADER.size : end], "utf8"), data[end:]
         publication = _Publication(line, number if confirm else 0)
         for reference in [*self._subscribers.get(topic, {}).values()]:

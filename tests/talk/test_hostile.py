@@ -1,0 +1,109 @@
+"""A member that breaks the protocol of talk ends its own line, with RemoteProtocolError, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import aiompi
+from aiompi.objects import Codec
+from aiompi.talk import calls, topics
+from aiompi.talk.line import HEADER
+
+pytestmark = pytest.mark.asyncio
+
+
+def first(kind: int, content: bytes = b"", received: int = 0) -> bytes:
+    """Return the first message of a line."""
+    return HEADER.pack(kind, 0, 1, received) + content
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"\1" * (HEADER.size - 1),
+        HEADER.pack(calls.CALL, 0, 2, 0) + b"\0" * 8,  # after a gap
+        HEADER.pack(calls.CALL, 0, 2**64 - 1, 0) + b"\0" * 8,
+        HEADER.pack(calls.CALL, 0, 0, 0) + b"\0" * 8,  # without a number
+        HEADER.pack(0, 0, 1, 0),  # an acknowledgement with a number
+        HEADER.pack(0, 1, 0, 9),  # of messages that nobody has sent
+        first(77),
+        first(255, b"\0" * 100),
+        *(first(kind, b"\0" * length) for kind in range(1, 5) for length in (0, 5)),
+        first(topics.PUBLISH, b"\0" * 9 + b"\xff\xff" + b"short"),
+        first(topics.PUBLISH, b"\0" * 9 + b"\2\0" + b"\xff\xfe"),  # a topic that is no text
+        first(topics.TAKEN, b"\1" + b"\0" * 11),  # publications that nobody has made
+        first(topics.TAKEN, b"\0" * 13),
+    ],
+    ids=lambda message: message.hex()[:60] or "empty",
+)
+async def test_a_malformed_message_ends_the_line(message: bytes) -> None:
+    unhandled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+    worlds = hostile, victim, third = aiompi.local_world(3)
+    for world in worlds:
+        world.handler(abs)
+    broken = victim._talk.exchange.lines[0]
+    assert await victim.call(0, "abs", -1) == 1
+    hostile._talk.exchange.lines[1].transmit(message if len(message) < HEADER.size else renumbered(message))
+    async with asyncio.timeout(5):
+        while broken.error is None:
+            await asyncio.sleep(0)
+        assert isinstance(broken.error, aiompi.RemoteProtocolError)
+        with pytest.raises(aiompi.RemoteProtocolError):
+            await victim.call(0, "abs", -1)
+        assert await victim.call(2, "abs", -2) == 2
+        assert await third.call(1, "abs", -3) == 3
+        assert await third.call(0, "abs", -4) == 4
+        await victim.publish("news", 1, confirm=True)
+    assert not unhandled
+
+
+def renumbered(message: bytes) -> bytes:
+    """Return the message for a line on which one has come: the reply of a call."""
+    kind, asks, number, received = HEADER.unpack_from(message)
+    following = number + 1 if 0 < number < 2**64 - 1 else number
+    return HEADER.pack(kind, asks, following, received) + message[HEADER.size :]
+
+
+async def test_a_call_that_comes_twice_ends_the_line() -> None:
+    hostile, victim = aiompi.local_world(2)
+    begun = []
+
+    @victim.handler
+    async def endless() -> None:
+        begun.append(1)
+        await asyncio.Event().wait()
+
+    line = hostile._talk.exchange.lines[1]
+    for _ in range(2):
+        line.post(calls.CALL, (7).to_bytes(8, "little") + calls.encoded(Codec(), ("endless", ())))
+    async with asyncio.timeout(5):
+        while not isinstance(victim._talk.exchange.lines[0].error, aiompi.RemoteProtocolError):
+            await asyncio.sleep(0)
+    assert len(begun) <= 1
+
+
+@pytest.mark.parametrize("reply", [7, (), (1, 2, 3), (None, ValueError("x"), 5)])
+async def test_a_malformed_reply_fails_its_call(reply: object) -> None:
+    hostile, victim = aiompi.local_world(2)
+    talk: Any = hostile._talk
+    talk.exchange.handlers[calls.CALL] = lambda line, data: line.post(
+        calls.REPLY, bytes(data[:8]) + calls.encoded(Codec(), reply)
+    )
+    async with asyncio.timeout(5):
+        with pytest.raises(aiompi.RemoteProtocolError, match="reply of rank 0 to a call of 'f' is malformed"):
+            await victim.call(0, "f")
+
+
+async def test_wrong_arguments_fail_their_call_alone() -> None:
+    hostile, victim = aiompi.local_world(2)
+    victim.handler(abs)
+    talk: Any = hostile._talk
+    for request in (7, ([], ()), ("abs", 5)):
+        talk.exchange.line(1).post(calls.CALL, (9).to_bytes(8, "little") + calls.encoded(Codec(), request))
+        await asyncio.sleep(0.01)
+    assert await hostile.call(1, "abs", -2, timeout=5) == 2
