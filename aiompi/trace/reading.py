@@ -7,7 +7,7 @@ import json
 import os
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from aiompi.core.pure import recorder as layout
 from aiompi.errors import InvalidArgumentError
@@ -121,6 +121,44 @@ def read(directory: str | os.PathLike[str]) -> Trace:
     return Trace(dict(sorted(ranks.items())))
 
 
+class Names:
+    """The names of a rank: of its host, of places, and of words.
+
+    Attributes:
+        host: name of its machine.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read = path, 0
+        self._places: dict[int, Place] = {}
+        self._words: dict[int, str] = {}
+        self.host = ""
+
+    def read(self) -> None:
+        """Read what the rank has written since the last time."""
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            lines = file.read().split(b"\n")
+        for line in lines[:-1]:  # the rank may be writing the last one
+            self._read += len(line) + 1
+            fields = json.loads(line)
+            if "place" in fields:
+                number = fields.pop("place")
+                self._places[number] = Place(**fields)
+            elif "word" in fields:
+                self._words[fields["word"]] = fields["text"]
+            else:
+                self.host = fields["host"]
+
+    def place(self, number: int) -> Place:
+        """Return the place with a number."""
+        return self._places.get(number, NOWHERE)
+
+    def word(self, number: int) -> str:
+        """Return the word with a number."""
+        return self._words.get(number, "")
+
+
 class _File:
     """The files of one rank."""
 
@@ -130,20 +168,8 @@ class _File:
             raise InvalidArgumentError(f"{path} is no trace of this version of aiompi")
         header = layout.HEADER.unpack_from(self._data)
         _, _, self._capacity, self._head, self._begin, self.wall, self._end, self.rank, _ = header
-        self._places: dict[int, Place] = {0: NOWHERE}
-        self._words: dict[int, str] = {0: ""}
-        self._host = ""
-        for line in path.with_suffix(".names").read_text("utf-8").splitlines():
-            self._name(json.loads(line))
-
-    def _name(self, fields: dict[str, Any]) -> None:
-        if "place" in fields:
-            number = fields.pop("place")
-            self._places[number] = Place(**fields)
-        elif "word" in fields:
-            self._words[fields["word"]] = fields["text"]
-        else:
-            self._host = fields["host"]
+        self._names = Names(path.with_suffix(".names"))
+        self._names.read()
 
     def read(self, first: int) -> Rank:
         """Read the records; `first` is the begin of the trace by the wall clock."""
@@ -170,16 +196,16 @@ class _File:
                     peer,
                     tag,
                     nbytes,
-                    self._places.get(place, NOWHERE),
-                    self._places.get(wait_place, NOWHERE),
-                    self._words.get(word, "") if kind == layout.COLLECTIVE else "",
+                    self._names.place(place),
+                    self._names.place(wait_place),
+                    self._names.word(word) if kind == layout.COLLECTIVE else "",
                 )
             )
         operations.sort(key=lambda op: op.begin)
         last = max((op.end or op.begin for op in operations), default=0.0)
         span = last - operations[0].begin if operations else 0.0
         lost = max(0, self._head - self._capacity)
-        return Rank(self.rank, self._host, operations, lost, bool(self._end), span)
+        return Rank(self.rank, self._names.host, operations, lost, bool(self._end), span)
 
 
 def _match(ranks: dict[int, Rank]) -> None:
