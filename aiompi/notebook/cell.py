@@ -37,7 +37,13 @@ class Failure(NamedTuple):
     raised: Raised
 
 
-Event: TypeAlias = Text | Result | Failure
+class Unfinished(NamedTuple):
+    """Ranks that still run the cell some time after another rank has raised an exception."""
+
+    ranks: frozenset[int]
+
+
+Event: TypeAlias = Text | Result | Failure | Unfinished
 
 
 class Cell:

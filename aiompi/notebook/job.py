@@ -91,7 +91,7 @@ class RanksJob:
     @property
     def error(self) -> RanksError:
         """The error of a command when the ranks are gone."""
-        return RanksError(f"the ranks are gone: {self.lost}. Start new ones")
+        return RanksError(f"the ranks are gone: {self.lost}. Restart them")
 
     # What they print and send.
 

@@ -14,7 +14,7 @@ from IPython.core.magic import Magics as IPythonMagics
 from IPython.core.magic import cell_magic, line_magic, magics_class
 
 from aiompi.errors import InvalidArgumentError, LocalProtocolError
-from aiompi.notebook.cell import Event, Failure, Result, ranks_text
+from aiompi.notebook.cell import Event, Failure, Result, Unfinished, ranks_text
 from aiompi.notebook.job import RanksError
 from aiompi.notebook.protocol import Raised
 from aiompi.notebook.ranks import Ranks, print_event, ranks_for
@@ -27,13 +27,13 @@ class _Parser(argparse.ArgumentParser):
     """Reads the line of a magic; what is wrong is a UsageError, which IPython shows in one line."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}")
+        raise UsageError(f"{self.prog}: {message}; {self.prog.split()[0]}? tells more")
 
     def words(self, line: str) -> argparse.Namespace:
         """Return the arguments in a line."""
         try:
             return self.parse_args(shlex.split(line))
-        except ValueError as error:
+        except (ValueError, argparse.ArgumentError) as error:
             self.error(str(error))
 
 
@@ -52,7 +52,7 @@ def _commands() -> _Parser:
     start = commands.add_parser("start", add_help=False)
     start.add_argument("count", type=int)
     start.add_argument("--mpi4py", action="store_true")
-    start.add_argument("options", nargs=argparse.REMAINDER)
+    start.add_argument("options", nargs=argparse.REMAINDER).required = False
     for name in ("status", "interrupt", "restart", "stop"):
         commands.add_parser(name, add_help=False)
     push = commands.add_parser("push", add_help=False)
@@ -156,6 +156,10 @@ class Magics(IPythonMagics):
         screen = _Screen()
         try:
             self._started.run_now(cell, args.ranks, args.limit, screen.show)
+        except KeyboardInterrupt as error:
+            # IPython's way to show another traceback: the lines of the cell that the ranks have been in are above.
+            error._render_traceback_ = lambda: ["KeyboardInterrupt"]  # type: ignore[attr-defined]
+            raise
         except (RanksError, LocalProtocolError, InvalidArgumentError, TimeoutError) as error:
             screen.end()
             raise UsageError(str(error)) from None
@@ -164,7 +168,7 @@ class Magics(IPythonMagics):
 
 
 class _Screen:
-    """Shows events of a cell below it; ranks that raise the same exception share one traceback, at the end."""
+    """Shows events of a cell below it; ranks that raise the same exception together share one traceback."""
 
     def __init__(self) -> None:
         self._raised: dict[tuple[str, str], tuple[list[int], Raised]] = {}
@@ -179,10 +183,12 @@ class _Screen:
             print(f"[{event.rank}]")
             publish_display_data(event.shown.data, event.shown.metadata)  # type: ignore[no-untyped-call]
         else:
+            if isinstance(event, Unfinished):
+                self.end()
             print_event(event)
 
     def end(self) -> None:
-        """Show the exceptions."""
+        """Show the exceptions that have not been shown."""
         raised, self._raised = self._raised, {}
         for ranks, first in raised.values():
             traceback = "\n".join(first.traceback)

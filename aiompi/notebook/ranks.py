@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from aiompi.errors import InvalidArgumentError, LocalProtocolError, MPIError
-from aiompi.notebook.cell import Cell, Event, Failure, Result, Text, ranks_text
+from aiompi.notebook.cell import Cell, Event, Failure, Result, Text, Unfinished, ranks_text
 from aiompi.notebook.job import RanksError, RanksJob
 from aiompi.notebook.protocol import (
     Command,
@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 #: seconds in which ranks react to an interrupt, unless they are in code in which Python runs no signal handlers
 GRACE: Final = 10.0
+#: seconds after the exception of a rank in which the others may end before the user is told that they go on
+PATIENCE: Final = 1.0
 #: what shows an event to the user
 Show: TypeAlias = Callable[[Event], object]
 
@@ -231,18 +233,27 @@ class Ranks:
 
     def _wait(self, cell: Cell, limit: float | None, show: Show) -> Cell:
         due = math.inf if limit is None else time.monotonic() + limit
+        told = math.inf  # when the user is told that ranks go on after the exception of another one
         while not cell.over:
             try:
-                left = due - time.monotonic()
+                left = min(due, told) - time.monotonic()
                 event = cell.get(max(0.0, left) if left < math.inf else None)
                 if event is not None:
                     show(event)
-                if cell.cause is not None and isinstance(event, Failure):
-                    due = time.monotonic() + GRACE  # a rank has reacted
+                if isinstance(event, Failure):
+                    if cell.cause is None:
+                        told = time.monotonic() + PATIENCE
+                    else:
+                        due = time.monotonic() + GRACE  # a rank has reacted
                 if time.monotonic() < due or not cell.open:
                     continue
                 cause: BaseException = TimeoutError(f"{ranks_text(cell.open)} had not ended after {limit:g} s")
             except queue.Empty:
+                if told < due:
+                    told = math.inf
+                    if cell.open:
+                        show(Unfinished(frozenset(cell.open)))
+                    continue
                 cause = TimeoutError(f"{ranks_text(cell.open)} had not ended after {limit:g} s")
             except KeyboardInterrupt as error:
                 cause = error
@@ -253,7 +264,7 @@ class Ranks:
                 ) from cell.cause
             cell.cause = cause
             self.interrupt()
-            due = time.monotonic() + GRACE
+            due, told = time.monotonic() + GRACE, math.inf
         if "gone" in cell.how.values():
             raise self._job.error from cell.cause
         return cell
@@ -310,3 +321,6 @@ def print_event(event: Event) -> None:
         case Failure():
             traceback = "\n".join(event.raised.traceback)
             print("\n".join(f"[{event.rank}] {line}" for line in traceback.splitlines()), file=sys.stderr)
+        case Unfinished():
+            text = f"{ranks_text(event.ranks)} still run{'s' * (len(event.ranks) == 1)}"
+            print(f"{text} this cell, and may wait for a rank that has raised: interrupt the cell to end it")

@@ -55,6 +55,23 @@ def test_exceptions(notebook: kernels.Notebook) -> None:
     assert "ranks 1-2 of 3 raised an exception" in text
 
 
+def test_an_exception_for_which_others_wait(notebook: kernels.Notebook) -> None:
+    """It is shown while the others go on; an interrupt then shows where they were, and no line of this library."""
+    kernel = int(notebook.text("import os\nos.getpid()"))
+    threading.Timer(4.0, os.kill, (kernel, signal.SIGINT)).start()
+    with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
+        notebook.run("%%mpi\nif comm.rank == 1:\n    1 / 0\nawait comm.barrier()")
+    text = kernels.text_of(notebook.client.nb.cells[-1].outputs)
+    early, told, late = text.partition("ranks 0, 2 still run this cell")
+    assert told
+    assert "ZeroDivisionError: division by zero" in early
+    assert "CancelledError" in late
+    assert "run_cell_magic" not in text
+    assert [each.traceback for each in notebook.client.nb.cells[-1].outputs if each.output_type == "error"] == [
+        ["KeyboardInterrupt"]
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -74,6 +91,7 @@ def test_wrong_lines(notebook: kernels.Notebook, line: str, said: str) -> None:
     with pytest.raises(CellExecutionError) as caught:
         notebook.run(line)
     assert said in str(caught.value)
+    assert len(kernels.text_of(notebook.client.nb.cells[-1].outputs).splitlines()) == 1
 
 
 def test_the_end_of_the_kernel(notebook: kernels.Notebook) -> None:

@@ -129,7 +129,7 @@ def test_a_rank_that_dies() -> None:
         assert ranks.pull_now("x") == [2, 2]
         with pytest.raises(RanksError, match=r"the ranks are gone: rank 1 was killed by signal 9 \(SIGKILL\)"):
             ranks.run_now("import os\nif comm.rank: os.kill(os.getpid(), 9)\ncomm.Barrier()", show=lambda _: None)
-        with pytest.raises(RanksError, match=r"the ranks are gone: rank 1 was killed.* Start new ones"):
+        with pytest.raises(RanksError, match=r"the ranks are gone: rank 1 was killed.* Restart them"):
             ranks.pull_now("x")
         ranks.restart_now()
         with pytest.raises(RanksError, match="NameError"):
@@ -138,7 +138,7 @@ def test_a_rank_that_dies() -> None:
             run(ranks, "comm.recv()", [1], limit=0.5)
         assert texts(run(ranks, "print(comm.allreduce(1))")) == ["2", "2"]
         threading.Timer(0.5, ranks.stop_now).start()
-        with pytest.raises(RanksError, match=r"the ranks are gone: they have been stopped\. Start new ones"):
+        with pytest.raises(RanksError, match=r"the ranks are gone: they have been stopped\. Restart them"):
             run(ranks, "comm.recv()")
     finally:
         ranks.stop_now()
