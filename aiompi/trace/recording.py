@@ -58,6 +58,7 @@ class Recording:
         self._names = _Names(os.path.splitext(self.path)[0] + ".names")
         self._names.say(rank=engine.rank, size=engine.size, host=os.uname().nodename, program=sys.argv)
         self._engine = engine
+        self._process = os.getpid()
         self._collecting = 0.0
         self._timer: Timer | None = None
         self._recorder = engine.recorder = Recorder(self._memory, self._names)
@@ -89,7 +90,7 @@ class Recording:
         """Record a garbage collection."""
         if phase == "start":
             self._collecting = time.perf_counter()
-        elif self._collecting:
+        elif self._collecting and os.getpid() == self._process:  # and not a child, which shares the file
             seconds = time.perf_counter() - self._collecting
             self._recorder.past(layout.GC, seconds, info.get("generation", 0), info.get("collected", 0))
 

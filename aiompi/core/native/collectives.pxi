@@ -82,7 +82,9 @@ cdef class SlotGroup(Slots):
         cdef int root = <int>(exchange.call.note >> 16 & 0xFFFFFFFF) - 1
         cdef int process = -1 if root < 0 else self.ranks[root]
         exchange.traced = recorder.begin(REC_COLLECTIVE, self.context, process, <int>exchange.tag, exchange.claimed())
-        recorder.find(exchange.traced).way = <unsigned char>WAY_SLOTS
+        cdef record_t *record = recorder.find(exchange.traced)
+        if record != NULL:
+            record.way = <unsigned char>WAY_SLOTS
         return 0
 
     cdef bint is_root(self, object root, bint *right):

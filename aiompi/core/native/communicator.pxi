@@ -61,17 +61,17 @@ cdef class CommunicatorBase:
         cdef Recorder recorder = recorder_of(self.engine)
         cdef Request request
         cdef uint64_t handle
+        cdef int to
         if recorder is None:
             return self.begin_send(payload, nbytes, dest, tag, mode)
-        if not isinstance(dest, int) or not isinstance(tag, int):
-            dest, tag = index(dest), index(tag)
-        handle = recorder.begin(REC_SEND, self.context_id, self.process_of(dest), tag, nbytes)
+        to = shown(dest)
+        handle = recorder.begin(REC_SEND, self.context_id, self.process_of(to), shown(tag), nbytes)
         try:
             request = self.begin_send(payload, nbytes, dest, tag, mode)
         except BaseException:
             recorder.end(handle, WAY_FAILED)
             raise
-        recorder.was_sent(handle, request, self._peers[dest] if 0 <= dest < len(self._peers) else None)
+        recorder.was_sent(handle, request, self._peers[to] if 0 <= to < len(self._peers) else None)
         return request
 
     cdef Request begin_send(self, payload, Py_ssize_t nbytes, dest, tag, mode):
@@ -94,19 +94,22 @@ cdef class CommunicatorBase:
 
     def isend(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
         """Start a send and return a request for the user, which no other send shares."""
-        name = _SEND if mode is _STANDARD else _SENDS[mode]  # before: once it is started no code in Python runs
+        # before: once it is started no code in Python runs
+        name = _SEND if mode is _STANDARD else _SENDS[mode]
+        cdef int to = shown(dest), number = shown(tag)
         cdef Request request = self.start(payload, nbytes, dest, tag, mode)
         if request is self.engine.completed_send:
             request = Request(self.engine)
             request._done = True  # without `complete`: nothing waits for it yet
-        request.say(name, self, dest, tag)
+        request.say(name, self, to, number)
         return request
 
     def own_send(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
         """Start a send and return the request for its await."""
         name = _SEND if mode is _STANDARD else _SENDS[mode]
+        cdef int to = shown(dest), number = shown(tag)
         cdef Owned made = owned(self.start(payload, nbytes, dest, tag, mode))
-        made.say(name, self, dest, tag)
+        made.say(name, self, to, number)
         return made
 
     cpdef bint send_short(self, spec, dest, tag) except -1:
@@ -186,9 +189,7 @@ cdef class CommunicatorBase:
         cdef uint64_t handle
         if recorder is None:
             return self.begin_receive(memory, source, tag, decode, status)
-        if not isinstance(source, int) or not isinstance(tag, int):
-            source, tag = index(source), index(tag)
-        handle = recorder.begin(REC_RECV, self.context_id, self.process_of(source), tag, 0)
+        handle = recorder.begin(REC_RECV, self.context_id, self.process_of(shown(source)), shown(tag), 0)
         try:
             request = self.begin_receive(memory, source, tag, decode, status)
         except BaseException:

@@ -43,14 +43,19 @@ cdef int WAY_FAILED = _WAY_FAILED
 
 
 @cython.final
+@cython.no_gc_clear  # which would let go of the memory without its exporter's knowledge
 cdef class Recorder:
-    """Writes a record of each operation into a ring of records."""
+    """Writes a record of each operation into a ring of records.
+
+    Other processes can map the file, and a call of Python may close the recorder. So the number of records is kept here,
+    and a record is looked for after all calls of Python.
+    """
 
     cdef Py_buffer _view
     cdef bint _open
     cdef record_t *_records
-    cdef uint64_t *_head
-    cdef uint64_t _mask
+    cdef uint64_t *_shown  # the number of records, for readers
+    cdef uint64_t _head, _mask
     cdef site_t *_sites
     cdef code_t *_codes
     cdef dict _kinds  # address of a code -> the code and its kind: all that the tables refer to
@@ -65,8 +70,10 @@ cdef class Recorder:
         capacity = (<uint64_t>self._view.len - RECORDS) / sizeof(record_t)
         if <uint64_t>self._view.len <= RECORDS or not capacity or capacity & (capacity - 1):
             raise ValueError("a ring has room for a power of two of records")
+        if <uint64_t>self._view.buf % sizeof(uint64_t):
+            raise ValueError("a ring of records begins at a multiple of 8 bytes")
         self.memory = memory
-        self._head = <uint64_t *>(<char *>self._view.buf + RECORD_HEAD)
+        self._shown = <uint64_t *>(<char *>self._view.buf + RECORD_HEAD)
         self._records = <record_t *>(<char *>self._view.buf + RECORDS)
         self._mask = capacity - 1
         self._sites = <site_t *>PyMem_Calloc(SITES, sizeof(site_t))
@@ -133,39 +140,41 @@ cdef class Recorder:
             if frame != NULL:
                 Py_DECREF(<object>frame)
 
-    cdef uint64_t begin(self, int kind, uint64_t context, int peer, int tag, uint64_t nbytes) except 0:
-        """Write a record, and return its handle."""
+    cdef uint64_t begin(self, int kind, uint64_t context, int peer, int tag, uint64_t nbytes) except? 0:
+        """Write a record, and return its handle; 0 once the recorder is closed."""
         cdef uint32_t place = self.place()
         cdef uint64_t handle
         cdef record_t *record
         if not self._open:
-            raise ValueError("the recorder is closed")
-        handle = self._head[0] + 1
+            return 0
+        handle = self._head + 1
         record = &self._records[(handle - 1) & self._mask]
         record.end = record.wait = 0
         record.begin = recorder_now()
         record.context, record.nbytes, record.peer, record.tag = context, nbytes, peer, tag
         record.place, record.wait_place, record.way, record.word = place, 0, 0, 0
         record.kind = <unsigned char>kind
-        self._head[0] = handle
+        self._head = self._shown[0] = handle
         return handle
 
     cdef record_t *find(self, uint64_t handle) noexcept:
         """Return the record of a handle; NULL if a later one has overwritten it."""
-        if not self._open or not handle or self._head[0] - handle > self._mask:
+        if not self._open or not handle or self._head - handle > self._mask:
             return NULL
         return &self._records[(handle - 1) & self._mask]
 
     cdef int forget(self, uint64_t handle) except -1:
         """Take back the last record."""
-        if self.find(handle) != NULL and self._head[0] == handle:
-            self._head[0] = handle - 1
+        if self.find(handle) != NULL and self._head == handle:
+            self._head = self._shown[0] = handle - 1
         return 0
 
     def start(self, int kind, uint64_t context, int peer, int tag, uint64_t nbytes):
         """Write the record of something that begins now, and return its handle."""
         cdef uint64_t handle = self.begin(kind, context, peer, tag, nbytes)
-        self.find(handle).word, self.word = <unsigned short>self.word, 0
+        cdef record_t *record = self.find(handle)
+        if record != NULL:
+            record.word, self.word = <unsigned short>self.word, 0
         return handle
 
     def end(self, uint64_t handle, int way=0):
@@ -180,8 +189,9 @@ cdef class Recorder:
     def past(self, int kind, double seconds, int tag=0, uint64_t nbytes=0):
         """Write the record of something that has just ended after so many seconds."""
         cdef record_t *record = self.find(self.begin(kind, 0, -1, tag, nbytes))
-        record.end = record.begin
-        record.begin -= <uint64_t>(seconds * 1e9)
+        if record != NULL:
+            record.end = record.begin
+            record.begin -= <uint64_t>(seconds * 1e9)
 
     cdef int waits_for(self, Request request) except -1:
         cdef record_t *record = self.find(request.traced)
@@ -191,11 +201,14 @@ cdef class Recorder:
         if record == NULL:
             request.traced = self.begin(REC_WAIT, 0, -1, 0, 0)
             record = self.find(request.traced)
-            record.wait, record.wait_place = record.begin, record.place
+            if record != NULL:
+                record.wait, record.wait_place = record.begin, record.place
         elif not record.wait:
             place = self.place()
-            record.wait_place = place
-            record.wait = recorder_now()
+            record = self.find(request.traced)
+            if record != NULL:
+                record.wait_place = place
+                record.wait = recorder_now()
         return 0
 
     def waits(self, request):
@@ -207,9 +220,10 @@ cdef class Recorder:
         self.has_ended(<Request?>request)
 
     cdef int has_ended(self, Request request) except -1:
-        cdef record_t *record = self.find(request.traced)
+        cdef uint64_t handle = request.traced
+        cdef record_t *record = self.find(handle)
         cdef PostedReceive receive
-        cdef int source, tag
+        cdef int process
         request.traced = 0
         if record == NULL or record.end:
             return 0
@@ -220,7 +234,10 @@ cdef class Recorder:
             receive = <PostedReceive>request
             record.tag, record.nbytes = receive.tag, receive.length
             if isinstance(receive._comm, CommunicatorBase):
-                record.peer = (<CommunicatorBase>receive._comm).process_of(receive.source)
+                process = (<CommunicatorBase>receive._comm).process_of(receive.source)
+                record = self.find(handle)
+                if record != NULL:
+                    record.peer = process
         return 0
 
     def sent(self, uint64_t handle, request, peer):
@@ -228,6 +245,8 @@ cdef class Recorder:
         self.was_sent(handle, <Request?>request, peer)
 
     cdef int was_sent(self, uint64_t handle, Request request, peer) except -1:
+        cdef bint in_ring = isinstance(peer, PeerBase) and (<PeerBase>peer).ring is not None
+        cdef int way = WAY_RING if in_ring else self.naming.way(peer)
         cdef record_t *record = self.find(handle)
         if record == NULL:
             return 0
@@ -235,12 +254,9 @@ cdef class Recorder:
             record.end = record.begin + 1  # at once: another look at the clock would take as long as the rest
         else:
             request.traced = handle
-        if isinstance(peer, PeerBase) and (<PeerBase>peer).ring is not None:
-            record.way = <unsigned char>WAY_RING
-            if isinstance(request, SendBase) and not request._done and (<SendBase>request).released:
-                record.way = <unsigned char>WAY_COPY
-        else:
-            record.way = <unsigned char>(<int>self.naming.way(peer))
+            if in_ring and isinstance(request, SendBase) and (<SendBase>request).released:
+                way = WAY_COPY
+        record.way = <unsigned char>way
         return 0
 
 
@@ -255,3 +271,16 @@ cdef int note_end(Request request) except -1:
     if recorder is not None:
         recorder.has_ended(request)
     return 0
+
+
+cdef int shown(number) except? -1:
+    """Return a rank or a tag to be shown; -1 for one that no call accepts, which the call itself reports."""
+    cdef int overflow = 0
+    cdef long long value
+    if not isinstance(number, int):
+        try:
+            number = index(number)
+        except TypeError:
+            return -1
+    value = PyLong_AsLongLongAndOverflow(number, &overflow)
+    return -1 if overflow or value != <int>value else <int>value

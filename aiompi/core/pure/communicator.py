@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 from aiompi.core.mode import SENDS, Mode
 from aiompi.core.pure.handle import RequestHandle
 from aiompi.core.pure.owned import Owned
-from aiompi.core.pure.recorder import FAILED, RECV, SEND
+from aiompi.core.pure.recorder import FAILED, RECV, SEND, shown
 from aiompi.core.pure.request import Request
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class CommunicatorBase(Generic[R]):
         recorder = self.engine.recorder
         if recorder is None:
             return self._start_send(payload, nbytes, dest, tag, mode)
-        to = index(dest)
-        handle = recorder.start(SEND, self.context_id, self.process_of(to), index(tag), nbytes)
+        to = shown(dest)
+        handle = recorder.start(SEND, self.context_id, self.process_of(to), shown(tag), nbytes)
         try:
             request = self._start_send(payload, nbytes, dest, tag, mode)
         except BaseException:
@@ -182,7 +182,7 @@ class CommunicatorBase(Generic[R]):
         recorder = self.engine.recorder
         if recorder is None:
             return self._start_receive(memory, source, tag, decode, status)
-        handle = recorder.start(RECV, self.context_id, self.process_of(index(source)), index(tag), 0)
+        handle = recorder.start(RECV, self.context_id, self.process_of(shown(source)), shown(tag), 0)
         try:
             request = self._start_receive(memory, source, tag, decode, status)
         except BaseException:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from operator import index
 from types import CodeType, FrameType
 from typing import Any, Final, Protocol
 
@@ -113,6 +114,7 @@ class Recorder:
         self.memory = memory
         self.word = 0
         self._memory: Any = memory
+        self._head = 0  # here, because other processes can map the file
         self._mask = capacity - 1
         self.naming = naming
         # By the identities of codes, because equal codes may be of different files. The first one keeps the codes.
@@ -154,21 +156,22 @@ class Recorder:
             nbytes: of the message.
 
         Returns:
-            A handle for `end`.
+            A handle for `end`; 0 once the recorder is closed.
         """
+        place = self.place()
         if self._memory is None:
-            raise ValueError("the recorder is closed")
-        (head,) = COUNT.unpack_from(self._memory, HEAD)
-        place, at = self.place(), RECORDS + (head & self._mask) * RECORD.size
+            return 0
+        at = RECORDS + (self._head & self._mask) * RECORD.size
         fields = self.naming.now(), 0, 0, context, nbytes, peer, tag, place, 0, kind, 0, self.word
         RECORD.pack_into(self._memory, at, *fields)
         self.word = 0
-        COUNT.pack_into(self._memory, HEAD, head + 1)
-        return int(head) + 1
+        self._head += 1
+        COUNT.pack_into(self._memory, HEAD, self._head)
+        return self._head
 
     def _find(self, handle: int) -> int:
         """Return where the record of a handle is; 0 if a later one has overwritten it."""
-        if self._memory is None or not handle or COUNT.unpack_from(self._memory, HEAD)[0] - handle > self._mask:
+        if self._memory is None or not handle or self._head - handle > self._mask:
             return 0
         return RECORDS + (handle - 1 & self._mask) * RECORD.size
 
@@ -184,6 +187,8 @@ class Recorder:
     def past(self, kind: int, seconds: float, tag: int = 0, nbytes: int = 0) -> None:
         """Write the record of something that has just ended after so many seconds."""
         at = self._find(self.start(kind, 0, -1, tag, nbytes))
+        if not at:
+            return
         (now,) = COUNT.unpack_from(self._memory, at)
         COUNT.pack_into(self._memory, at, now - int(seconds * 1e9))
         COUNT.pack_into(self._memory, at + _END, now)
@@ -195,9 +200,10 @@ class Recorder:
         at = self._find(request.traced)
         if not at:
             request.traced = self.start(WAIT, 0, -1, 0, 0)
-            at = self._find(request.traced)
-        if not COUNT.unpack_from(self._memory, at + 8)[0]:
-            struct.pack_into("=I", self._memory, at + _WAIT_PLACE, self.place())
+        place = self.place()
+        at = self._find(request.traced)
+        if at and not COUNT.unpack_from(self._memory, at + 8)[0]:
+            struct.pack_into("=I", self._memory, at + _WAIT_PLACE, place)
             COUNT.pack_into(self._memory, at + 8, self.naming.now())
 
     def ended(self, request: Any) -> None:
@@ -216,12 +222,20 @@ class Recorder:
 
     def sent(self, handle: int, request: Any, peer: Any) -> None:
         """Note how a message is sent to a peer."""
-        at = self._find(handle)
+        way, at = self.naming.way(peer), self._find(handle)
         if not request._done:
             request.traced = handle
         elif at:
-            COUNT.pack_into(self.memory, at + _END, COUNT.unpack_from(self.memory, at)[0] + 1)
+            COUNT.pack_into(self._memory, at + _END, COUNT.unpack_from(self._memory, at)[0] + 1)
         if at:
-            way = self.naming.way(peer)
             copied = way == RING and not request._done and getattr(request, "released", False)
             self._memory[at + _WAY] = COPY if copied else way
+
+
+def shown(number: object) -> int:
+    """Return a rank or a tag to be shown; -1 for one that no call accepts, which the call itself reports."""
+    try:
+        found = index(number)  # type: ignore[arg-type]
+    except TypeError:
+        return -1
+    return found if -(2**31) <= found < 2**31 else -1
