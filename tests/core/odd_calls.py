@@ -24,8 +24,17 @@ from aiompi.status import Status
 #: classes that are given processes and descriptors, which must not be those of others
 RESTRAINED = ("PeerProcess", "Ring")
 CLASSES = [each for each in vars(native).values() if isinstance(each, type) and each.__module__ == native.__name__]
-FUNCTIONS = [*(native.contents, native.incoming, native.outgoing, native.overlap, native.plain_bytes, native.look)]
+FUNCTIONS = [
+    native.contents, native.incoming, native.outgoing, native.overlap, native.plain_bytes, native.look,
+    native.pending_of, native.drop_done, native.take_all,
+]  # fmt: skip
 SIZE = 4096
+#: arguments that are memory
+MEMORY = (
+    "memory", "spec", "sendspec", "recvspec", "unit", "segment", "one", "other", "landing", "elements", "before",
+    "origin", "compare", "result",
+)  # fmt: skip
+OPERATIONS = [object() for _ in range(12)]
 #: attributes of every object, which are not those of the core
 COMMON = {*dir(type("Plain", (), {})), "__class_getitem__"} - {"__init__"}
 
@@ -153,6 +162,13 @@ class Caller:
                 made = self.ring()
             elif kind < 0.25:
                 made = self.slots()
+            elif kind < 0.3:
+                made = native.Recorder(bytearray(4096 + 64 * 4), Odd(self))
+            elif kind < 0.35:
+                made = native.WindowBase()
+                made.prepare(3, OPERATIONS)
+                made.place(1, memoryview(bytearray(64)), 0, 64, self.random.choice((1, 8, 2**62)))
+                made.permit(1, 7)
             else:
                 cls = self.random.choice(CLASSES + self.subclasses)
                 restrained = any(base.__name__ in RESTRAINED for base in cls.__mro__)
@@ -186,13 +202,19 @@ class Caller:
             "ring": native.Ring, "_ring": native.Ring, "process": native.PeerProcess, "receive": native.PostedReceive,
             "message": native.Envelope, "frame": native.Outgoing, "peer": native.PeerBase,
             "matcher": native.MatchQueues, "sink": native.PeerBase, "_receive_class": type,
-            "engine": native.ProgressBase,
+            "engine": native.ProgressBase, "request": native.Request, "operation": native.Request,
+            "_core": native.Request, "recorder": native.Recorder,
         }  # fmt: skip
         if name in kinds:
             found = [each for each in self.objects if isinstance(each, kinds[name])]
             return self.random.choice(found or [native.PostedReceive])
-        if name in ("memory", "spec", "sendspec", "recvspec", "unit", "segment", "one", "other", "landing"):
+        if name in MEMORY:
             return self.memory()
+        if name == "requests":
+            found = [each for each in self.objects if isinstance(each, native.RequestHandle)]
+            return [*found, *found[: self.random.randrange(2)]]
+        if name == "op":
+            return self.random.choice(OPERATIONS)
         if name == "payload":
             view = self.memory()
             return self.random.choice((view, [view], [memoryview(b"abc")] * self.random.choice((1, 70)), b"abc"))

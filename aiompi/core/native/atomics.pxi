@@ -77,7 +77,7 @@ cdef class Atomics:
         cdef memory_t source, kept
         cdef combine_t *function = NULL
         cdef int size
-        if not array_memory(elements, &source) or not fetch_serves(elements):
+        if not is_array(elements) or not array_memory(elements, &source) or not fetch_serves(elements):
             return False
         size = <int>array_itemsize(elements)
         if operation < FETCH_REPLACE:
@@ -87,7 +87,8 @@ cdef class Atomics:
         if (<uint64_t>self._view.buf + <uint64_t>offset) % size:
             return False
         kept.data = NULL
-        if before is not None and not (array_memory(before, &kept) and kept.nbytes == source.nbytes and not kept.readonly):
+        if before is not None and not (is_array(before) and array_memory(before, &kept) and not kept.readonly
+                                       and kept.nbytes == source.nbytes):
             raise InternalError("what is fetched has no room")
         if not source.nbytes:
             return True

@@ -9,12 +9,13 @@ enum { FETCH_REPLACE = OP_BXOR + 1, FETCH_ONLY };
 #define FETCH_ON(type)                                                                                              \
   for (size_t i = 0; i < count; i++) {                                                                              \
     type *word = (type *)to + i, old = __atomic_load_n(word, __ATOMIC_SEQ_CST);                                     \
-    union { type word; float single; double twice; } made;                                                          \
+    union { type word; float single; double twice; } made, operand;                                                 \
+    memcpy(&operand.word, (const char *)from + i * sizeof(type), sizeof(type)); /* it may be at any address */       \
     while (operation != FETCH_ONLY) {                                                                               \
-      if (operation == FETCH_REPLACE) memcpy(&made.word, (const char *)from + i * sizeof(type), sizeof(type));      \
+      if (operation == FETCH_REPLACE) made.word = operand.word;                                                     \
       else {                                                                                                        \
         made.word = old;                                                                                            \
-        combine(&made, (const char *)from + i * sizeof(type), 1);                                                   \
+        combine(&made, &operand, 1);                                                                                \
       }                                                                                                             \
       if (__atomic_compare_exchange_n(word, &old, made.word, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) break;         \
     }                                                                                                               \
@@ -53,7 +54,8 @@ static void combine_alone(combine_t *combine, int operation, void *to, const voi
   size_t nbytes = count * size;
   int apart = (const char *)to + nbytes <= (const char *)from || (const char *)from + nbytes <= (const char *)to;
   int fetched = (char *)to + nbytes <= (char *)before || (char *)before + nbytes <= (char *)to;
-  if (!apart || (before && (!fetched || before == from))) {
+  int aligned = (uintptr_t)from % size == 0;
+  if (!apart || !aligned || (before && (!fetched || before == from))) {
     fetch_and_combine(combine, operation, to, from, before, count, size);
     return;
   }

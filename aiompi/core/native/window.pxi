@@ -42,9 +42,10 @@ cdef class WindowBase:
         self._places = <place_t *>PyMem_Calloc(size, sizeof(place_t))
         if self._places == NULL:
             raise MemoryError
-        self._size = size
         self._kept = [None] * size
         self._operations = tuple(operations)
+        self._size = size
+        self.withdraw()  # until a place is known
 
     cdef place_t *known(self, Py_ssize_t rank) except NULL:
         if not 0 <= rank < self._size:
