@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgpack
@@ -32,6 +32,8 @@ from aiompi.window.window import Target, Window
 
 #: sizes of dynamic windows, whose displacements are addresses
 _ANY: Final = -1
+#: no rank has so much memory, and no displacement so many bytes
+_LIMIT: Final = 2**63
 
 
 class _Card(NamedTuple):
@@ -105,8 +107,8 @@ def _check(comm: Communicator, size: int, unit: int, operation: str) -> None:
         raise InvalidCommError(f"{comm.where(operation)}: it needs a communicator of one group, within one client")
     if integer(size, f"{operation}: size") < 0:
         raise WindowError(f"{comm.where(operation)}: size is {size}: expected 0 or more", ERR_SIZE)
-    if integer(unit, f"{operation}: disp_unit") <= 0:
-        raise WindowError(f"{comm.where(operation)}: disp_unit is {unit}: expected 1 or more", ERR_DISP)
+    if not 0 < integer(unit, f"{operation}: disp_unit") < _LIMIT:
+        raise WindowError(f"{comm.where(operation)}: disp_unit is {unit}: expected 1 or more, below 2**63", ERR_DISP)
 
 
 async def _collect(comm: Communicator, entry: Any) -> list[Any]:
@@ -115,8 +117,13 @@ async def _collect(comm: Communicator, entry: Any) -> list[Any]:
     return [msgpack.unpackb(each) for each in found]
 
 
-async def _cards(comm: Communicator, card: _Card) -> list[_Card]:
+async def _cards(comm: Communicator, card: _Card, contents: Sequence[int] | None) -> list[_Card]:
     """Return what all ranks tell of their windows.
+
+    Args:
+        comm: communicator of the messages of the window.
+        card: what this rank tells.
+        contents: bytes of new memory that each rank has made; None if they are those of its window.
 
     Raises:
         OtherError: a rank has no memory for its window.
@@ -130,6 +137,12 @@ async def _cards(comm: Communicator, card: _Card) -> list[_Card]:
     for rank, each in enumerate(cards):
         if each.error:
             raise OtherError(f"{comm.where('Win')}: rank {rank} has no memory for its window: {each.error}")
+    for rank, each in enumerate(cards):
+        made = Segment.size(locks.nbytes(comm.size), each.size if contents is None else contents[rank])
+        sized = each.size == _ANY if card.size == _ANY else 0 <= each.size < _LIMIT
+        placed = each.address >= 0 and each.address + max(each.size, 0) < 2 * _LIMIT
+        if not (sized and placed and 0 < each.unit < _LIMIT and each.nbytes == made):
+            raise RemoteProtocolError(f"rank {rank} describes a window that cannot be")
     return cards
 
 
@@ -176,7 +189,7 @@ async def _make(inner: Communicator, parent: Communicator, flavor: int, unit: in
     segment, card = _segment(inner, content, unit, size)
     if memory is not None and memory.nbytes and inner.engine.settings.single_copy:
         card = card._replace(address=Accessor(memory).address)
-    cards = await _cards(inner, card)
+    cards = await _cards(inner, card, None if flavor == WIN_FLAVOR_ALLOCATE else [0] * inner.size)
     assert segment is not None
     found = [segment if rank == inner.rank else None for rank in range(inner.size)]
     if form == "native":
@@ -200,10 +213,12 @@ async def _make_shared(inner: Communicator, parent: Communicator, size: int, uni
     sizes = await _collect(inner, size)
     if not all(type(each) is int and each >= 0 for each in sizes):
         raise RemoteProtocolError("a rank has no size for its window")
-    content = (sum(sizes) if inner.rank == 0 else 0) if contiguous else size
-    segment, card = _segment(inner, content, unit, size)
-    cards = await _cards(inner, card)
+    contents = [sum(sizes), *[0] * (inner.size - 1)] if contiguous else sizes
+    segment, card = _segment(inner, contents[inner.rank], unit, size)
+    cards = await _cards(inner, card, contents)
     assert segment is not None
+    if [each.size for each in cards] != sizes:
+        raise RemoteProtocolError("a rank has described two windows")
     segments: list[Segment] = []
     missing = ""
     for rank, each in enumerate(cards):

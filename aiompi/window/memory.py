@@ -49,6 +49,11 @@ class Segment:
         self.nbytes = mapped.nbytes
         self._fd = fd
 
+    @staticmethod
+    def size(front: int, content: int) -> int:
+        """Return the bytes of the memory for a lock and a window of so many bytes."""
+        return -(-front // PAGE) * PAGE + content
+
     @classmethod
     def make(cls, front: int, content: int, *, shared: bool) -> Segment:
         """Return new memory of zeros.
@@ -61,7 +66,7 @@ class Segment:
         Raises:
             MemoryError: there is not enough.
         """
-        nbytes = -(-front // PAGE) * PAGE + content
+        nbytes = cls.size(front, content)
         if not shared:
             return cls(memoryview(mmap.mmap(-1, max(nbytes, 1)))[:nbytes], front, None)
         try:

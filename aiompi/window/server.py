@@ -92,7 +92,7 @@ class Server:
         try:
             kind, answer, arguments, data = parsed(message)
             self._actions[kind](source, answer, arguments, data)
-        except (RemoteProtocolError, TypeError, ValueError, IndexError, KeyError, MemoryError) as wrong:
+        except (RemoteProtocolError, TypeError, ValueError, IndexError, KeyError, OverflowError, MemoryError) as wrong:
             self._refuse(source, wrong)
         return True
 

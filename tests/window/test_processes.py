@@ -227,6 +227,7 @@ else:
         "window.tell(0, Kind.GET, 0, 24, np.array([[0] * 3, [8] * 3], '<i8').tobytes())",
         "window.tell(0, Kind.UNLOCK)",
         "window.tell(0, Kind.COMBINE, 0, 8, b'', 99, 'MPI_DOUBLE', False, False)",
+        "window.tell(0, Kind.COMBINE, 2**63, 0, b'', 3, 'MPI_DOUBLE', True, False)",
         "window.comm.isend((b'abc',), 3, 0, 0)",
     ],
 )

@@ -319,6 +319,40 @@ def test_wrong_calls_say_what_is_wrong(on: Callable[[int, Program], None]) -> No
     on(2, program)
 
 
+LIES: list[dict[str, int]] = [
+    {"size": 2**63}, {"size": 17}, {"size": -1}, {"unit": 0}, {"unit": 2**63}, {"nbytes": 8}, {"nbytes": 2**40},
+    {"address": -8}, {"address": 2**64 - 8},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("flavor", ["Allocate", "Allocate_shared", "Create", "Create_dynamic"])
+def test_a_rank_cannot_describe_a_window_that_cannot_be(run: Run, monkeypatch: pytest.MonkeyPatch, flavor: str) -> None:
+    honest = making._collect
+    true: list[dict[str, int]] = {
+        "Create": [{"size": 17}],  # nobody maps it
+        "Create_dynamic": [{"size": -1}, {"address": 2**64 - 8}],
+    }.get(flavor, [])
+    memory: tuple[Any, ...] = () if flavor == "Create_dynamic" else (np.zeros(2) if flavor == "Create" else 16, 8)
+
+    async def program(comm: Intracomm) -> None:
+        with pytest.raises(aiompi.RemoteProtocolError, match=r"describes a window|two windows"):
+            await getattr(Win, flavor)(*memory, comm=comm)
+
+    async def main() -> None:
+        await everywhere(aiompi.local_world(2), program)
+
+    for lie in LIES:
+        if lie in true:
+            continue
+
+        async def lying(comm: Any, entry: Any, lie: dict[str, int] = lie) -> Any:
+            lies = comm.rank == 1 and isinstance(entry, making._Card)
+            return await honest(comm, entry._replace(**lie) if lies else entry)
+
+        monkeypatch.setattr(making, "_collect", lying)
+        run(main())
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_operations_give_what_a_model_gives(on: Callable[[int, Program], None], seed: int) -> None:
     """Each rank has a part of each other rank's window, so that a list of numbers tells what must be there."""
