@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from aiompi.errors import InvalidArgumentError, MPIError, RemoteProtocolError
+from aiompi.errors import InvalidArgumentError, InvalidTypeError, MPIError, RemoteProtocolError
 from aiompi.objects import Codec
 from aiompi.objects.remote_error import RemoteTraceback, portable
 from aiompi.talk.exchange import Exchange
@@ -20,6 +20,14 @@ REPLY: Final = 3
 
 #: number of a call, before its content
 _NUMBER: Final = struct.Struct("<Q")
+
+
+def _message(codec: Codec, content: object, subject: str) -> bytes:
+    """Return the message of values of the program; `subject` names them in an error."""
+    try:
+        return encoded(codec, content)
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"{subject} cannot be sent: {error.__cause__ or error}") from error.__cause__
 
 
 def encoded(codec: Codec, obj: object) -> bytes:
@@ -40,7 +48,9 @@ class Calls:
         exchange.on_lost.append(self._lost)
 
     def handle(self, function: Callable[..., Any]) -> None:
-        name = function.__name__
+        name = getattr(function, "__name__", None)
+        if not callable(function) or name is None:
+            raise InvalidArgumentError(f"handler({function!r}): expected a function with a name: write @world.handler")
         if name in self._functions:
             raise InvalidArgumentError(f"there is a handler {name!r} already: give this one another name")
         self._functions[name] = function
@@ -49,23 +59,14 @@ class Calls:
 
     async def call(self, rank: int, name: str, args: tuple[Any, ...], timeout: float | None) -> Any:
         line = self._exchange.line(rank)
-        request = encoded(self._codec, (name, args))
-        self._last = number = self._last + 1
-        async with asyncio.timeout(timeout):
-            if not line.has_room:
-                await line.room()
-            if line.error is not None:
-                raise line.error
-            future = asyncio.get_running_loop().create_future()
-            self._calls[number] = line, future
-            line.post(CALL, _NUMBER.pack(number) + request)
-            try:
-                reply = await future
-            except asyncio.CancelledError:
-                line.post(CANCEL, _NUMBER.pack(number))
-                raise
-            finally:
-                del self._calls[number]
+        if not isinstance(name, str):
+            raise InvalidArgumentError(f"call({rank}, {name!r}): expected the name of a handler, a str")
+        request = _message(self._codec, (name, args), f"the arguments of the call of {name!r}")
+        try:
+            async with asyncio.timeout(timeout):
+                reply = await self._reply(line, request)
+        except TimeoutError:
+            raise TimeoutError(f"rank {rank} has not answered a call of {name!r} within {timeout:g} s") from None
         match self._codec.loads(reply):
             case (value, None, _):
                 return value
@@ -74,6 +75,24 @@ class Calls:
             case (_, BaseException() as error, str(trace)):
                 raise error from (RemoteTraceback(trace) if trace else None)
         raise RemoteProtocolError(f"the reply of rank {rank} to a call of {name!r} is malformed")
+
+    async def _reply(self, line: Line, request: bytes) -> memoryview:
+        """Send a request, and return the reply."""
+        self._last = number = self._last + 1
+        if not line.has_room:
+            await line.room()
+        if line.error is not None:
+            raise line.error
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self._calls[number] = line, future
+        line.post(CALL, _NUMBER.pack(number) + request)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            line.post(CANCEL, _NUMBER.pack(number))
+            raise
+        finally:
+            del self._calls[number]
 
     def _replied(self, line: Line, data: memoryview) -> None:
         _, future = self._calls.get(_NUMBER.unpack_from(data)[0], (None, None))
@@ -109,11 +128,12 @@ class Calls:
             name, args = self._codec.loads(data)
             function = self._functions.get(name)
             if function is None:
-                raise LookupError(f"rank {self._exchange.rank} has no handler {name!r}")
+                there = ", ".join(sorted(self._functions))
+                raise LookupError(f"rank {self._exchange.rank} has no handler {name!r}, but {there or 'none'}")
             result = function(*args)
             if inspect.isawaitable(result):
                 result = await result
-            message = encoded(self._codec, (result, None, ""))
+            message = _message(self._codec, (result, None, ""), f"the result of the handler {name!r}")
         except asyncio.CancelledError as error:
             message = self._failure(error)  # which nobody reads if the caller has given up
         except Exception as error:

@@ -62,8 +62,8 @@ class Exchange:
         """
         if self.error is not None:
             raise self.error
-        if not 0 <= rank < len(self.lines):
-            raise InvalidRankError(f"there is no rank {rank} in a world of {len(self.lines)} members")
+        if rank not in range(len(self.lines)):
+            raise InvalidRankError(f"there is no rank {rank!r} in a world of {len(self.lines)} members")
         return self.lines[rank]
 
     def attach(self, core: Communicator, names: Sequence[Name], births: Sequence[int | None], birth: int) -> None:

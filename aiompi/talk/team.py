@@ -30,6 +30,8 @@ _REUNION: Final = 2.0
 _PAUSE: Final = 0.2
 #: attempts to join siblings, whose job may end at the same time
 _ATTEMPTS: Final = 5
+#: said to a process that has not joined
+_NOT_YET: Final = "this process is not in the team yet: enter `async with team`, and use the team within it"
 
 _log: Final = logging.getLogger("aiompi.team")
 
@@ -64,11 +66,7 @@ class Team(Talking):
         attributes: what other members learn of this one; see `join`.
         settings: instead of those of the environment and `rc`.
 
-    Attributes:
-        world: the current world, or the last one while the next is assembled.
     """
-
-    world: AssembledWorld
 
     def __init__(
         self,
@@ -80,6 +78,8 @@ class Team(Talking):
     ) -> None:
         self._address, self._key, self._attributes, self._settings = address, key, attributes, settings
         self._exchange = ExchangeOfTeam()
+        self._exchange.error = LocalProtocolError(_NOT_YET)
+        self._world: AssembledWorld | None = None
         self._own_talk = Talk(self._exchange, Codec(pickle=(settings or settings_module.load()).pickle))
         self._name, self._number = "", 0
         self._member: Membership
@@ -88,6 +88,20 @@ class Team(Talking):
     @property
     def _talk(self) -> Talk:
         return self._own_talk
+
+    def __repr__(self) -> str:
+        return "<Team: not joined>" if self._keeper is None else f"<Team: rank {self.rank} of {self.size}>"
+
+    @property
+    def world(self) -> AssembledWorld:
+        """The current world, or the last one while the next is assembled.
+
+        Raises:
+            LocalProtocolError: this process has not been in the team.
+        """
+        if self._world is None:
+            raise LocalProtocolError(_NOT_YET)
+        return self._world
 
     @property
     def rank(self) -> int:
@@ -126,8 +140,8 @@ class Team(Talking):
         if self._keeper is not None:
             raise LocalProtocolError("this process is in the team already")
         self._name, self._number = secrets.token_hex(8), 0
-        self._exchange.begin()
         await self._join()
+        self._exchange.begin()
         try:
             await self._assemble()
         except BaseException:
@@ -212,7 +226,7 @@ class Team(Talking):
             others = [_Introduction(*each) for each in told]
             self._number = 1 + max(other.number for other in others)
             births = [other.births.get(self._name) for other in others]
-            self.world = world
+            self._world = world
             world._core.attached.put(self._own_talk)
             self._exchange.attach(core, [other.name for other in others], births, self._number)
             return

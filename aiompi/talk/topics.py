@@ -25,6 +25,8 @@ _TAKEN: Final = struct.Struct("<LQ")
 
 #: most publications of one publisher that a member has not taken
 _LIMIT: Final = 256
+#: most bytes of the name of a topic
+_LONGEST: Final = 65_535
 #: publications after which a member says that it has taken them
 _BATCH: Final = _LIMIT // 4
 
@@ -41,6 +43,14 @@ class _Publication:
         self.line, self.number, self.pending = line, number, 0
 
 
+def _name_of(topic: str) -> bytes:
+    """Return the name of a topic as it travels."""
+    name = topic.encode() if isinstance(topic, str) else None
+    if name is None or len(name) > _LONGEST:
+        raise InvalidArgumentError(f"topic {topic!r:.100}: expected a str of at most {_LONGEST:,} bytes")
+    return name
+
+
 class Subscription:
     """The publications of a topic, an asynchronous iterator over their objects.
 
@@ -55,6 +65,7 @@ class Subscription:
             raise InvalidArgumentError(
                 f"subscribe(bound={bound}, when_full={when_full!r}): expected a positive bound, and one of {POLICIES}"
             )
+        _name_of(topic)
         self.dropped = 0
         self._topics, self._topic, self._bound, self._when_full = topics, topic, bound, when_full
         self._objects: deque[memoryview] = deque()
@@ -140,7 +151,7 @@ class Topics:
     # The publisher.
 
     async def publish(self, topic: str, obj: object, confirm: bool) -> None:
-        name, content = topic.encode(), encoded(self.codec, obj)
+        name, content = _name_of(topic), encoded(self.codec, obj)
         if self._turn.locked() or not self._has_room():
             async with self._turn:  # so that the order of calls is that of publications
                 while not self._has_room():

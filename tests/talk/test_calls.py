@@ -64,12 +64,19 @@ async def test_calls_give_results_and_errors_with_tracebacks() -> None:
         await caller.call(1, "divide", 1, 0)
     assert isinstance(caught.value.__cause__, RemoteTraceback)
     assert "in divide" in str(caught.value.__cause__)
-    with pytest.raises(LookupError, match="rank 1 has no handler 'multiply'"):
+    with pytest.raises(LookupError, match="rank 1 has no handler 'multiply', but add, divide, function"):
         await caller.call(1, "multiply")
-    with pytest.raises(Exception, match="pickle"):
+    with pytest.raises(aiompi.MPIError, match=r"the result of the handler 'function' cannot be sent: .*pickle"):
         await caller.call(1, "function")
-    with pytest.raises(aiompi.MPIError, match="no rank 2 in a world of 2"):
-        await caller.call(2, "add")
+    with pytest.raises(aiompi.MPIError, match=r"the arguments of the call of 'add' cannot be sent: .*pickle"):
+        await caller.call(1, "add", lambda: None, 1)
+    for rank in (2, -1, None):
+        with pytest.raises(aiompi.MPIError, match=f"no rank {rank} in a world of 2"):
+            await caller.call(rank, "add")  # type: ignore[arg-type]
+    with pytest.raises(aiompi.InvalidArgumentError, match="expected the name of a handler, a str"):
+        await caller.call(1, add)  # type: ignore[arg-type]
+    with pytest.raises(aiompi.InvalidArgumentError, match=r"expected a function with a name: write @world\.handler"):
+        callee.handler("name")  # type: ignore[type-var]
     with pytest.raises(aiompi.InvalidArgumentError, match="there is a handler 'add' already"):
         callee.handler(add)
     assert await asyncio.gather(*(caller.call(1, "add", n, n) for n in range(500))) == [2 * n for n in range(500)]
@@ -77,7 +84,7 @@ async def test_calls_give_results_and_errors_with_tracebacks() -> None:
 
 async def test_a_call_waits_for_the_first_handler() -> None:
     caller, callee = aiompi.local_world(2)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"rank 1 has not answered a call of 'late' within 0\.01 s"):
         await caller.call(1, "late", 0, timeout=0.01)
     calling = asyncio.create_task(caller.call(1, "late", 1))
     await asyncio.sleep(0.01)

@@ -75,8 +75,9 @@ async def play(port: int) -> None:
     pids = await chat.workers(set())
     victims = {pids[0], pids[2]}  # the oldest one, and another
     heard: list[str] = []
-    worker = 0
+    connection, worker = await chat.enter()
     while worker != pids[1]:
+        await connection.close()
         connection, worker = await chat.enter()
     listening = asyncio.create_task(chat.listen(connection, heard))
     writing = [asyncio.create_task(chat.write(f"writer {n}")) for n in range(4)]

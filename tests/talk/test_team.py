@@ -121,10 +121,18 @@ async def test_a_team_can_be_entered_again() -> None:
     async with teams(0) as (job, _):
         team = aiompi.Team(job.address, job.key)
         team.handler(abs)
+        for say in (lambda: team.size, lambda: team.world):
+            with pytest.raises(aiompi.LocalProtocolError, match="not in the team yet"):
+                say()
+        for saying in (team.call(0, "abs", -1), team.publish("n", 1)):
+            with pytest.raises(aiompi.LocalProtocolError, match="not in the team yet"):
+                await saying
+        assert repr(team) == "<Team: not joined>"
         for _ in range(2):
             async with team.lifespan(None) as state:
                 assert state == {"team": team}
                 assert await team.call(0, "abs", -1) == 1
+                assert repr(team) == "<Team: rank 0 of 1>"
             with pytest.raises(aiompi.RevokedError, match="has left its team"):
                 await team.call(0, "abs", -1)
 

@@ -93,6 +93,15 @@ async def test_wrong_options(options: dict[str, Any]) -> None:
         world.subscribe("news", **options)
 
 
+@pytest.mark.parametrize("topic", [3, "x" * 65_536])
+async def test_wrong_topics(topic: Any) -> None:
+    (world,) = aiompi.local_world(1)
+    with pytest.raises(aiompi.InvalidArgumentError, match="expected a str of at most 65,535 bytes"):
+        world.subscribe(topic)
+    with pytest.raises(aiompi.InvalidArgumentError, match="expected a str of at most 65,535 bytes"):
+        await world.publish(topic, 1)
+
+
 async def test_a_forgotten_subscription_holds_nobody_up() -> None:
     (world,) = aiompi.local_world(1)
     subscription = world.subscribe("news", bound=1)

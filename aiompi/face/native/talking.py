@@ -104,7 +104,7 @@ class Talking:
             The function.
 
         Raises:
-            InvalidArgumentError: another handler has its name.
+            InvalidArgumentError: another handler has its name, or it is no function.
 
         Example:
             @world.handler
@@ -156,7 +156,8 @@ class Talking:
                 loses it no more.
 
         Raises:
-            RevokedError, LocalProtocolError: this member has left.
+            InvalidArgumentError: the topic is no text, or too long.
+            RevokedError, LocalProtocolError: this member has left, or has not joined.
 
         Cancelling:
             Cancelling the await, as a time limit does, takes nothing back: an object that is sent reaches all members.
@@ -179,7 +180,7 @@ class Talking:
             An asynchronous iterator over the objects. Cancelling a step loses none.
 
         Raises:
-            InvalidArgumentError: the bound or the policy is wrong.
+            InvalidArgumentError: the topic, the bound or the policy is wrong.
 
         Example:
             async for news in world.subscribe("news", bound=100, when_full="drop oldest"):
