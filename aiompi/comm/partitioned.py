@@ -28,6 +28,7 @@ from aiompi.errors import (
     InvalidRequestError,
     InvalidTagError,
     OtherError,
+    RemoteProtocolError,
     TruncationError,
 )
 from aiompi.status import Status
@@ -36,6 +37,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 #: announcement of a send: number of partitions, bytes of each, tag of the message of the first
 _ANNOUNCEMENT: Final = struct.Struct("<QQI")
+#: partitions that a sender may have even if the receiver has memory for fewer bytes: their messages are taken
+_MOST: Final = 2**16
 
 
 class PartitionedContext:
@@ -91,6 +94,11 @@ class PartitionedContext:
     def expect(self, source: int, tag: int) -> Receive:
         """Start to receive the announcement of a send."""
         return self._receive(None, source, source, tag)
+
+    def refuse(self, source: int, wrong: RemoteProtocolError) -> None:
+        """End the connection to a rank that has broken the protocol."""
+        peer: Any = self.comm.engine.peer(self.comm.targets[source])
+        peer.break_off(str(wrong))
 
     def send(self, memory: memoryview, dest: int, tag: int) -> Request[None]:
         """Start to send a partition."""
@@ -219,7 +227,12 @@ class _ReceiveRun(_Run[Status]):
             self.fail(error)
             return
         bound = self._bound
-        theirs, nbytes, first = bound.announced
+        try:
+            theirs, nbytes, first = bound.announced()
+        except RemoteProtocolError as wrong:
+            bound.context.refuse(bound.partner, wrong)
+            self.fail(wrong)
+            return
         self._theirs = self._missing = theirs
         self.missing = [len(_overlapping(mine, bound.partitions, theirs)) for mine in range(bound.partitions)]
         buffer = bound.buffer
@@ -358,11 +371,19 @@ class _BoundReceive(_Bound):
         self._check()
         return _ReceiveRun(self)
 
-    @property
     def announced(self) -> tuple[int, int, int]:
-        """The sender's number of partitions, the bytes of each, and the tag of the first."""
-        assert self.announcement.data is not None
-        return _ANNOUNCEMENT.unpack(self.announcement.data)
+        """Return the sender's number of partitions, the bytes of each, and the tag of the first.
+
+        Raises:
+            RemoteProtocolError: no send can be so.
+        """
+        message = self.announcement.data or b""
+        if len(message) != _ANNOUNCEMENT.size:
+            raise RemoteProtocolError(f"{len(message)} bytes announce no partitions")
+        partitions, nbytes, first = _ANNOUNCEMENT.unpack(message)
+        if not 0 < partitions <= max(self.buffer.nbytes, _MOST) or first + partitions > TAG_UB:
+            raise RemoteProtocolError(f"it has announced {partitions} partitions with tags from {first} on")
+        return partitions, nbytes, first
 
 
 class _Partitioned(PersistentRequest[T_co]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from aiompi import MPI, errors
 from aiompi.comm import recovery
-from aiompi.comm.partitioned import PartitionedReceive, PartitionedSend, precv_init, psend_init
+from aiompi.comm.partitioned import PartitionedContext, PartitionedReceive, PartitionedSend, precv_init, psend_init
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB
 from aiompi.datatype import BOTTOM
 from support.worlds import LIMIT, LocalWorld, NoDriver, WireWorld, irecv, isend
@@ -205,6 +206,32 @@ def test_different_sizes_are_an_error_of_the_receiver(count: int, error: type[Ex
         with pytest.raises(error, match=rf"rank 0 sends 3 partitions of {count // 3 * 8} bytes with tag 3, and 2 part"):
             request.result()
     assert received.all()
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["comes later", "has come"])
+@pytest.mark.parametrize(
+    "announcement",
+    [b"", bytes(8), struct.pack("<QQI", 0, 8, 0), struct.pack("<QQI", 2**60, 0, 0), struct.pack("<QQI", 2**17, 1, 0),
+     struct.pack("<QQI", 4, 8, TAG_UB - 3), struct.pack("<QQI", 2**64 - 1, 2**64 - 1, 2**32 - 1), bytes(2**16)],
+    ids=["nothing", "short", "none", "many empty", "many", "tags", "all", "long"],
+)  # fmt: skip
+def test_an_announcement_that_cannot_be_ends_the_connection(
+    announcement: bytes, before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w, broken = WireWorld(2), []
+    monkeypatch.setattr(type(w.engines[1].peer(0)), "break_off", lambda peer, cause: broken.append((peer.rank, cause)))
+    receive = precv_init(w.comms[1], np.zeros(4), 4, 0, 3)
+    if not before:
+        receive.start()
+    PartitionedContext.of(w.comms[0])._send(memoryview(announcement), 1, 0, 3)
+    w.run()
+    if before:
+        receive.start()
+    waiting = receive.arrived(0)
+    for request in (receive, waiting):
+        with pytest.raises(errors.RemoteProtocolError, match="announce"):
+            request.result()
+    assert broken == [(0, str(receive.exception()))]
 
 
 def test_failure_of_the_other_rank() -> None:
