@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any, Final, NamedTuple
 
@@ -29,6 +29,8 @@ GRACE: Final = 1.0
 _ANSWER: Final = 1.0
 #: seconds until a launcher has ended, which is killed otherwise
 _END: Final = 10.0
+#: before each line that the launcher says
+LAUNCHER: Final = "aiompi-launch: "
 #: processes that may be idle
 _IDLE: Final = 16
 
@@ -76,6 +78,7 @@ class Job:
         self._setting = setting
         self._directory = tempfile.mkdtemp(prefix="aiompi-")
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
+        self._before = 0  # bytes of output that came before the test
         self._connections: dict[Connection, int] = {}
         address = f"{self._directory}/s"
         with socket.socket(socket.AF_UNIX) as listener:
@@ -125,19 +128,28 @@ class Job:
         if self.broken:
             return Result({}, self._cause())
         self.broken = True  # if this is interrupted
-        run = _Run({rank: connection for connection, rank in self._connections.items()}, seconds)
+        self._note_begin()
+        run = _Run({rank: connection for connection, rank in self._connections.items()}, seconds, self._note_begin)
         # What is left of a test, messages and collectives, must not meet the next one.
         self.broken = not (run.all_ended(order) and run.agree() and run.settles())
         notes = "" if not run.left or run.lost else run.notes()
         trouble = self._cause() if run.lost else run.trouble or (notes if run.late else "")
         return Result(run.reports, trouble, "" if run.late else notes)
 
+    def _note_begin(self) -> None:
+        """Note that what is printed from now on belongs to the test."""
+        self._before = os.fstat(self._output.fileno()).st_size
+
     def _cause(self) -> str:
-        """Return the output of a job that has ended, in which the launcher says why."""
+        """Return why a job has ended, as the launcher says it, and the output during the test."""
         self._wait()
-        self._output.seek(0)
-        text = self._output.read().decode(errors="replace").strip()
-        return f"The processes of the test have ended:\n{text}"
+        self._output.seek(self._before)
+        output = self._output.read().decode(errors="replace")
+        # What the launcher says comes last; then it repeats lines of the rank.
+        text, prefix, said = output.partition(LAUNCHER)
+        reasons = [line.removeprefix(LAUNCHER) for line in (prefix + said).splitlines() if line.startswith(LAUNCHER)]
+        told = [reason for reason in reasons if not reason.startswith("the last lines of stderr")]
+        return "\n".join([*(told or ["The processes of the test have ended:"]), text]).strip()
 
     def hang_up(self) -> None:
         """End the job; `close` waits for its end."""
@@ -170,6 +182,7 @@ class _Run:
     Args:
         connections: to the ranks.
         seconds: that the test may take.
+        on_begin: called when all ranks have begun the test.
 
     Attributes:
         reports: of the ranks that have ended.
@@ -180,10 +193,10 @@ class _Run:
         trouble: why a rank cannot run the test; may be empty.
     """
 
-    def __init__(self, connections: Mapping[int, Connection], seconds: float) -> None:
+    def __init__(self, connections: Mapping[int, Connection], seconds: float, on_begin: Callable[[], object]) -> None:
         self._connections = connections
         self._ranks = {connection: rank for rank, connection in connections.items()}
-        self._seconds = seconds
+        self._seconds, self._on_begin = seconds, on_begin
         self._states: dict[int, State] = {}
         self.reports: dict[int, list[dict[str, Any]]] = {}
         self.left = set(connections)
@@ -202,6 +215,7 @@ class _Run:
         while self.left and not self.lost:
             if not begun and not self._collecting:
                 begun, deadline = True, time.monotonic() + self._seconds
+                self._on_begin()
             if not self._receive(self.left, deadline):
                 self.late = not (self.failed or self.unfinished)
                 break

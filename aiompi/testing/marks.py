@@ -20,6 +20,9 @@ _BARE: Final = 2
 #: seconds of each unit of pytest-isolate-mpi
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
+#: of the mark `mpi`, of all plugins
+_ARGUMENTS: Final = ("ranks", "timeout", "unit", "threads", "min_size")
+
 LINES: Final = {
     "mpi": "mpi(ranks, timeout, threads): run the test with these numbers of ranks; `async def` in one process",
     "parallel": "parallel(nprocs): run the test with these numbers of processes (3), as mpi-pytest does",
@@ -65,6 +68,11 @@ def ranks_of(node: pytest.Item, known: frozenset[str]) -> Ranks | None:
         pytest.UsageError: a mark is wrong.
     """
     mpi, parallel = node.get_closest_marker("mpi"), node.get_closest_marker("parallel")
+    unknown = mpi.kwargs.keys() - _ARGUMENTS if mpi is not None and "mpi" in known else ()
+    if unknown:
+        raise pytest.UsageError(
+            f"{node.nodeid}: mpi has no argument {', '.join(sorted(unknown))}, but {', '.join(_ARGUMENTS)}"
+        )
     if mpi is not None and "ranks" in mpi.kwargs:
         sizes = _numbers(mpi.kwargs["ranks"], f"{node.nodeid}: mpi(ranks)")
         return Ranks(sizes, [str(size) for size in sizes])

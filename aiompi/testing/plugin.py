@@ -47,7 +47,10 @@ class MPITests:
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make a test for each number of ranks."""
-        ranks = marks.ranks_of(metafunc.definition, self._known)
+        try:
+            ranks = marks.ranks_of(metafunc.definition, self._known)
+        except pytest.UsageError as error:
+            raise pytest.Collector.CollectError(str(error)) from None  # which pytest shows without a traceback
         if ranks is not None and ranks.labels:
             if "mpi_ranks" not in metafunc.fixturenames:
                 metafunc.fixturenames.append("mpi_ranks")

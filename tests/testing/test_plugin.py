@@ -190,7 +190,8 @@ def test_ranks_are_processes_that_later_tests_use_again(pytester: pytest.Pyteste
     assert "rank 0: recv(source=1, tag=7) on MPI_COMM_WORLD at test_it.py:40 for # s, waiting for rank 1" in text
     assert re.search("Captured stdout of rank 1 call -+\nhello from 1\n", text)
     assert "FAILED test_it.py::test_fails[2] - rank 1 of 2: assert [1, 1] == [1, 0]" in text
-    assert "aiompi-launch: rank 1 was killed by signal 9 (SIGKILL)" in text
+    assert "FAILED test_it.py::test_dies[2] - rank 1 was killed by signal 9 (SIGKILL)" in text
+    assert "aiompi-launch" not in text
     assert "Barrier #1 on MPI_COMM_WORLD (shm) at test_it.py:52 for # s, waiting for rank 1" in text
     assert "rank 1: in no MPI call; it runs test_it.py:51, in test_hangs" in text
 
@@ -286,6 +287,18 @@ def test_suites_of_other_plugins_in_a_job(pytester: pytest.Pytester) -> None:
     result = pytester.run(*launch, *PLAIN, "--with-mpi", "-m", "not parallel[1]", "-k", "not wrong", "-rA")
     result.assert_outcomes(passed=3, skipped=2, xfailed=1, deselected=2)
     result.stdout.fnmatch_lines(["PASSED test_it.py::test_parallel?nprocs=2?"])
+
+
+def test_wrong_marks(pytester: pytest.Pytester) -> None:
+    """A line says what is wrong, without a traceback of the plugin."""
+    for arguments, said in [
+        ("ranks=0", "must be a positive integer or several, not 0"),
+        ("rank=3", "no argument rank,"),
+    ]:
+        result = run(pytester, f"import pytest\n\n@pytest.mark.mpi({arguments})\ndef test_it(comm):\n    pass\n")
+        result.assert_outcomes(errors=1)
+        assert said in text_of(result)
+        assert "marks.py" not in text_of(result)
 
 
 def test_a_mark_of_the_project_keeps_its_meaning(pytester: pytest.Pytester) -> None:
