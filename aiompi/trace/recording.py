@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import gc
 import json
@@ -9,8 +11,9 @@ import mmap
 import os
 import sys
 import time
+import warnings
 from types import CodeType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 from aiompi.core import Recorder
 from aiompi.core.pure import recorder as layout
@@ -19,6 +22,10 @@ from aiompi.errors import LocalProtocolError
 
 #: records that a trace keeps: 64 MiB, of which the file system has only the part that was written
 CAPACITY: Final = 2**20
+#: records for which memory of the file is reserved at a time, 1 MiB
+_STEP: Final = 2**14
+#: more records than there are
+_ALL: Final = 2**63
 #: seconds between two looks at the event loop, and the delay that is recorded
 _LOOK: Final = 0.02
 _LATE: Final = 0.01
@@ -49,13 +56,18 @@ class Recording:
         os.makedirs(directory, exist_ok=True)
         self.path = os.path.join(directory, f"rank-{engine.rank}.trace")
         nbytes = layout.RECORDS + capacity * layout.RECORD.size
-        with open(self.path, "x+b") as file:
+        file = open(self.path, "x+b")  # noqa: SIM115
+        try:
             file.truncate(nbytes)
+            _reserve(file.fileno(), 0, layout.RECORDS)
             self._memory = mmap.mmap(file.fileno(), nbytes)
+        except BaseException:
+            file.close()
+            raise
         now = time.monotonic_ns(), time.time_ns()
         place = layout.MAGIC, layout.RECORD.size, capacity, 0, *now, 0, engine.rank, os.getpid()
         layout.HEADER.pack_into(self._memory, 0, *place)
-        self._names = _Names(os.path.splitext(self.path)[0] + ".names")
+        self._names = _Names(os.path.splitext(self.path)[0] + ".names", file, capacity)
         self._names.say(rank=engine.rank, size=engine.size, host=os.uname().nodename, program=sys.argv)
         self._engine = engine
         self._process = os.getpid()
@@ -102,11 +114,26 @@ class Recording:
         self._timer = self._engine.driver.call_later(_LOOK, functools.partial(self._look, now + _LOOK))
 
 
+def _reserve(file: int, start: int, nbytes: int) -> None:
+    """Let the file system provide memory of a file now: a mapped file that it cannot provide ends the process (SIGBUS).
+
+    Raises:
+        OSError: there is no room.
+    """
+    try:
+        os.posix_fallocate(file, start, nbytes)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # the file system cannot do that
+            raise
+
+
 class _Names:
     """The names of places and words, in lines of JSON; see `aiompi.core.pure.recorder.Naming`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, records: BinaryIO, capacity: int) -> None:
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115
+        self._records, self._capacity = records, capacity
+        self._full = False
         self._words: dict[str, int] = {}
         self._places = 0
 
@@ -114,11 +141,30 @@ class _Names:
         return time.monotonic_ns()
 
     def say(self, **fields: Any) -> None:
-        """Write a line."""
-        self._file.write(json.dumps(fields).encode() + b"\n")
+        """Write a line, and none after one for which the file system had no room."""
+        line = json.dumps(fields).encode() + b"\n"
+        if self._full:
+            return
+        try:
+            self._full = self._file.write(line) != len(line)
+        except OSError:
+            self._full = True
+
+    def room(self, written: int) -> int:
+        if written >= self._capacity:
+            return _ALL
+        step = min(_STEP, self._capacity - written)
+        try:
+            _reserve(self._records.fileno(), layout.RECORDS + written * layout.RECORD.size, step * layout.RECORD.size)
+        except OSError as error:
+            with contextlib.suppress(Warning):  # a message does not fail for its record
+                warnings.warn(f"the recording of a rank ends after {written} operations: {error}", stacklevel=2)
+            return written
+        return written + step
 
     def close(self) -> None:
         self._file.close()
+        self._records.close()
 
     def classify(self, code: CodeType) -> int:
         path = code.co_filename

@@ -32,6 +32,9 @@ class Names:
         self.meanwhile()
         return 7
 
+    def room(self, written: int, /) -> int:
+        return written + 2
+
     def word(self, text: str, /) -> int:
         return 1
 
@@ -64,6 +67,15 @@ def test_the_number_of_records_is_not_taken_from_the_file(forged: int) -> None:
     layout.COUNT.pack_into(memory, layout.HEAD, forged)
     recorder.end(second, layout.TCP)
     assert (second, way_of(memory, second)) == (2, layout.TCP)
+
+
+def test_nothing_is_written_where_the_file_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder, names, memory = made()
+    assert [recorder.start(layout.SEND, 0, 1, 2, 3) for _ in range(2)] == [1, 2]
+    monkeypatch.setattr(names, "room", lambda written: written)
+    assert [recorder.start(layout.SEND, 0, 1, 2, 3) for _ in range(2)] == [0, 0]
+    recorder.past(layout.GC, 0.5)
+    assert not any(memory[layout.RECORDS + 2 * layout.RECORD.size :])
 
 
 def calls(recorder: Recorder) -> dict[str, Callable[[], object]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import signal
 import textwrap
 from pathlib import Path
@@ -14,6 +16,7 @@ import aiompi
 import aiompi.trace
 from aiompi.core.pure import recorder as layout
 from aiompi.errors import LocalProtocolError
+from aiompi.trace import recording
 from aiompi.trace.recording import Recording
 from support.jobs import Site
 
@@ -66,6 +69,31 @@ def test_a_second_trace_needs_another_directory(site: Site) -> None:
     result = job.finish()
     assert result.code == 2
     assert "has a trace already" in result.err
+
+
+@pytest.mark.filterwarnings("ignore:the recording of a rank ends")
+def test_a_full_disk_ends_the_recording_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reserved: list[int] = []
+
+    def reserve(file: int, start: int, nbytes: int) -> None:
+        if len(reserved) == 2:
+            raise OSError(errno.ENOSPC, "no space left")
+        reserved.append(nbytes)
+
+    async def main() -> None:
+        comm = aiompi.local_world(1)[0]
+        with aiompi.trace.start(comm, tmp_path / "full"):
+            for number in range(5):
+                await comm.send(number, 0)
+                assert await comm.recv(0) == number
+
+    monkeypatch.setattr(recording, "_STEP", 4)
+    monkeypatch.setattr(os, "posix_fallocate", reserve)
+    asyncio.run(main())
+    assert reserved == [layout.RECORDS, 4 * layout.RECORD.size]
+    assert len(records(tmp_path / "full" / "rank-0.trace")) == 4
+    with pytest.raises(OSError, match="no space"):
+        aiompi.trace.start(aiompi.local_world(1)[0], tmp_path / "none")
 
 
 def test_start_and_stop(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ cdef class Recorder:
     cdef bint _open
     cdef record_t *_records
     cdef uint64_t *_shown  # the number of records, for readers
-    cdef uint64_t _head, _mask
+    cdef uint64_t _head, _room, _mask
     cdef site_t *_sites
     cdef code_t *_codes
     cdef dict _kinds  # address of a code -> the code and its kind: all that the tables refer to
@@ -145,6 +145,10 @@ cdef class Recorder:
         cdef uint32_t place = self.place()
         cdef uint64_t handle
         cdef record_t *record
+        if self._open and self._head >= self._room:
+            self._room = self.naming.room(self._head)
+            if self._head >= self._room:
+                self.release()
         if not self._open:
             return 0
         handle = self._head + 1

@@ -67,7 +67,7 @@ _WAY: Final = 57
 
 
 class Naming(Protocol):
-    """Numbers for the names in records, and the time."""
+    """Numbers for the names in records, the time, and room in the file."""
 
     def now(self) -> int:
         """Return the nanoseconds of the clock that all processes of the machine share."""
@@ -82,6 +82,12 @@ class Naming(Protocol):
             called: code of the function of the library; None for none.
             code: code of the program.
             instruction: offset of its instruction.
+        """
+
+    def room(self, written: int, /) -> int:
+        """Reserve memory of the file for more records; return for how many it then is, `written` if there is no more.
+
+        A write to memory that the file system cannot provide would end the process.
         """
 
     def word(self, text: str, /) -> int:
@@ -115,6 +121,7 @@ class Recorder:
         self.word = 0
         self._memory: Any = memory
         self._head = 0  # here, because other processes can map the file
+        self._room = 0
         self._mask = capacity - 1
         self.naming = naming
         # By the identities of codes, because equal codes may be of different files. The first one keeps the codes.
@@ -159,6 +166,10 @@ class Recorder:
             A handle for `end`; 0 once the recorder is closed.
         """
         place = self.place()
+        if self._memory is not None and self._head >= self._room:
+            self._room = self.naming.room(self._head)
+            if self._head >= self._room:
+                self.close()
         if self._memory is None:
             return 0
         at = RECORDS + (self._head & self._mask) * RECORD.size
