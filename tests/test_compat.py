@@ -62,7 +62,7 @@ def test_nothing_to_run(site: Site, tmp_path: Path) -> None:
         ("--version", "mpi4py 4.1"),
         ("-prefix", "mpi4py"),
         ("--mpi-library", "aiompi"),
-        ("--mpi-std-version", "MPI 3.1"),
+        ("--mpi-std-version", "MPI 4.1"),
         ("--mpi-lib-version", "aiompi "),
         ("--help", "usage: python"),
         ("-rc threads=False,errors=abort -c program", "False abort"),

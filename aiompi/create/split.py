@@ -181,9 +181,11 @@ def _part(comm: Communicator, pair: int, table: list[Row], color: int) -> Commun
 def _checked_entry(comm: Communicator, color: int, key: int) -> bytes:
     """Check the arguments of Comm_split and pack them."""
     where = comm.where("Comm_split")
-    if integer(color, f"{where}: colour") not in _KEYS or (color < 0 and color != UNDEFINED):
+    color = integer(color, f"{where}: colour")  # plain, because a range looks for all other integers one by one
+    if color not in _KEYS or (color < 0 and color != UNDEFINED):
         raise InvalidArgumentError(f"{where}: colour {color} is neither in 0..2**63-1 nor UNDEFINED")
-    entry = _ENTRY.pack(color, _checked_key(comm, key, "Comm_split"))
+    key = _checked_key(comm, key, "Comm_split")
+    entry = _ENTRY.pack(color, key)
     if not (comm.native or (color in INT and key in INT)):
         raise InvalidArgumentError(
             f"{where}: colour {color} and key {key} must fit 32 bits, which is their size between IMPI clients"

@@ -123,5 +123,8 @@ class Loopback(Transport):
         return LoopbackLink(self.hub, to)
 
     def close(self) -> None:
-        self.hub.engines.pop(self.engine.rank, None)
+        """Part from the hub; the other engines learn that this rank has ended."""
         self.hub.recoveries.pop(self.engine.rank, None)
+        if self.hub.engines.pop(self.engine.rank, None) is not None:
+            for engine in [*self.hub.engines.values()]:
+                engine.peer(self.engine.rank).mark_closed()
