@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, Final
 
@@ -104,6 +105,7 @@ Get_abi_info = absent("Get_abi_info", _ABI)
 Get_abi_fortran_info = absent("Get_abi_fortran_info", _ABI)
 
 
+@functools.cache
 def _version() -> str:
     from importlib import metadata  # takes 28 ms, and few programs ask
 
