@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from aiompi.comm import Communicator
 from aiompi.comm.factory import make_communicator
+from aiompi.face.native.talking import SharedDict
 from aiompi.objects import Codec
 from aiompi.talk.calls import Calls
 from aiompi.talk.exchange import Exchange, ExchangeOfWorld
+from aiompi.talk.shared_dict import Dicts
 from aiompi.talk.topics import Subscription, Topics
 
 #: context of the communicator for this, below those of agreements. No constructor of communicators comes so far.
@@ -17,7 +19,7 @@ _CONTEXT: Final = 2**61
 
 
 class Talk:
-    """Calls and publications of a member, in one world or over many.
+    """Calls, publications and dicts of a member, in one world or over many.
 
     Args:
         exchange: of the member.
@@ -28,6 +30,7 @@ class Talk:
         self.exchange = exchange
         self.calls = Calls(exchange, codec)
         self.topics = Topics(exchange, codec)
+        self.dicts = Dicts(exchange, codec)
 
     def call(self, rank: int, name: str, args: tuple[Any, ...], timeout: float | None) -> Awaitable[Any]:
         return self.calls.call(rank, name, args, timeout)
@@ -41,6 +44,9 @@ class Talk:
     def subscribe(self, topic: str, bound: int, when_full: str) -> Subscription:
         return self.topics.subscribe(topic, bound, when_full)
 
+    def shared_dict(self, name: str) -> SharedDict:
+        return SharedDict(self.dicts, name)
+
 
 def own_communicator(world: Communicator) -> Communicator:
     """Return a communicator of the members of a world, for talk alone. No other member takes part."""
@@ -52,5 +58,6 @@ def of_world(world: Communicator, codec: Codec) -> Talk:
     talk = world.attached.of(Talk)
     if talk is None:
         talk = world.attached.put(Talk(ExchangeOfWorld(), codec))
+        talk.dicts.adopt(0, range(world.size), world.rank, None)
         talk.exchange.attach(own_communicator(world), range(world.size), [None] * world.size, 0)
     return talk

@@ -20,6 +20,7 @@ from aiompi.objects import Codec
 from aiompi.settings import Settings
 from aiompi.talk import siblings
 from aiompi.talk.exchange import ExchangeOfTeam, Name
+from aiompi.talk.shared_dict import Version, newest
 from aiompi.talk.talk import Talk, own_communicator
 
 #: most seconds at the end until all others have what this member has said
@@ -32,6 +33,8 @@ _PAUSE: Final = 0.2
 _ATTEMPTS: Final = 5
 #: said to a process that has not joined
 _NOT_YET: Final = "this process is not in the team yet: enter `async with team`, and use the team within it"
+#: bits for the worlds of one job
+_GENERATIONS: Final = 32
 
 _log: Final = logging.getLogger("aiompi.team")
 
@@ -42,12 +45,14 @@ class _Introduction(NamedTuple):
     Attributes:
         name: its own, which no other member has, in other jobs neither.
         births: names of the members to which it has lines -> the numbers of the worlds in which they began.
-        number: of its last world in the count of teams, which grows from job to job.
+        era: number of the jobs in which the team was, one after the other.
+        version: of its shared dicts.
     """
 
     name: str
     births: dict[Name, int]
-    number: int
+    era: int
+    version: Version
 
 
 class Team(Talking):
@@ -81,7 +86,7 @@ class Team(Talking):
         self._exchange.error = LocalProtocolError(_NOT_YET)
         self._world: AssembledWorld | None = None
         self._own_talk = Talk(self._exchange, Codec(pickle=(settings or settings_module.load()).pickle))
-        self._name, self._number = "", 0
+        self._name, self._era = "", 0
         self._member: Membership
         self._keeper: asyncio.Task[None] | None = None
 
@@ -139,9 +144,10 @@ class Team(Talking):
     async def __aenter__(self) -> Team:
         if self._keeper is not None:
             raise LocalProtocolError("this process is in the team already")
-        self._name, self._number = secrets.token_hex(8), 0
+        self._name, self._era = secrets.token_hex(8), 0
         await self._join()
         self._exchange.begin()
+        self._own_talk.dicts.begin()
         try:
             await self._assemble()
         except BaseException:
@@ -159,6 +165,7 @@ class Team(Talking):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FAREWELL):
                     await self._own_talk.calls.finish()
+                    self._own_talk.dicts.leave()
                     await self._exchange.flush()
         finally:
             self._keeper.cancel()
@@ -200,9 +207,13 @@ class Team(Talking):
 
     async def _reunite(self, size: int) -> None:
         """Join again after the end of the job, and wait a little for the others."""
+        known = self._known()
         while True:
             try:
                 await self._join()
+                if known.isdisjoint(self._known()):  # otherwise it is the same job, which had expelled this member
+                    self._era += 1
+                known = self._known()
                 try:
                     await self._assemble(at_least=size, within=_REUNION)
                 except TimeoutError:
@@ -213,20 +224,32 @@ class Team(Talking):
             else:
                 return
 
+    def _known(self) -> set[tuple[int, float]]:
+        """Return what tells the members from those of other jobs."""
+        return {(member.id, member.since) for member in self._member.job.members()}
+
     async def _assemble(self, at_least: int = 1, within: float | None = None) -> None:
         """Be in the next world in which all members have introduced themselves."""
+        dicts = self._own_talk.dicts
         while True:
             world = await self._member.assemble(at_least, within)
             try:
                 core = own_communicator(world._core)
-                own = _Introduction(self._name, self._exchange.births(), self._number)
-                told: list[Any] = await Intracomm(world._runtime, core).allgather(tuple(own))
+                comm = Intracomm(world._runtime, core)
+                own = _Introduction(self._name, self._exchange.births(), self._era, dicts.version)
+                told: list[Any] = await comm.allgather(tuple(own))
+                others = [_Introduction(*each) for each in told]
+                source, state = newest([other.version for other in others]), None
+                if source is not None:
+                    state = await comm.bcast(dicts.state() if world.rank == source else None, source)
             except (ProcessFailedError, RevokedError):
                 continue
-            others = [_Introduction(*each) for each in told]
-            self._number = 1 + max(other.number for other in others)
-            births = [other.births.get(self._name) for other in others]
+            self._era = max(other.era for other in others)
+            number = (self._era << _GENERATIONS) + world.generation  # greater than that of any world before
+            names = [other.name for other in others]
             self._world = world
             world._core.attached.put(self._own_talk)
-            self._exchange.attach(core, [other.name for other in others], births, self._number)
+            dicts.adopt(number, names, world.rank, state)
+            self._exchange.attach(core, names, [other.births.get(self._name) for other in others], number)
+            dicts.resume()
             return

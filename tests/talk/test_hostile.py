@@ -9,7 +9,7 @@ import pytest
 
 import aiompi
 from aiompi.objects import Codec
-from aiompi.talk import calls, topics
+from aiompi.talk import calls, shared_dict, topics
 from aiompi.talk.line import HEADER
 
 pytestmark = pytest.mark.asyncio
@@ -18,6 +18,11 @@ pytestmark = pytest.mark.asyncio
 def first(kind: int, content: bytes = b"", received: int = 0) -> bytes:
     """Return the first message of a line."""
     return HEADER.pack(kind, 0, 1, received) + content
+
+
+def fields(*values: object) -> bytes:
+    """Return the content of a message of a shared dict."""
+    return calls.encoded(Codec(), values)
 
 
 @pytest.mark.parametrize(
@@ -32,11 +37,17 @@ def first(kind: int, content: bytes = b"", received: int = 0) -> bytes:
         HEADER.pack(0, 1, 0, 9),  # of messages that nobody has sent
         first(77),
         first(255, b"\0" * 100),
-        *(first(kind, b"\0" * length) for kind in range(1, 5) for length in (0, 5)),
+        *(first(kind, b"\0" * length) for kind in range(1, 9) for length in (0, 5)),
         first(topics.PUBLISH, b"\0" * 9 + b"\xff\xff" + b"short"),
         first(topics.PUBLISH, b"\0" * 9 + b"\2\0" + b"\xff\xfe"),  # a topic that is no text
         first(topics.TAKEN, b"\1" + b"\0" * 11),  # publications that nobody has made
         first(topics.TAKEN, b"\0" * 13),
+        first(shared_dict.WRITE, fields(0, 1, 1, 1, "set", "d", "k", b"")),  # without the last field
+        first(shared_dict.WRITE, fields(0, 1, 1, 1, "set", "d", 5, b"", b"")),  # a key that is no text
+        first(shared_dict.CHANGE, fields(0, 2, 0, 1, 1, "d", "k", b"", True, None, None)),  # after a gap
+        first(shared_dict.CHANGE, fields(1, 1, 0, 1, 1, "d", "k", b"", True, None, None)),  # of a world to come
+        first(shared_dict.CHANGE, fields(0, 1, "?", 1, 1, "d", "k", b"", True, None, None)),  # by an unknown writer
+        first(shared_dict.RESULT, fields("1", None, None)),
     ],
     ids=lambda message: message.hex()[:60] or "empty",
 )
@@ -97,6 +108,38 @@ async def test_a_malformed_reply_fails_its_call(reply: object) -> None:
     async with asyncio.timeout(5):
         with pytest.raises(aiompi.RemoteProtocolError, match="reply of rank 0 to a call of 'f' is malformed"):
             await victim.call(0, "f")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        (0, "?", 1, 1, "set", "d", "k", b"", b""),  # by an unknown writer
+        (0, 1, 1, 1, "divide", "d", "k", b"", b""),
+        (0, 1, 1, 1, "set", "d", "k", 5, b""),
+        (0, 1, 1, 1, "add", "d", "k", b"", b""),
+    ],
+)
+async def test_a_malformed_write_ends_the_line(write: tuple[object, ...]) -> None:
+    victim, hostile, third = aiompi.local_world(3)
+    mine, theirs = victim.shared_dict("d"), third.shared_dict("d")
+    hostile._talk.exchange.lines[0].post(shared_dict.WRITE, fields(*write))
+    async with asyncio.timeout(5):
+        while not isinstance(victim._talk.exchange.lines[1].error, aiompi.RemoteProtocolError):
+            await asyncio.sleep(0)
+        await theirs.set("k", 1)
+    assert dict(mine) == {"k": 1}
+
+
+async def test_a_change_that_rank_0_has_not_sent_ends_the_line() -> None:
+    owner, hostile, victim = aiompi.local_world(3)
+    mine, theirs = owner.shared_dict("d"), victim.shared_dict("d")
+    change = (0, 1, 1, 1, 1, "d", "k", b"", True, None, None)
+    hostile._talk.exchange.lines[2].post(shared_dict.CHANGE, fields(*change))
+    async with asyncio.timeout(5):
+        while not isinstance(victim._talk.exchange.lines[1].error, aiompi.RemoteProtocolError):
+            await asyncio.sleep(0)
+        await mine.set("k", 1)
+    assert dict(theirs) == {"k": 1}
 
 
 async def test_wrong_arguments_fail_their_call_alone() -> None:

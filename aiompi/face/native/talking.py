@@ -1,11 +1,11 @@
-"""`Talking`: messages, calls and topics for workers that talk to each other; `aiompi.talk` does the work.
+"""`Talking`: messages, calls, topics and shared dicts for workers that talk to each other; `aiompi.talk` does the work.
 
 This module knows only the interface of that package, which stands above the faces and is imported at the first use.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
@@ -80,9 +80,101 @@ class Calling(Protocol):
 
     def subscribe(self, topic: str, bound: int, when_full: str) -> Subscription: ...
 
+    def shared_dict(self, name: str) -> SharedDict: ...
+
+
+class Copies(Protocol):
+    """What `SharedDict` reads and writes: `aiompi.talk.shared_dict.Dicts`."""
+
+    copies: dict[str, dict[str, bytes]]
+
+    def loads(self, value: bytes) -> Any: ...
+
+    async def write(self, operation: str, name: str, key: str, value: object, old: object) -> Any: ...
+
+
+class SharedDict(Mapping[str, Any]):
+    """A dict of which every member has a copy: reads are those of a dict, writes are awaited.
+
+    Writes have one order at all members. An awaited write is in the copies of all. A read may see a write that its
+    writer still awaits. Cancelling a write leaves open whether it is made.
+
+    Each read returns a new object, and changing it changes no copy. Keys are texts; values are objects as for `send`.
+
+    Raises:
+        InvalidArgumentError: from a write: the name or the key is no `str`, or values cannot be compared or added.
+        ProcessFailedError: from a write: this member was cut off, or rank 0 of a world has failed that no other one
+            follows. The write is made, or not.
+        RevokedError, LocalProtocolError: from a write: this member has left.
+    """
+
+    __slots__ = ("_copies", "_name")
+
+    def __init__(self, copies: Copies, name: str) -> None:
+        self._copies, self._name = copies, name
+
+    @property
+    def _values(self) -> dict[str, bytes]:
+        return self._copies.copies.get(self._name, {})
+
+    def __getitem__(self, key: str) -> Any:
+        return self._copies.loads(self._values[key])
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._values])
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"<shared dict {self._name!r}: {len(self)} keys>"
+
+    async def set(self, key: str, value: object) -> None:
+        """Set the value of a key."""
+        await self._copies.write("set", self._name, key, value, None)
+
+    async def delete(self, key: str) -> bool:
+        """Delete a key.
+
+        Returns:
+            True if it was there.
+        """
+        deleted: bool = await self._copies.write("delete", self._name, key, None, None)
+        return deleted
+
+    async def compare_and_set(self, key: str, old: object, new: object) -> bool:
+        """Set the value of a key if it equals another one.
+
+        Args:
+            key: the key. Without a value it counts as None.
+            old: the value to compare with, by `==` at rank 0.
+            new: the new value.
+
+        Returns:
+            True if it is set.
+        """
+        equal: bool = await self._copies.write("compare and set", self._name, key, new, old)
+        return equal
+
+    async def add(self, key: str, n: int = 1) -> int:
+        """Add to the value of a key, an int.
+
+        Args:
+            key: the key. Without a value it counts as 0.
+            n: what to add.
+
+        Returns:
+            The new value.
+        """
+        total: int = await self._copies.write("add", self._name, key, n, None)
+        return total
+
 
 class Talking:
-    """Calls and publications between the members of a world."""
+    """Calls, publications and shared dicts of the members of a world."""
 
     __slots__ = ()
 
@@ -187,6 +279,25 @@ class Talking:
                 print(news["text"])
         """
         return self._talk.subscribe(topic, bound, when_full)
+
+    def shared_dict(self, name: str) -> SharedDict:
+        """Return a dict of which every member has a copy.
+
+        A new member of a team has the whole copy when its `async with` begins. In a world that no other one follows,
+        writes wait until each rank has called this or another method of talk.
+
+        Args:
+            name: any text. The same name is the same dict at all members.
+
+        Returns:
+            The dict. It is empty until a member writes.
+
+        Example:
+            visits = team.shared_dict("visits")
+            await visits.add("/index.html")
+            print(visits.get("/index.html", 0))
+        """
+        return self._talk.shared_dict(name)
 
 
 class WorldTalking(Talking):
