@@ -6,6 +6,9 @@ cdef enum:
     LOCKED = 2  # it is one of a lock, so that a flush is allowed
     ALONE = 4   # no other rank accesses this memory meanwhile
 
+#: ranks of a window, at most
+cdef Py_ssize_t MOST_RANKS = 2**20
+
 #: flushes after which one goes the usual way, so that a program that only flushes makes progress
 cdef uint32_t FLUSHES = 64
 
@@ -39,6 +42,8 @@ cdef class WindowBase:
         """Begin to note what is known of so many ranks; the operations are in the order of fetch.h."""
         if self._places != NULL:
             raise InternalError("a window is prepared once")
+        if not 0 < size <= MOST_RANKS:
+            raise InternalError(f"a window has 1 to {MOST_RANKS} ranks, not {size}")
         self._places = <place_t *>PyMem_Calloc(size, sizeof(place_t))
         if self._places == NULL:
             raise MemoryError
