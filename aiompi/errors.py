@@ -163,7 +163,7 @@ class MPIError(RuntimeError):
         return f"MPI.Exception({self.error_code})" if self._is_code else super().__repr__()
 
     def __int__(self) -> int:
-        return self.error_code
+        return int(self.error_code)  # which may be a constant with a name
 
     def __bool__(self) -> bool:
         return self.error_code != SUCCESS
