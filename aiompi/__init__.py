@@ -122,7 +122,11 @@ if not TYPE_CHECKING:  # type checkers would accept any name
         if name == "MPI":
             return importlib.import_module("aiompi.MPI")
         if name not in _HOMES:
-            raise AttributeError(f"module 'aiompi' has no attribute {name!r}; aiompi.MPI has all names of the standard")
+            from importlib.util import find_spec  # only here, since it takes milliseconds
+
+            is_module = find_spec(f"aiompi.{name}") is not None
+            hint = f"import aiompi.{name} first" if is_module else "aiompi.MPI has all names of the standard"
+            raise AttributeError(f"module 'aiompi' has no attribute {name!r}; {hint}")
         value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
         return value
 

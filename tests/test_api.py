@@ -82,6 +82,13 @@ def test_unknown_names(name: str) -> None:
         getattr(aiompi, name)
 
 
+def test_a_module_that_is_not_imported() -> None:
+    """The error says which import is forgotten."""
+    code = "import aiompi; aiompi.trace"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "module 'aiompi' has no attribute 'trace'; import aiompi.trace first" in run.stderr
+
+
 @pytest.mark.parametrize(
     ("statement", "light"),
     [

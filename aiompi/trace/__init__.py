@@ -37,7 +37,9 @@ def start(comm: object, directory: str | os.PathLike[str]) -> Recording:
         OSError: the file of this rank cannot be made; FileExistsError: the directory has a trace of this rank.
 
     Example:
-        with aiompi.trace.start(world, "slow-requests"):
+        from aiompi import trace
+
+        with trace.start(world, "slow-requests"):
             await serve()
     """
     return Recording(cast("_Communicator", comm)._core.engine, directory)
