@@ -254,8 +254,8 @@ class Dicts:
         world, count, owner = self.version
         if write.world != world or self._exchange.rank != 0 or self._is_leaving:
             return  # it comes again in the next world
-        if write.writer not in self._results:
-            raise RemoteProtocolError(f"a member writes by the name {write.writer!r}, which nobody has")
+        if write.writer not in self._results or write.oldest > write.number:
+            raise RemoteProtocolError(f"write {write.number} of {write.writer!r} came, whose oldest is {write.oldest}")
         value, changes = None, False
         result = self._results[write.writer].get(write.number)
         if result is None:
@@ -321,5 +321,5 @@ class Dicts:
             self.copies.get(change.dict, {}).pop(change.key, None)
         results = self._results[change.writer]
         results[change.number] = change.result, change.error
-        for number in [number for number in results if number < change.oldest]:
-            del results[number]
+        while results and (first := next(iter(results))) < change.oldest:  # the order of results is that of the writes
+            del results[first]

@@ -114,6 +114,7 @@ async def test_a_malformed_reply_fails_its_call(reply: object) -> None:
     "write",
     [
         (0, "?", 1, 1, "set", "d", "k", b"", b""),  # by an unknown writer
+        (0, 1, 1, 2, "set", "d", "k", b"", b""),  # older than the oldest
         (0, 1, 1, 1, "divide", "d", "k", b"", b""),
         (0, 1, 1, 1, "set", "d", "k", 5, b""),
         (0, 1, 1, 1, "add", "d", "k", b"", b""),

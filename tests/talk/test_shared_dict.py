@@ -41,6 +41,17 @@ async def test_writes_are_in_all_copies() -> None:
         assert not each
 
 
+async def test_results_are_kept_only_while_their_writers_may_ask_again() -> None:
+    worlds = aiompi.local_world(2)
+    one, other = (world.shared_dict("d") for world in worlds)
+    await asyncio.gather(*(each.add("n") for each in (one, other) for _ in range(100)))
+    for each in (one, other):
+        await each.add("n")
+    for world in worlds:
+        talk: Any = world._talk
+        assert [len(results) for results in talk.dicts._results.values()] == [1, 1]
+
+
 async def test_dicts_have_names() -> None:
     (a, b), theirs = ([world.shared_dict(name) for name in "ab"] for world in aiompi.local_world(2))
     await a.set("k", "of a")
