@@ -112,7 +112,9 @@ def read(directory: str | os.PathLike[str]) -> Trace:
     """
     paths = sorted(Path(directory).glob("rank-*.trace"))
     if not paths:
-        raise InvalidArgumentError(f"{directory} has no trace: record one by aiompi-launch --trace {directory}")
+        raise InvalidArgumentError(
+            f"{directory} has no trace: record a program that uses aiompi by aiompi-launch --trace {directory}"
+        )
     files = [_File(path) for path in paths]
     first = min(file.wall for file in files)
     ranks = {file.rank: file.read(first) for file in files}
