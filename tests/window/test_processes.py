@@ -251,3 +251,50 @@ def test_random_operations_are_as_in_a_model(site: Site, more: tuple[str, ...]) 
 def test_counters_are_right_when_a_rank_is_killed(site: Site) -> None:
     result = site.launch("-n", "3", "--on-failure=continue", STRESS, "--kill", "--seed", "1").finish()
     assert result.lines == ["told", "told"], result.err
+
+
+SCRIBBLED = """
+import os
+import random
+import signal
+import numpy as np
+from aiompi import MPI
+
+comm = MPI.COMM_WORLD
+allocated = MPI.Win.Allocate(4096, 8, comm=comm)
+created = MPI.Win.Create(np.zeros(512), 8, comm=comm)
+if comm.rank == 0:
+    allocated.Lock_all()
+    created.Lock_all()
+pids = comm.allgather(os.getpid())
+if comm.rank == 1:
+    # The peer does nothing but write into all memory that it shares, at random, until it is killed.
+    maps = [line.split() for line in open("/proc/self/maps") if "memfd:aiompi" in line]
+    places = [[int(end, 16) for end in each[0].split("-")] for each in maps if "w" in each[1]]
+    memory = os.open("/proc/self/mem", os.O_RDWR)
+    while True:
+        start, end = random.choice(places)
+        word = random.choice([os.urandom(8), b"\\xff" * 8, bytes(8), bytes(7) + b"\\x80"])
+        os.pwrite(memory, word, start + 8 * random.randrange(random.choice((64, (end - start) // 8))))
+one, got, many = np.ones(1), np.ones(1), np.ones(512)
+try:
+    for _ in range(5000):
+        for win in (allocated, created):
+            win.Put(one, 1, random.randrange(512))
+            win.Get(got, 1, random.randrange(512))
+        allocated.Accumulate(many, 1, 0)
+        allocated.Fetch_and_op(one, got, 1, random.randrange(512))
+        allocated.Compare_and_swap(one.view("q"), one.view("q"), got.view("q"), 1, random.randrange(512))
+        allocated.Flush(1)
+except MPI.ProcessFailedError:
+    pass  # the peer has broken its connection
+os.kill(pids[1], signal.SIGKILL)
+print("lives", flush=True)
+os._exit(0)  # the connection may be broken
+"""
+
+
+@pytest.mark.skipif(core.form != "native", reason="only the native form shares memory")
+def test_a_peer_that_scribbles_over_shared_memory_harms_nobody(site: Site) -> None:
+    result = site.launch("-n", "2", "--on-failure=continue", site.program(SCRIBBLED)).finish()
+    assert result.lines == ["lives"], result.err
