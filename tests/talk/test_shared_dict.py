@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import aiompi
+from support.jobs import KEY
 
 pytestmark = pytest.mark.asyncio
 
@@ -174,6 +175,39 @@ async def test_members_of_a_team_come_and_go() -> None:
         assert counter["k"] == "from the first"
         async with team:
             assert not counter, "all had left"
+
+
+async def test_a_member_comes_back_and_so_does_the_job() -> None:
+    async with asyncio.timeout(60):
+        async with aiompi.serve(key=KEY) as job:
+            port = int(job.address.rpartition(":")[2])
+            one, other = teams = [aiompi.Team(job.address, KEY) for _ in range(2)]
+            mine, theirs = (team.shared_dict("d") for team in teams)
+            for team in teams:
+                await team.__aenter__()
+            await complete(one, other)
+            await mine.set("k", "kept")
+            writing = asyncio.create_task(mine.add("mine"))
+            one._member._on_lost("the job has expelled it")
+            assert [await theirs.add("n") for _ in range(5)] == [1, 2, 3, 4, 5]
+            with pytest.raises(aiompi.ProcessFailedError, match="this member was cut off"):
+                await writing
+            await complete(one, other)
+            assert dict(mine) == dict(theirs) == {"k": "kept", "n": 5}
+        writing = asyncio.create_task(mine.add("n"))
+        await asyncio.sleep(0.05)
+        assert not writing.done(), "there is no job"
+        async with aiompi.serve(port=port, key=KEY):
+            assert await writing == 6
+            await complete(one, other)
+            assert dict(mine) == dict(theirs) == {"k": "kept", "n": 6}
+            for team in teams:
+                await team.__aexit__(None, None, None)
+
+
+async def complete(*teams: aiompi.Team) -> None:
+    while any(team.size < len(teams) or team.world.changed.is_set() for team in teams):
+        await asyncio.sleep(0.01)
 
 
 PROGRAM = """
