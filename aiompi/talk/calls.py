@@ -95,8 +95,8 @@ class Calls:
             del self._calls[number]
 
     def _replied(self, line: Line, data: memoryview) -> None:
-        _, future = self._calls.get(_NUMBER.unpack_from(data)[0], (None, None))
-        if future is not None and not future.done():
+        called, future = self._calls.get(_NUMBER.unpack_from(data)[0], (None, None))
+        if called is line and future is not None and not future.done():
             future.set_result(data[_NUMBER.size :])
 
     def _lost(self, line: Line) -> None:

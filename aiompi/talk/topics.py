@@ -141,6 +141,7 @@ class Topics:
         self._last = 0
         self._under_way: dict[Line, int] = {}  # publications that the other end has not taken
         self._taken: dict[Line, int] = {}  # publications of the other end that it does not know to be taken
+        self._held: dict[Line, int] = {}  # publications of the other end that subscriptions hold back
         self._awaited: dict[int, tuple[set[Line], asyncio.Future[None]]] = {}
         self._turn = asyncio.Lock()
         self._moved: asyncio.Future[None] | None = None
@@ -203,6 +204,7 @@ class Topics:
         """Wait no longer for a member that is gone."""
         self._under_way.pop(line, None)
         self._taken.pop(line, None)
+        self._held.pop(line, None)
         for number in [*self._awaited]:
             self._confirm(line, number)
         self._go_on()
@@ -229,20 +231,27 @@ class Topics:
         """Note that a subscription has taken a publication that it held back."""
         publication.pending -= 1
         if not publication.pending:
-            self._note(publication.line, publication.number)
+            line = publication.line
+            self._held[line] = self._held.get(line, 1) - 1
+            self._note(line, publication.number)
 
     def _arrived(self, line: Line, data: memoryview) -> None:
         number, confirm, length = _HEADER.unpack_from(data)
         end = _HEADER.size + length
         if len(data) < end:
             raise RemoteProtocolError(f"a publication of {len(data)} bytes has a topic of {length}")
+        held = self._held.get(line, 0)
+        if held >= _LIMIT:
+            raise RemoteProtocolError(f"more than {_LIMIT} publications came that were not taken")
         topic, content = str(data[_HEADER.size : end], "utf8"), data[end:]
         publication = _Publication(line, number if confirm else 0)
         for reference in [*self._subscribers.get(topic, {}).values()]:
             subscription = reference()
             if subscription is not None:
                 subscription.put(content, publication)
-        if not publication.pending:
+        if publication.pending:
+            self._held[line] = held + 1
+        else:
             self._note(line, publication.number)
 
     def _note(self, line: Line, number: int) -> None:

@@ -151,3 +151,38 @@ async def test_wrong_arguments_fail_their_call_alone() -> None:
         talk.exchange.line(1).post(calls.CALL, (9).to_bytes(8, "little") + calls.encoded(Codec(), request))
         await asyncio.sleep(0.01)
     assert await hostile.call(1, "abs", -2, timeout=5) == 2
+
+
+async def test_a_reply_counts_from_the_member_that_was_called() -> None:
+    hostile, victim, third = aiompi.local_world(3)
+    go = asyncio.Event()
+
+    @third.handler
+    async def right() -> str:
+        await go.wait()
+        return "right"
+
+    call = asyncio.ensure_future(victim.call(2, "right"))
+    await asyncio.sleep(0)
+    forged = b"\1" + b"\0" * 7 + calls.encoded(Codec(), ("forged", None, ""))
+    hostile._talk.exchange.lines[1].transmit(first(calls.REPLY, forged))
+    await asyncio.sleep(0.01)
+    go.set()
+    assert await call == "right"
+
+
+async def test_publications_that_nobody_takes_are_bounded() -> None:
+    hostile, victim = aiompi.local_world(2)
+    subscription = victim.subscribe("news", bound=1)
+    broken = victim._talk.exchange.lines[0]
+    for number in range(1, 400):
+        message = (
+            HEADER.pack(topics.PUBLISH, 0, number, 0) + b"\1" + b"\0" * 8 + b"\4\0news" + calls.encoded(Codec(), 1)
+        )
+        if broken.error is None:
+            hostile._talk.exchange.lines[1].transmit(message)
+    async with asyncio.timeout(5):
+        while broken.error is None:
+            await asyncio.sleep(0)
+    assert "more than 256 publications came" in str(broken.error)
+    assert len(subscription._beyond) == 256
