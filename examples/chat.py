@@ -1,6 +1,6 @@
 """A chat with WebSockets over all workers of a web server, which find each other by themselves.
 
-    uvicorn --workers 4 --app-dir examples chat:app
+    uvicorn --workers 4 --app-dir examples chat:app      runs examples/chat.py
     python -m websockets ws://127.0.0.1:8000/chat      in several terminals; each may reach another worker
 
 What one client sends, all clients get. The answer {"sent": text} comes when every worker has the text. Kill a worker

@@ -27,6 +27,7 @@ _ENTRY: Final = struct.Struct(">qq")  # colour, key
 _KEY: Final = struct.Struct(">?q")  # whether the member takes part, and its key; the names of its resources follow
 _SEPARATOR: Final = "\n"
 _LENGTH: Final = struct.Struct(">I")
+# A range looks for an integer of a subclass one by one, so colours and keys are made plain before.
 _KEYS: Final = range(-(2**63), 2**63)
 
 #: keys of the info of `split_type`, and the type of resources that means the same as COMM_TYPE_SHARED
@@ -181,7 +182,7 @@ def _part(comm: Communicator, pair: int, table: list[Row], color: int) -> Commun
 def _checked_entry(comm: Communicator, color: int, key: int) -> bytes:
     """Check the arguments of Comm_split and pack them."""
     where = comm.where("Comm_split")
-    color = integer(color, f"{where}: colour")  # plain, because a range looks for all other integers one by one
+    color = integer(color, f"{where}: colour")
     if color not in _KEYS or (color < 0 and color != UNDEFINED):
         raise InvalidArgumentError(f"{where}: colour {color} is neither in 0..2**63-1 nor UNDEFINED")
     key = _checked_key(comm, key, "Comm_split")
@@ -194,7 +195,8 @@ def _checked_entry(comm: Communicator, color: int, key: int) -> bytes:
 
 
 def _checked_key(comm: Communicator, key: int, operation: str) -> int:
-    if integer(key, f"{comm.where(operation)}: key") not in _KEYS:
+    key = integer(key, f"{comm.where(operation)}: key")
+    if key not in _KEYS:
         raise InvalidArgumentError(f"{comm.where(operation)}: key {key} takes more than 64 bits")
     return key
 

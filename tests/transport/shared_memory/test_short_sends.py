@@ -47,7 +47,6 @@ def test_an_array_is_sent_at_once(polled: NewPolled) -> None:
         (np.zeros(20000), 1, 0),  # too long
         (np.array([None]), 1, 0),
         (np.zeros(1), np.int64(1), 0),
-        (np.zeros(1), 1, True),
         (np.zeros(1), PROC_NULL, 0),
         (np.zeros(1), 0, 0),  # itself
         (np.zeros(1), 2**70, 0),
