@@ -61,7 +61,10 @@ class Companion:
         """End the companion: this process may outlive the agent."""
         pipe, self._pipe = self._pipe, -1
         if pipe >= 0:
-            os.write(pipe, b".")  # a forked process may have a copy of this end
+            try:  # noqa: SIM105 (an import of contextlib would delay the companion)
+                os.write(pipe, b".")  # a forked process may have a copy of this end
+            except BrokenPipeError:  # it has ended, because the connection has
+                pass
             os.close(pipe)
 
     def _begin(self, seconds: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from aiompi.job.companion import Companion
 from support.allocated import is_watched
 from support.limits import LIMIT
 from support.machines import until
@@ -86,3 +88,19 @@ def test_a_companion_ends_with_its_rank() -> None:
         assert is_watched(process.pid)
         process.kill()
         until(lambda: not is_watched(process.pid))
+
+
+def test_the_end_of_a_companion_that_has_ended() -> None:
+    """It has seen the end of the connection before the rank has."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        companion = Companion(ours, ends=False)
+        companion.report_stops(1000.0)
+        pipe = companion._pipe
+        theirs.close()
+        poll = select.poll()
+        poll.register(pipe, 0)
+        assert poll.poll(LIMIT * 1000) == [(pipe, select.POLLERR)]  # nobody reads it any more
+        companion.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(pipe)
