@@ -28,7 +28,7 @@ def process() -> int:
 @app.get("/workers")
 async def workers() -> list[int]:
     """Ask all workers for their processes."""
-    return await asyncio.gather(*(team.call(rank, "process", timeout=5) for rank in range(team.size)))
+    return [*await asyncio.gather(*(team.call(rank, "process", timeout=5) for rank in range(team.size)))]
 
 
 @app.websocket("/chat")
