@@ -37,7 +37,7 @@ class PointToPoint(CommunicatorState):
     _send_class = Send
 
     def _start_send(self, payload: Payload, nbytes: int, dest: Integer, tag: Integer, mode: Mode) -> Request[None]:
-        if type(dest) is not int or type(tag) is not int:
+        if not isinstance(dest, int) or not isinstance(tag, int):
             dest, tag = self._integers("dest", dest, tag)
         if not 0 <= tag <= self.tag_ub:
             raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a send is not in 0..{self.tag_ub}")
@@ -135,7 +135,7 @@ class PointToPoint(CommunicatorState):
         decode: Decode | None,
         status: Status | None,
     ) -> Receive:
-        if type(source) is not int or type(tag) is not int:
+        if not isinstance(source, int) or not isinstance(tag, int):
             source, tag = self._integers("source", source, tag)
         peer_rank = self._peer_rank(source, tag)
         if status is not None:
