@@ -328,8 +328,10 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
     @property
     def _admitted(self) -> Window:
         """The window, for a call; refused to threads that may not make calls."""
-        core = self._core
-        core.opener._admitted  # noqa: B018 - raises
+        core = self._denoted
+        if core is None:
+            raise self._null()
+        core.comm.admitted()
         return core
 
 

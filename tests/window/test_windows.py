@@ -173,6 +173,20 @@ def test_a_lock_is_held_by_one(on: Callable[[int, Program], None]) -> None:
     on(4, program)
 
 
+def test_a_window_outlives_its_communicator(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        own = await comm.Dup()
+        win, memory = await doubles(own, 1)
+        await own.Free()
+        async with win.lock(0):
+            await win.Accumulate(np.ones(1), 0)
+        await comm.Barrier()
+        assert comm.rank or memory[0] == comm.size
+        await win.Free()
+
+    on(2, program)
+
+
 def test_a_shared_lock_is_held_by_several_and_keeps_others_out(on: Callable[[int, Program], None]) -> None:
     async def program(comm: Intracomm) -> None:
         win, _ = await doubles(comm, 1)

@@ -10,11 +10,11 @@ from aiompi import hooks
 from aiompi import window as windows
 from aiompi.coll import buffers
 from aiompi.comm import Communicator, Group
-from aiompi.driver.threads import ASYNCIO_EVENTS, get_ident, loop_is_running
+from aiompi.driver.threads import ASYNCIO_EVENTS, loop_is_running
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.blocking.communicator import COMM_SELF, Intracomm
 from aiompi.face.blocking.completion import poll
-from aiompi.face.blocking.process import check_running_loop, process
+from aiompi.face.blocking.process import check_running_loop
 from aiompi.face.blocking.requests import Request
 from aiompi.face.window import WindowCalls
 from aiompi.info import INFO_NULL, Info
@@ -140,15 +140,6 @@ class Win(WindowCalls):
     @classmethod
     def _made(cls, comm: Intracomm, info: Info, request: EngineRequest[Window]) -> Self:
         return cast(Self, comm._finish(comm._admitted.run(cls._making(comm, info, request))))
-
-    @property
-    def _admitted(self) -> Window:
-        core = self._denoted
-        if core is None:
-            raise self._null()
-        if get_ident() != process.driver.owner:
-            process.check_thread()
-        return core
 
     @staticmethod
     def _of_comm(comm: object, operation: str) -> Communicator:
