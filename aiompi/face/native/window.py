@@ -233,6 +233,9 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
+        core = self._admitted
+        if result is not None and core.accumulate_at_once(origin, result, target_rank, target, op):
+            return core.nothing()
         return self._get_accumulate(origin, result, target_rank, target, op)
 
     def Fetch_and_op(
@@ -280,6 +283,9 @@ class Win(WindowCalls):
             WindowError: the part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
+        core = self._admitted
+        if core.swap_at_once(origin, compare, result, target_rank, target_disp):
+            return core.nothing()
         return self._compare_and_swap(origin, compare, result, target_rank, target_disp)
 
     # Epochs.
