@@ -64,10 +64,7 @@ class Tokens:
     async def take(self, ranks: list[int]) -> None:
         """Wait for a notice of each rank, and take it."""
         while not self.present(ranks):
-            missing = [rank for rank in ranks if not self._counts.get(rank)]
-            error = next(filter(None, map(self._window.error_of, missing)), None)
-            if error is not None:
-                raise error
+            self._window.check_alive(rank for rank in ranks if not self._counts.get(rank))
             waiter: Request[None] = Request(self._window.comm.engine)
             self._waiters.append(waiter)
             await waiter
@@ -309,9 +306,7 @@ class Epochs:
                 self._waits.pop(rank, None)
                 return
             window.check("Lock")  # it may have been revoked after the wait before
-            failed = next(filter(None, map(window.error_of, window.everybody())), None)
-            if failed is not None:
-                raise failed
+            window.check_alive(window.everybody())
             await wait
 
     async def _give_back(self, rank: int, *, exclusive: bool) -> None:

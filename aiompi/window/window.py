@@ -154,6 +154,16 @@ class Window(WindowBase):
         """Return why a rank has failed, None if it is not known to have."""
         return self.comm.engine.failure.error_of(self.comm.targets[rank])
 
+    def check_alive(self, ranks: Iterable[int]) -> None:
+        """Check that no rank among these is known to have failed.
+
+        Raises:
+            ProcessFailedError: one has failed.
+        """
+        failed = self.comm.engine.failure.error_among(map(self.comm.targets.__getitem__, ranks))
+        if failed is not None:
+            raise failed
+
     def revoked(self, error: Exception, source: int) -> None:
         """End all that waits: the communicator of the window is revoked (aiompi.comm.state)."""
         self.comm.revoked(error, source)
@@ -343,9 +353,7 @@ class Window(WindowBase):
         Raises:
             ProcessFailedError: one of these ranks has failed.
         """
-        failed = next(filter(None, map(self.error_of, ranks)), None)
-        if failed is not None:
-            raise failed
+        self.check_alive(ranks)
         asked = [rank for rank in ranks if rank in self.unflushed]
         self.unflushed.difference_update(asked)
         answers = [self.ask(rank, memoryview(bytearray()), Kind.FLUSH) for rank in asked]
