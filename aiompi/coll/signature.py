@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from aiompi.comm.channel import ROOT, root_of
 from aiompi.errors import InvalidCountError, InvalidOpError, InvalidRootError, MPIError, OtherError
 from aiompi.op import Op
 from aiompi.op.operation import PREDEFINED
@@ -81,10 +82,10 @@ class Signature(NamedTuple):
         Raises:
             LookupError: the number stands for no collective that is known here.
         """
-        name, operation, root = note & 0xFF, note >> 8 & 0xFF, note >> 16 & 0xFFFFFFFF
+        name, operation = note & 0xFF, note >> 8 & 0xFF
         return cls(
             _COLLECTIVES[name],
-            root - 1 if root else None,
+            root_of(note),
             BY_USER if operation == _USER else OPERATIONS[operation - 1] if operation else None,
             note >> LENGTHS,
         )
@@ -108,7 +109,7 @@ def _operation(op: object) -> str:
 def note_of(name: str, root: int | None, operation: str | None) -> int:
     """Return the number of a signature without lengths, and without making the signature."""
     number = 0 if root is None else root + 1
-    return _COLLECTIVE_NUMBERS[name] | _OPERATION_NUMBERS[operation] << 8 | number << 16
+    return _COLLECTIVE_NUMBERS[name] | _OPERATION_NUMBERS[operation] << 8 | number << ROOT
 
 
 def disagreement(where: str, source: int, theirs: int, ours: int) -> MPIError:

@@ -25,6 +25,9 @@ CLIENT_TAG: Final = 302
 #: tag of messages among members that make a communicator without the other members
 PART_TAG: Final = 303
 
+#: the first of 32 bits of a note that hold the root + 1, or 0; `aiompi.coll.signature` has the other bits
+ROOT: Final = 16
+
 #: added once to these tags for the first persistent collective, twice for the second, and so on
 BOUND_TAGS: Final = 512
 
@@ -69,6 +72,12 @@ class Route:
         self.size = len(self.members)
         self.sources = sources
         self.source = self.rank + offset if sources is None else sources[self.rank]
+
+
+def root_of(note: int) -> int | None:
+    """Return the root in the note of a collective, None if it has none."""
+    root = note >> ROOT & 0xFFFFFFFF
+    return root - 1 if root else None
 
 
 class Channel:

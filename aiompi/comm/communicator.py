@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from aiompi.comm.channel import EXTENSION_TAG, Channel, Route, run_after
+from aiompi.comm.channel import EXTENSION_TAG, Channel, Route, root_of, run_after
 from aiompi.comm.contexts import AGREEMENTS, PARTITIONS, ContextIds
 from aiompi.comm.group import Group
 from aiompi.comm.point_to_point import PointToPoint
@@ -16,10 +16,6 @@ from aiompi.core.pure.recorder import COLLECTIVE
 from aiompi.engine import Engine, Receive, Request, Schedule
 
 T = TypeVar("T")
-
-#: where the note of a collective has its root + 1, see `aiompi.coll.signature`
-_ROOT_BITS: Final = 16
-_ROOT_MASK: Final = 2**32 - 1
 
 
 class Communicator(PointToPoint):
@@ -107,8 +103,9 @@ class Communicator(PointToPoint):
     def _recorded(
         self, recorder: Recorder, channel: Channel, algorithm: Callable[[Channel], Coroutine[Any, None, T]]
     ) -> Schedule[T]:
-        root = self.process_of((channel.note >> _ROOT_BITS & _ROOT_MASK) - 1)
-        handle = recorder.start(COLLECTIVE, self.context_id, root, channel.tag, 0)
+        root = root_of(channel.note)
+        process = -1 if root is None else self.process_of(root)
+        handle = recorder.start(COLLECTIVE, self.context_id, process, channel.tag, 0)
         schedule = Schedule(self.engine, algorithm(channel), self, channel.operation)
         schedule.traced = handle
         if schedule.done():
