@@ -13,7 +13,6 @@ from .files import read
 
 #: what the blocking face has by hand, because mpi4py's takes None in place of as many None
 BY_HAND: Final = {"scatter", "alltoall", "neighbor_alltoall"}
-REQUEST: Final = "A request whose result is "
 
 _STANDARD: Final = re.compile(r" \(((?:[^()]*, )?(?:MPI[_-]|section)[^()]*)\)")
 
@@ -114,7 +113,7 @@ class Form:
 
     def _raises(self, source: Source, when: str, *more: str) -> str:
         """Return the section on errors; `when` replaces "awaiting it: "."""
-        entries = [entry.replace("awaiting it: ", when) for entry in source.doc.entries("Raises")]
+        entries = source.doc.errors(when)
         return section([entry for entry in entries if self.keeps_algorithm or "algorithm" not in entry] + [*more])
 
     def _args(self, source: Source) -> list[str]:
@@ -158,10 +157,8 @@ class Blocking(Form):
     def doc(self, source: Source) -> Doc:
         sections = {"Args": section(self._args(source)), "Raises": self._raises(source, "", BLOCKED)}
         if source.result != "None":
-            (returns,) = source.doc.entries("Returns")
-            assert returns.startswith(REQUEST), f"Returns of {source.name} does not begin with {REQUEST}"
-            returns = returns.removeprefix(REQUEST)
-            sections["Returns"] = section([returns[0].upper() + returns[1:]], "")
+            assert source.doc.result, f"Returns of {source.name} does not name the result of the request"
+            sections["Returns"] = section([source.doc.result], "")
         if "Example" in source.doc.sections:
             sections["Example"] = waiting(source.doc.sections["Example"])
         return Doc(source.doc.summary, source.doc.text, sections)

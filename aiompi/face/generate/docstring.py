@@ -14,6 +14,7 @@ BLOCKED: Final = "BlockingCallError: an event loop is running in this thread."
 
 #: the statements under a time limit
 _TIMED: Final = re.compile(r"^async with asyncio\.timeout\(.*\):\n((?: {4}.*\n?)+)", re.MULTILINE)
+_RESULT: Final = re.compile(r"^(?:A|The) request(?:, to be awaited once)?[,;]? (?:whose|its) result is ")
 _HEADING: Final = re.compile(r"^(Args|Returns|Raises|Cancelling|Example):\n", re.MULTILINE)
 
 
@@ -42,6 +43,22 @@ class Doc:
         """Return the entries of a section, such as "root: rank.", each in one line."""
         section = self.sections.get(heading, "")
         return [" ".join(entry.split()) for entry in re.split(r"\n(?=\S)", section) if entry]
+
+    def errors(self, when: str) -> list[str]:
+        """Return the entries on errors, with other words in place of "awaiting it: "."""
+        return [entry.replace("awaiting it: ", when) for entry in self.entries("Raises")]
+
+    @property
+    def returns(self) -> str:
+        """The section on what is returned, in one line."""
+        return " ".join(self.entries("Returns"))
+
+    @property
+    def result(self) -> str:
+        """The result of the request that is returned, as a sentence; empty if the section does not name it."""
+        begin = _RESULT.match(self.returns)
+        result = self.returns[begin.end() :] if begin else ""
+        return result[:1].upper() + result[1:]
 
     def render(self) -> str:
         """Return the lines of the docstring in a method, with the quotes."""

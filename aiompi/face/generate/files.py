@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,13 @@ FACE: Final = Path(__file__).parents[1]
 def read(path: str) -> str:
     """Return the text of a file of the faces, such as "native/sending.py"."""
     return (FACE / path).read_text("utf-8")
+
+
+def beginning(inputs: Sequence[str], doc: str) -> list[str]:
+    """Return the first lines of a file that follows from others, with its docstring."""
+    change = "change those" if inputs[1:] else "change that"
+    first = f"# Written by aiompi/face/generate from {', '.join(inputs)}: {change}."
+    return [first, f'"""{doc}"""\n', "from __future__ import annotations\n"]
 
 
 def formatted(text: str, path: str) -> str:

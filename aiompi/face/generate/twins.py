@@ -20,16 +20,14 @@ from __future__ import annotations
 
 import ast
 import copy
-import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from .docstring import BLOCKED, Doc, section, waiting
-from .files import formatted, read
+from .files import beginning, formatted, read
 
-_RESULT: Final = re.compile(r"^(?:A|The) request(?:, to be awaited once)?[,;]? (?:whose|its) result is ")
 _FILLED: Final = "filled with the number of bytes that were read or written, which its `Get_count` counts in elements."
 _STARTED: Final = "A request; `Wait` or `Test` completes it."
 
@@ -192,7 +190,7 @@ class Call:
         sections = {"Args": section(entries), **self._outcome(own)}
         sections |= {heading: text for heading, text in part.sections.items() if heading not in ("Args", "Raises")}
         raises = {"Owned": "", "": "awaiting it: "}.get(self.kind, "completing it: ")
-        errors = [entry.replace("awaiting it: ", raises) for entry in (*own.entries("Raises"), *part.entries("Raises"))]
+        errors = [*own.errors(raises), *part.errors(raises)]
         sections["Raises"] = section([*errors, BLOCKED] if self.kind == "Owned" else errors)
         if self._annotation() == "None":
             sections.pop("Returns", None)
@@ -202,16 +200,16 @@ class Call:
     def _outcome(self, own: Doc) -> dict[str, str]:
         """Return the sections on the result, and the example."""
         sections = {}
-        returns = " ".join(own.entries("Returns"))
+        returns = own.returns
         if self.kind == "Owned":
-            returns = _RESULT.sub("", returns)
+            returns = own.result or returns
             example = own.sections.get("Example", "")
             sections["Example"] = waiting(
                 example.replace("status = await", "await") if self.returns_status else example
             )
-        elif self.kind and not _RESULT.match(returns):
+        elif self.kind and not own.result:
             returns = _STARTED if self.kind == "Request" else "An inactive persistent request; `Start` starts it."
-        sections["Returns"] = section([returns[:1].upper() + returns[1:]], "") if returns else ""
+        sections["Returns"] = section([returns], "") if returns else ""
         return sections
 
 
@@ -295,9 +293,7 @@ class Twin:
         """Return the text that the file has when it is up to date."""
         source, parts = map(Module, self.inputs)
         names = {name for name, _ in parts.imports()}
-        doc = f"{parts.doc}\n" if "\n" in parts.doc else parts.doc
-        head = [f"# Written by aiompi/face/generate from {', '.join(self.inputs)}: change those.", f'"""{doc}"""\n']
-        head.append("from __future__ import annotations\n")
+        head = beginning(self.inputs, f"{parts.doc}\n" if "\n" in parts.doc else parts.doc)
         head += [statement for name, statement in parts.imports() if name != "annotations"]
         head += [statement for name, statement in source.imports() if name not in names and _is_of_both(statement)]
         body = [

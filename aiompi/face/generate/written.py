@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .collectives import Form, sources
-from .files import formatted
+from .files import beginning, formatted
 
 #: this module imports the written ones, which import it for type checkers only
 _COMMUNICATORS: Final = "aiompi.face.blocking.communicator"
@@ -80,10 +80,8 @@ class Written:
 
     def text(self) -> str:
         """Return the text that the file has when it is up to date."""
-        names = ", ".join(file for file, _ in self.forms)
-        lines = [f"# Written by aiompi/face/generate from {names}: change that."]
         body = self._class()
-        lines += [f'"""{self.doc}"""\n', "from __future__ import annotations\n", *self._imports(body)]
+        lines = [*beginning(self.inputs, self.doc), *self._imports(body)]
         if re.search(r"\bT\b", body):
             lines.append('\nT = TypeVar("T")')
         return formatted("\n".join(lines) + f"\n\n\n{body}\n", self.path)
@@ -99,7 +97,7 @@ class Written:
 
     def _imports(self, body: str) -> Iterator[str]:
         used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
-        used |= {"TypeVar"} & ({"TypeVar"} if "T" in used else set())
+        used |= {"TypeVar"} if "T" in used else set()
         modules = {
             **_MODULES,
             "Request": "aiompi.face.blocking.requests" if self.face == "blocking" else "aiompi.engine",

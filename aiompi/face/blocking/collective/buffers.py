@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/collective/movement.py, native/collective/reduction.py: change that.
+# Written by aiompi/face/generate from native/collective/movement.py, native/collective/reduction.py: change those.
 """Collectives of the blocking face on buffers (chapter 4)."""
 
 from __future__ import annotations

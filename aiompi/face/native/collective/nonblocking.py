@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/collective/movement.py, native/collective/reduction.py: change that.
+# Written by aiompi/face/generate from native/collective/movement.py, native/collective/reduction.py: change those.
 """Nonblocking collectives of the asyncio face on buffers (chapter 5 of MPI-3.1)."""
 
 from __future__ import annotations
