@@ -65,6 +65,12 @@ def per_iteration(answer: Answer) -> float:
     return statistics.median(blocks)
 
 
+def fastest(answer: Answer) -> float:
+    """Return seconds: the fastest of the blocks that rank 0 timed."""
+    blocks: list[float] = answer[0]
+    return min(blocks)
+
+
 def one_way(answer: Answer) -> float:
     """Return microseconds: half of a round trip."""
     return per_iteration(answer) / 2 * 1e6

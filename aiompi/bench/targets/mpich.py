@@ -23,7 +23,7 @@ from aiompi.bench.contender import (
 )
 from aiompi.bench.measure.turns import Work
 from aiompi.bench.numerals import size
-from aiompi.bench.samples import Side, call_time, callers, in_turns, one_way, per_iteration
+from aiompi.bench.samples import Side, call_time, callers, fastest, in_turns, one_way, per_iteration
 from aiompi.bench.targets.figures import Family, Figure, Goal, Options, compare
 
 _SLEEP: Final = "AIOMPI_SPIN=0"
@@ -164,9 +164,8 @@ def _short(rounds: int, options: Options) -> Work:
 
 
 def _fastest(answer: Answer) -> float:
-    """Return microseconds one way in the fastest block that rank 0 timed."""
-    blocks: list[float] = answer[0]
-    return min(blocks) / 2 * 1e6
+    """Return microseconds one way in the fastest block."""
+    return fastest(answer) / 2 * 1e6
 
 
 def _exchange(exchange: Exchange, installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:

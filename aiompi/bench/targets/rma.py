@@ -8,7 +8,7 @@ from typing import Final
 from aiompi.bench.contender import BLOCKING, Answer, conversations, mpich_job, openmpi_job
 from aiompi.bench.measure.turns import Work
 from aiompi.bench.numerals import size
-from aiompi.bench.samples import Side, in_turns
+from aiompi.bench.samples import Side, fastest, in_turns
 from aiompi.bench.targets.figures import Family, Figure, Goal, Options, compare
 
 #: call, bytes, iterations per block, and bound of the ratio to MPICH
@@ -60,9 +60,8 @@ def _beside(name: str, unit: str, samples: list[list[float]], goal: Goal | None 
 
 
 def _microseconds(answer: Answer) -> float:
-    """Return microseconds of an iteration in the fastest block of rank 0."""
-    blocks: list[float] = answer[0]
-    return min(blocks) * 1e6
+    """Return microseconds of an iteration in the fastest block."""
+    return fastest(answer) * 1e6
 
 
 FAMILY: Final = Family(
