@@ -463,8 +463,8 @@ class PartitionedSend(_Partitioned[None]):
         """
         self._engine.driver.check_thread()
         self._engine.refuse_nested()
-        run = self._operation
-        if run is None or self._taken:
+        run = self.current
+        if run is None:
             raise InvalidRequestError(
                 f"{self._arguments.comm.where('Pready')}: the request is inactive: start it first"
             )
@@ -503,8 +503,8 @@ class PartitionedReceive(_Partitioned[Status]):
             await request
         """
         number = self._partition("Parrived", partition)
-        run = self._operation
-        if run is None or self._taken:
+        run = self.current
+        if run is None:
             done: Request[None] = Request(self._engine)
             done.complete()
             return done

@@ -47,6 +47,11 @@ class PersistentRequest(Request[T_co]):
         """True if the operation has been started and its outcome is still kept."""
         return self._operation is not None
 
+    @property
+    def current(self) -> Request[T_co] | None:
+        """The operation that was started last; None once its outcome is taken, and before the first start."""
+        return None if self._taken else self._operation
+
     @classmethod
     def startall(cls, requests: Iterable[PersistentRequest[Any]]) -> None:
         """Start several requests, in their order (MPI_Startall, section 3.9).
@@ -118,9 +123,9 @@ class PersistentRequest(Request[T_co]):
         Raises:
             InvalidRequestError: the request is inactive.
         """
-        if self._operation is None or self._taken:
+        operation = self.current
+        if operation is None:
             raise InvalidRequestError("Cancel: the request is inactive; there is no operation to cancel")
-        operation = self._operation
         cancelling = operation.cancel()
         if self._done and not operation.done():  # a buffered send that is being recalled
             self._done = False
