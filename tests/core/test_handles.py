@@ -89,3 +89,20 @@ def test_all_or_no_handles_are_made_null(engine: Engine) -> None:
     assert not take_all((good,), Handle)
     assert take_all([good, handle(None)], Handle)
     assert good._core is None
+
+
+def test_a_list_that_a_finalizer_changes(engine: Engine) -> None:
+    """What has come into it stays as it is: no check has seen it."""
+    pending = handle(Request[Any](engine))
+
+    class Meddler:
+        def __del__(self) -> None:
+            handles[1:] = [object(), pending, 7]
+
+    handles = [handle(Request[Any](engine)) for _ in range(3)]
+    for each in handles:
+        each._core.complete()
+    handles[0]._core.record = Meddler()
+    assert take_all(handles, Handle)
+    assert handles[0]._core is None
+    assert not pending._core.done()

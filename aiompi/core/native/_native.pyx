@@ -15,6 +15,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, Py_TYPE
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.type cimport PyType_IsSubtype
 from libc.errno cimport EFAULT, ESRCH
 from libc.limits cimport INT_MIN
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t

@@ -19,8 +19,9 @@ cdef class CommunicatorBase:
         return GenericAlias(cls, item)
 
     cdef int admit(self) except -1:
-        driver = self.engine.driver
-        if not ((<DriverBase>driver).admits() if isinstance(driver, DriverBase) else driver.admits()):
+        engine = self.engine
+        driver = (<ProgressBase>engine).driver if isinstance(engine, ProgressBase) else engine.driver
+        if not ((<DriverBase>driver).allows() if isinstance(driver, DriverBase) else driver.admits()):
             driver.check_thread()
         return 0
 
@@ -112,8 +113,7 @@ cdef class CommunicatorBase:
         made.say(name, self, to, number)
         return made
 
-    cpdef bint send_short(self, spec, dest, tag) except -1:
-        """Send the bytes of an array of numbers at once; return False if they are to be sent otherwise."""
+    cdef bint put_short(self, spec, dest, tag) except -1:
         cdef int t
         cdef memory_t memory
         cdef Recorder recorder
@@ -131,11 +131,15 @@ cdef class CommunicatorBase:
         recorder.was_sent(handle, self.engine.completed_send, peer)
         return True
 
+    def send_short(self, spec, dest, tag):
+        """Send the bytes of an array of numbers at once; return False if they are to be sent otherwise."""
+        return self.put_short(spec, dest, tag)
+
     def own_send_short(self, spec, dest, tag):
         """Do what `admitted` and `send_short` do; return the request for the await, and None in place of False."""
         cdef Owned made
         self.admit()
-        if not self.send_short(spec, dest, tag):
+        if not self.put_short(spec, dest, tag):
             return None
         made = owned(self.engine.completed_send)
         made.say(_SEND, self, dest, tag)
@@ -145,7 +149,7 @@ cdef class CommunicatorBase:
         """Do what `admitted` and `send_short` do; return a request that no send shares, and None in place of False."""
         cdef Request request
         self.admit()
-        if not self.send_short(spec, dest, tag):
+        if not self.put_short(spec, dest, tag):
             return None
         request = Request.__new__(Request)
         request._engine = self.engine

@@ -23,11 +23,14 @@ cdef class DriverBase:
     def __init__(self, thread, clock):
         self._pollers = []
 
-    cpdef bint admits(self) except -1:
-        """Return True if the calling thread may make a call, in the usual case."""
+    cdef bint allows(self) except -1:
         return PyThread_get_thread_ident() == self.owner and (self.loop_runs is None or self.loop_runs())
 
-    cpdef bint completes_soon(self, Request request) except -1:
+    def admits(self):
+        """Return True if the calling thread may make a call, in the usual case."""
+        return self.allows()
+
+    def completes_soon(self, Request request not None):
         """Poll before a task waits for a request, if the loop spins; return True if this completes the request."""
         if not self._brief_until or PyThread_get_thread_ident() != self.owner or seconds_now() >= self._brief_until:
             return False

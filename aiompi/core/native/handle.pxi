@@ -17,7 +17,7 @@ cdef object handle_of(kind, Request request):
     """Return a new handle; the request itself if `kind` is None."""
     if kind is None:
         return request
-    if not PyType_Check(kind) or not issubclass(kind, RequestHandle):
+    if not PyType_Check(kind) or not PyType_IsSubtype(kind, RequestHandle):
         raise TypeError("a class of handles is expected")
     cdef RequestHandle handle = <RequestHandle>new_by(RequestHandle, kind, _NO_ARGUMENTS)
     handle._core = request
@@ -77,7 +77,6 @@ def drop_done(list pending not None):
 
 def take_all(requests, kind):
     """Make all handles of a list null, if their operations are plain and have succeeded; return False otherwise."""
-    cdef RequestHandle handle
     if type(requests) is not list:
         return False
     for each in <list>requests:
@@ -86,8 +85,16 @@ def take_all(requests, kind):
         if (<RequestHandle>each)._core is not None and not has_succeeded((<RequestHandle>each)._core):
             return False
     for each in <list>requests:
-        handle = <RequestHandle>each
-        if isinstance(handle._core, PostedReceive):
-            (<PostedReceive>handle._core)._memory = None  # an exporter may be resized from now on
-        handle._core = None
+        if isinstance(each, RequestHandle):
+            let_go(<RequestHandle>each)
     return True
+
+
+cdef int let_go(RequestHandle handle) except -1:
+    """Make a handle null. One that has come into the list in a finalizer, and is not complete, stays."""
+    operation = handle._core
+    if has_succeeded(operation):
+        handle._core = None
+        if isinstance(operation, PostedReceive):
+            (<PostedReceive>operation)._memory = None  # an exporter may be resized from now on
+    return 0

@@ -113,7 +113,7 @@ cdef class WindowBase:
         offset[0] = number * place.unit
         return place
 
-    cpdef bint put_at_once(self, origin, rank, target) except -1:
+    def put_at_once(self, origin, rank, target):
         """Write an array to the memory of a rank."""
         cdef memory_t memory
         cdef int64_t offset
@@ -129,7 +129,7 @@ cdef class WindowBase:
         move_bytes(place.here + offset, memory.data, memory.nbytes)
         return True
 
-    cpdef bint get_at_once(self, origin, rank, target) except -1:
+    def get_at_once(self, origin, rank, target):
         """Read from the memory of a rank into an array."""
         cdef memory_t memory
         cdef int64_t offset
@@ -165,11 +165,11 @@ cdef class WindowBase:
             process.failed(error)
         return not error
 
-    cpdef bint accumulate_at_once(self, origin, result, rank, target, op) except -1:
+    def accumulate_at_once(self, origin, result, rank, target, op):
         """Combine an array with elements of a rank, and fetch them as they were unless `result` is None."""
         return self.combine(origin, result, rank, target, op, False)
 
-    cpdef bint fetch_at_once(self, origin, result, rank, target, op) except -1:
+    def fetch_at_once(self, origin, result, rank, target, op):
         """Do the same with one element."""
         return self.combine(origin, result, rank, target, op, True)
 
@@ -213,7 +213,7 @@ cdef class WindowBase:
                 fetch_and_combine(function, operation, place.here + offset, memory.data, kept.data, count, size)
         return True
 
-    cpdef bint swap_at_once(self, origin, compare, result, rank, target) except -1:
+    def swap_at_once(self, origin, compare, result, rank, target):
         """Set one element of a rank if it is as expected, and fetch it as it was."""
         cdef memory_t memory, expected, kept
         cdef int64_t offset
@@ -234,7 +234,7 @@ cdef class WindowBase:
         fetch_and_swap(place.here + offset, memory.data, expected.data, kept.data, size)
         return True
 
-    cpdef bint flush_at_once(self, rank) except -1:
+    def flush_at_once(self, rank):
         """Complete the accesses to the memory of a rank, if that needs no waiting."""
         cdef int overflow = 0
         cdef long long number
