@@ -78,6 +78,18 @@ def test_nothing_is_written_where_the_file_has_no_room(monkeypatch: pytest.Monke
     assert not any(memory[layout.RECORDS + 2 * layout.RECORD.size :])
 
 
+def test_a_word_is_that_of_the_next_call() -> None:
+    """Not of a garbage collection that comes between, or of a wait."""
+    recorder, _, memory = made()
+    recorder.word = 5
+    recorder.past(layout.GC, 0.5)
+    recorder.waits(request())
+    recorder.start(layout.COLLECTIVE, 0, 1, 2, 3)
+    recorder.start(layout.COLLECTIVE, 0, 1, 2, 3)
+    records = [layout.RECORD.unpack_from(memory, layout.RECORDS + n * layout.RECORD.size) for n in range(4)]
+    assert [record[11] for record in records] == [0, 0, 5, 0]
+
+
 def calls(recorder: Recorder) -> dict[str, Callable[[], object]]:
     """Return calls that ask for names on their way."""
     handle = recorder.start(layout.RECV, 0, 1, 2, 3)

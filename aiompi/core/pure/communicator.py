@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from aiompi.core.mode import SENDS, Mode
@@ -101,12 +100,12 @@ class CommunicatorBase(Generic[R]):
         Args, Raises:
             As of `send`.
         """
-        name = SENDS[mode]
+        name, to, number = SENDS[mode], shown(dest), shown(tag)
         request = self.send(payload, nbytes, dest, tag, mode)
         if request is self.engine.completed_send:
             request = Request(self.engine)
             request._done = True  # without `complete`: nothing waits for it yet
-        request.describe(name, self, index(dest), index(tag))
+        request.describe(name, self, to, number)
         return request
 
     def own_send(
@@ -122,9 +121,9 @@ class CommunicatorBase(Generic[R]):
         Args, Raises:
             As of `send`.
         """
-        name = SENDS[mode]
+        name, to, number = SENDS[mode], shown(dest), shown(tag)
         made = Owned(self.send(payload, nbytes, dest, tag, mode))
-        made.describe(name, self, index(dest), index(tag))
+        made.describe(name, self, to, number)
         return made
 
     def send_short(self, spec: object, dest: object, tag: object) -> bool:
