@@ -75,16 +75,9 @@ cdef class Atomics:
             before: array of as many elements, which gets those that were there; None if nobody wants them.
         """
         cdef memory_t source, kept
-        cdef combine_t *function = NULL
-        cdef int size
-        if not is_array(elements) or not array_memory(elements, &source) or not fetch_serves(elements):
-            return False
-        size = <int>array_itemsize(elements)
-        if operation < FETCH_REPLACE:
-            function = combine_of(operation, array_number(elements), size)
-            if function == NULL:
-                return False
-        if (<uint64_t>self._view.buf + <uint64_t>offset) % size:
+        cdef combine_t *function
+        cdef int size = operands(elements, operation, &source, &function)
+        if not size or (<uint64_t>self._view.buf + <uint64_t>offset) % size:
             return False
         kept.data = NULL
         if before is not None and not (is_array(before) and array_memory(before, &kept) and not kept.readonly
@@ -100,6 +93,24 @@ cdef class Atomics:
                 function, operation, <char *>self._view.buf + offset, source.data, kept.data, source.nbytes / size, size
             )
         return True
+
+
+cdef int operands(elements, int operation, memory_t *memory, combine_t **function) except -1:
+    """Find the memory of an array whose elements are to be combined, and the function that combines two.
+
+    Returns:
+        The bytes of an element; 0 if the processor cannot combine them so.
+    """
+    cdef int size
+    if not is_array(elements) or not array_memory(elements, memory) or not fetch_serves(elements):
+        return 0
+    size = <int>array_itemsize(elements)
+    function[0] = NULL
+    if operation < FETCH_REPLACE:
+        function[0] = combine_of(operation, array_number(elements), size)
+        if function[0] == NULL:
+            return 0
+    return size
 
 
 cdef uint64_t lowest(value) except? 0:

@@ -178,7 +178,7 @@ cdef class WindowBase:
         cdef int64_t offset
         cdef size_t size, count
         cdef int operation = 1
-        cdef combine_t *function = NULL
+        cdef combine_t *function
         cdef place_t *place
         for known in self._operations:
             if known is op:
@@ -191,16 +191,10 @@ cdef class WindowBase:
             return False
         if operation == FETCH_ONLY:
             origin = result
-        if not is_array(origin) or not array_memory(origin, &memory) or not fetch_serves(origin):
+        size = operands(origin, operation, &memory, &function)
+        if not size or (result is not None and not (same_type(origin, result) and kept.nbytes == memory.nbytes)):
             return False
-        size = array_itemsize(origin)
         count = memory.nbytes // size
-        if result is not None and not (same_type(origin, result) and kept.nbytes == memory.nbytes):
-            return False
-        if operation < FETCH_REPLACE:
-            function = combine_of(operation, array_number(origin), size)
-            if function == NULL:
-                return False
         place = self.target(rank, target, memory.nbytes, &offset)
         if place == NULL or place.here == NULL or <uint64_t>(place.here + offset) % size or (single and count != 1):
             return False
