@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
 Test = Callable[..., None]
 
 
@@ -27,6 +29,8 @@ def cases(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test
                 case = dict(zip(wanted, row, strict=True))
                 try:
                     test(**fixtures, **case)
+                except pytest.skip.Exception as skipped:
+                    raise AssertionError(f"the case {case} would skip those after it") from skipped
                 except BaseException as error:
                     error.add_note(f"in the case {case}")
                     raise
