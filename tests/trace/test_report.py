@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 from aiompi.coll.registry import ALLGATHER
@@ -30,7 +29,9 @@ def test_the_late_rank_and_its_line_are_named(site: Site) -> None:
     trace = site.directory / "trace"
     assert site.launch("-n", "3", "--trace", str(trace), site.program(SLOW, "slow.py")).finish().code == 0
     command = [sys.executable, "-m", "aiompi.trace", str(trace)]
-    report = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    done = site.start(*command).finish()
+    assert (done.code, done.err) == (0, "")
+    report = done.out
     assert report.startswith("Late ranks:\n  rank 2 comes late to Barrier at slow.py:7")
     assert "rank 0 comes late to send at slow.py:10, after Barrier at slow.py:7" in report
     assert "late sender         recv at slow.py:12: rank 1" in report
@@ -42,7 +43,6 @@ def test_the_late_rank_and_its_line_are_named(site: Site) -> None:
 
 
 def test_a_directory_without_a_trace_is_refused(site: Site) -> None:
-    command = [sys.executable, "-m", "aiompi.trace", str(site.directory)]
-    failed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert failed.returncode == 2
-    assert "has no trace" in failed.stderr
+    failed = site.start(sys.executable, "-m", "aiompi.trace", str(site.directory)).finish()
+    assert failed.code == 2
+    assert "has no trace" in failed.err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from aiompi.errors import InvalidArgumentError
 from aiompi.trace.top import Look, Top
 from support.jobs import Site
 from support.limits import LIMIT
+from support.machines import until
 
 PROGRAM = """\
 import os, sys, time
@@ -44,18 +44,17 @@ def test_what_each_rank_does(site: Site) -> None:
     assert looks[1].cpu > 0.1
     assert all(look.memory and look.memory > 5e6 for look in looks)
     command = [sys.executable, "-m", "aiompi.trace", "--top", str(trace)]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT).stdout
-    head, first, second = (line.split() for line in shown.splitlines())
+    shown = site.start(*command).finish()
+    assert (shown.code, shown.err) == (0, "")
+    head, first, second = (line.split() for line in shown.out.splitlines())
     assert head == ["rank", "host", "CPU", "memory", "messages/s", "MB/s", "state"]
     assert (first[-3:], second[-1]) == (["Barrier", "at", "app.py:12"], "runs")
     (site.directory / "go").touch()
     looks, _ = waiting(trace, 13)
     assert [look.peer for look in looks] == [1, 0]
     job.signal(signal.SIGKILL)
-    top, deadline = Top(trace), time.monotonic() + LIMIT
-    while {look.state for look in top.look()} & {"runs", "waits"}:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    top = Top(trace)
+    until(lambda: not {look.state for look in top.look()} & {"runs", "waits"})
 
 
 def waiting(trace: Path, line: int) -> tuple[list[Look], list[float]]:
