@@ -112,6 +112,13 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], 
 
 
 @pytest.fixture
+def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No launcher has started this process."""
+    for name in [name for name in os.environ if name.startswith("AIOMPI_") and name != "AIOMPI_CORE"]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     """Return a place for jobs of real processes, of which nothing must be left at the end of the test."""
     with tempfile.TemporaryDirectory(prefix="jobs-") as base:

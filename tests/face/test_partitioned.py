@@ -9,6 +9,7 @@ import pytest
 
 import aiompi
 from support.jobs import Site
+from support.limits import LIMIT
 from support.spmd import everywhere
 
 
@@ -48,7 +49,7 @@ def test_partitions_are_awaited_one_by_one() -> None:
         receive.free()
 
     async def main() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT):
             await everywhere(aiompi.local_world(2), program)
 
     asyncio.run(main())

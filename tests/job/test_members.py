@@ -29,14 +29,9 @@ from support.jobs import KEY, Running, Site
 from support.limits import LIMIT
 from support.worlds import open_descriptors
 
+pytestmark = pytest.mark.usefixtures("no_job")
+
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
-
-
-@pytest.fixture(autouse=True)
-def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No launcher has started this process."""
-    for name in [name for name in os.environ if name.startswith("AIOMPI_") and name != "AIOMPI_CORE"]:
-        monkeypatch.delenv(name)
 
 
 @contextlib.asynccontextmanager

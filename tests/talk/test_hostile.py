@@ -11,6 +11,7 @@ import aiompi
 from aiompi.objects import Codec
 from aiompi.talk import calls, shared_dict, topics
 from aiompi.talk.line import HEADER
+from support.limits import LIMIT
 
 pytestmark = pytest.mark.asyncio
 
@@ -60,7 +61,7 @@ async def test_a_malformed_message_ends_the_line(message: bytes) -> None:
     broken = victim._talk.exchange.lines[0]
     assert await victim.call(0, "abs", -1) == 1
     hostile._talk.exchange.lines[1].transmit(message if len(message) < HEADER.size else renumbered(message))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while broken.error is None:
             await asyncio.sleep(0)
         assert isinstance(broken.error, aiompi.RemoteProtocolError)
@@ -92,7 +93,7 @@ async def test_a_call_that_comes_twice_ends_the_line() -> None:
     line = hostile._talk.exchange.lines[1]
     for _ in range(2):
         line.post(calls.CALL, (7).to_bytes(8, "little") + calls.encoded(Codec(), ("endless", ())))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while not isinstance(victim._talk.exchange.lines[0].error, aiompi.RemoteProtocolError):
             await asyncio.sleep(0)
     assert len(begun) <= 1
@@ -105,7 +106,7 @@ async def test_a_malformed_reply_fails_its_call(reply: object) -> None:
     talk.exchange.handlers[calls.CALL] = lambda line, data: line.post(
         calls.REPLY, bytes(data[:8]) + calls.encoded(Codec(), reply)
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         with pytest.raises(aiompi.RemoteProtocolError, match="reply of rank 0 to a call of 'f' is malformed"):
             await victim.call(0, "f")
 
@@ -124,7 +125,7 @@ async def test_a_malformed_write_ends_the_line(write: tuple[object, ...]) -> Non
     victim, hostile, third = aiompi.local_world(3)
     mine, theirs = victim.shared_dict("d"), third.shared_dict("d")
     hostile._talk.exchange.lines[0].post(shared_dict.WRITE, fields(*write))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while not isinstance(victim._talk.exchange.lines[1].error, aiompi.RemoteProtocolError):
             await asyncio.sleep(0)
         await theirs.set("k", 1)
@@ -136,7 +137,7 @@ async def test_a_change_that_rank_0_has_not_sent_ends_the_line() -> None:
     mine, theirs = owner.shared_dict("d"), victim.shared_dict("d")
     change = (0, 1, 1, 1, 1, "d", "k", b"", True, None, None)
     hostile._talk.exchange.lines[2].post(shared_dict.CHANGE, fields(*change))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while not isinstance(victim._talk.exchange.lines[1].error, aiompi.RemoteProtocolError):
             await asyncio.sleep(0)
         await mine.set("k", 1)
@@ -150,7 +151,7 @@ async def test_wrong_arguments_fail_their_call_alone() -> None:
     for request in (7, ([], ()), ("abs", 5)):
         talk.exchange.line(1).post(calls.CALL, (9).to_bytes(8, "little") + calls.encoded(Codec(), request))
         await asyncio.sleep(0.01)
-    assert await hostile.call(1, "abs", -2, timeout=5) == 2
+    assert await hostile.call(1, "abs", -2, timeout=LIMIT) == 2
 
 
 async def test_a_reply_counts_from_the_member_that_was_called() -> None:
@@ -181,7 +182,7 @@ async def test_publications_that_nobody_takes_are_bounded() -> None:
         )
         if broken.error is None:
             hostile._talk.exchange.lines[1].transmit(message)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         while broken.error is None:
             await asyncio.sleep(0)
     assert "more than 256 publications came" in str(broken.error)

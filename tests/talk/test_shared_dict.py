@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from typing import Any
 
@@ -11,15 +10,9 @@ import pytest
 
 import aiompi
 from support.jobs import KEY
+from support.limits import LIMIT
 
-pytestmark = pytest.mark.asyncio
-
-
-@pytest.fixture(autouse=True)
-def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No launcher has started this process."""
-    for name in [name for name in os.environ if name.startswith("AIOMPI_") and name != "AIOMPI_CORE"]:
-        monkeypatch.delenv(name)
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("no_job")]
 
 
 async def test_writes_are_in_all_copies() -> None:
@@ -127,7 +120,7 @@ async def test_a_world_goes_on_without_a_rank_and_reads_without_rank_0() -> None
         worlds = await asyncio.gather(*(member.assemble(at_least=3) for member in members))
         dicts = [world.shared_dict("d") for world in worlds]
         await dicts[1].set("k", 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT):
             await members[2].leave()
             await dicts[1].set("k", 2)
             assert dicts[0]["k"] == 2
@@ -139,7 +132,7 @@ async def test_a_world_goes_on_without_a_rank_and_reads_without_rank_0() -> None
 
 
 async def test_members_of_a_team_come_and_go() -> None:
-    async with asyncio.timeout(60), aiompi.serve() as job:
+    async with asyncio.timeout(LIMIT), aiompi.serve() as job:
         oldest, team = (aiompi.Team(job.address, job.key) for _ in range(2))
         with pytest.raises(aiompi.LocalProtocolError, match="not in the team yet"):
             await team.shared_dict("d").set("k", 1)
@@ -178,7 +171,7 @@ async def test_members_of_a_team_come_and_go() -> None:
 
 
 async def test_a_member_comes_back_and_so_does_the_job() -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         async with aiompi.serve(key=KEY) as job:
             port = int(job.address.rpartition(":")[2])
             one, other = teams = [aiompi.Team(job.address, KEY) for _ in range(2)]
@@ -233,7 +226,7 @@ async def test_a_killed_rank_0_loses_and_doubles_nothing() -> None:
         while line := await process.stdout.readline():  # type: ignore[union-attr]
             totals.append(int(line))
 
-    async with asyncio.timeout(60), aiompi.serve() as job:
+    async with asyncio.timeout(LIMIT), aiompi.serve() as job:
         first = await start()
         found: list[list[int]] = [[], []]
         reading = [asyncio.create_task(read(first, found[0]))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,21 +11,15 @@ import pytest
 
 import aiompi
 from support.jobs import KEY
+from support.limits import LIMIT
 
-pytestmark = pytest.mark.asyncio
-
-
-@pytest.fixture(autouse=True)
-def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No launcher has started this process."""
-    for name in [name for name in os.environ if name.startswith("AIOMPI_") and name != "AIOMPI_CORE"]:
-        monkeypatch.delenv(name)
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("no_job")]
 
 
 @contextlib.asynccontextmanager
 async def teams(count: int) -> AsyncIterator[tuple[aiompi.ServedJob, list[aiompi.Team]]]:
     """Serve a job in this process, with teams of so many members in it."""
-    async with asyncio.timeout(60), contextlib.AsyncExitStack() as stack:
+    async with asyncio.timeout(LIMIT), contextlib.AsyncExitStack() as stack:
         job = await stack.enter_async_context(aiompi.serve())
         made = [aiompi.Team(job.address, job.key) for _ in range(count)]
         for team in made:
@@ -67,7 +60,9 @@ async def test_members_that_stay_get_everything_once_while_others_come_and_go() 
         await asyncio.gather(tasks[0], tasks[2])
         for own in range(2):
             await stay[own].publish("n", (own, published[own] + 1), confirm=True)
-        await asyncio.sleep(0.05)
+        while any((own, published[own] + 1) not in each for each in found for own in range(2)):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)  # something that came twice would come now
         for each in found:
             for own in range(2):
                 assert [n for source, n in each if source == own] == [*range(1, published[own] + 2)]
@@ -138,7 +133,7 @@ async def test_a_team_can_be_entered_again() -> None:
 
 
 async def test_the_team_goes_on_when_the_job_is_served_again() -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT):
         async with aiompi.serve(key=KEY) as job:
             port = int(job.address.rpartition(":")[2])
             one, other = (aiompi.Team(job.address, job.key) for _ in range(2))

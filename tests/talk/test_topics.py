@@ -10,12 +10,13 @@ import pytest
 
 import aiompi
 from aiompi.face.native.talking import Subscription
+from support.limits import LIMIT
 
 pytestmark = pytest.mark.asyncio
 
 
 async def taken(subscription: Subscription, count: int) -> list[Any]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT):
         return [await anext(subscription) for _ in range(count)]
 
 
@@ -67,7 +68,7 @@ async def test_a_full_subscription_makes_publishers_wait() -> None:
     await asyncio.sleep(0.05)
     assert not publishing.done(), "the bound holds"
     slow.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT):
         await publishing
     with pytest.raises(StopAsyncIteration):
         await anext(slow)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import re
 import signal
 import socket
@@ -23,16 +22,11 @@ from support.jobs import KEY, Site
 from support.limits import LIMIT
 from support.worlds import STREAMS, open_descriptors
 
+pytestmark = pytest.mark.usefixtures("no_job")
+
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 OTHER_KEY = bytes(range(1, 17)).hex()
-
-
-@pytest.fixture(autouse=True)
-def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No launcher has started this process."""
-    for name in [name for name in os.environ if name.startswith("AIOMPI_") and name != "AIOMPI_CORE"]:
-        monkeypatch.delenv(name)
 
 
 def test_run_without_launcher() -> None:
