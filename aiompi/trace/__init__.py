@@ -1,4 +1,4 @@
-"""Traces: what the ranks of a job did, when, and for whom they waited.
+"""Traces: what the ranks of a job did, when, and for which ranks they waited.
 
 `aiompi-launch --trace DIR` records a job from its start to its end. `start` records a rank from then on, such as one
 of a service.

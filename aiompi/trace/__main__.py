@@ -16,7 +16,7 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(
         prog="python -m aiompi.trace",
-        description="Report where the ranks of a trace waited, and for whom; write DIR/trace.json for ui.perfetto.dev.",
+        description="Report where ranks waited, and for which ranks; write DIR/trace.json for ui.perfetto.dev.",
     )
     parser.add_argument("directory", metavar="DIR", help="directory of aiompi-launch --trace DIR")
     parser.add_argument("--top", action="store_true", help="show what the ranks do now, in a table that changes")

@@ -1,4 +1,4 @@
-"""Where the ranks of a trace waited, and for whom: the wait states of Scalasca, by call and line."""
+"""Where the ranks of a trace waited, and for which ranks: the wait states of Scalasca, by call and line."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Late:
 
 
 def late_ranks(trace: Trace, found: list[Waiting]) -> list[Late]:
-    """Return for whom others waited, the most waited for first."""
+    """Return the ranks for which others waited, the longest waiting first."""
     before: dict[int, Place] = {}
     for rank in trace.ranks.values():
         place = NOWHERE
@@ -124,7 +124,7 @@ def late_ranks(trace: Trace, found: list[Waiting]) -> list[Late]:
 
 
 def small_messages(trace: Trace) -> list[tuple[int, Place, int, float]]:
-    """Return who sends many small messages: rank, place, number of messages, mean of their bytes."""
+    """Return the calls that send many small messages: rank, place, number of messages, mean of their bytes."""
     counts: Counter[tuple[int, Place]] = Counter()
     nbytes: Counter[tuple[int, Place]] = Counter()
     for op in trace.operations:

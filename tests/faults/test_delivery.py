@@ -65,7 +65,7 @@ def test_messages_of_a_rank_that_has_ended(site: Site, end: str, face: str) -> N
 
 @pytest.mark.spec("S7.5-4")
 def test_messages_to_a_rank_that_starts_late(site: Site) -> None:
-    """It learns from the agent who the ranks are when the other one, which knew it earlier, has finalized."""
+    """It learns the addresses of the ranks from the agent when the other one, which knew it earlier, has finalized."""
     body = f"""
     if os.environ["{control.ENV_RANK}"] == "1":
         import functools
