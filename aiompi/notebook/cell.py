@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import queue
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from aiompi.notebook.protocol import Raised, Shown
@@ -118,3 +118,8 @@ def ranks_text(ranks: Iterable[int]) -> str:
     ]
     texts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
     return f"rank{'s' * (len(ordered) > 1)} {', '.join(texts)}"
+
+
+def still_run(ranks: Collection[int]) -> str:
+    """Return words for ranks that run, such as "rank 2 still runs"."""
+    return f"{ranks_text(ranks)} still run{'s' * (len(ranks) == 1)}"

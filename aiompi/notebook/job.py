@@ -10,7 +10,7 @@ from typing import Any, Final
 import aiompi
 from aiompi.errors import MPIError
 from aiompi.face.native.spawn import spawned_job
-from aiompi.notebook.cell import WAITING, Cell, Event, Failure, Result, Text, ranks_text
+from aiompi.notebook.cell import WAITING, Cell, Event, Failure, Result, Text, still_run
 from aiompi.notebook.protocol import INTERRUPT, MARK, Command, Done, Pulled, Raised, Shown, Stop, pack, unpack
 
 #: seconds in which ranks end by themselves
@@ -161,9 +161,8 @@ class RanksJob:
         if self.lost:
             raise self.error
         if self.cell is not None and self.cell.open:
-            raise RanksError(
-                f"{ranks_text(self.cell.open)} still run an earlier cell. Interrupt it, or restart the ranks"
-            )
+            busy = still_run(self.cell.open)
+            raise RanksError(f"{busy} an earlier cell. Interrupt it, or restart the ranks")
         self.cell = cell = Cell(asyncio.get_running_loop(), [*commands])
         while self._late:
             await cell.put(self._late.popleft())

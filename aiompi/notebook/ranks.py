@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import math
 import pickle
 import queue
@@ -19,16 +20,9 @@ from importlib.util import find_spec
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from aiompi.errors import InvalidArgumentError, LocalProtocolError, MPIError
-from aiompi.notebook.cell import Cell, Event, Failure, Result, Text, Unfinished, ranks_text
+from aiompi.notebook.cell import Cell, Event, Failure, Result, Text, Unfinished, ranks_text, still_run
 from aiompi.notebook.job import RanksError, RanksJob
-from aiompi.notebook.protocol import (
-    Command,
-    Pull,
-    Push,
-    Renew,
-    Run,
-    dumps,
-)
+from aiompi.notebook.protocol import Command, Pull, Push, Renew, Run, dumps
 
 T = TypeVar("T")
 
@@ -235,34 +229,33 @@ class Ranks:
         due = math.inf if limit is None else time.monotonic() + limit
         told = math.inf  # when the user is told that ranks go on after the exception of another one
         while not cell.over:
+            interrupt: KeyboardInterrupt | None = None
             try:
                 left = min(due, told) - time.monotonic()
-                event = cell.get(max(0.0, left) if left < math.inf else None)
-                if event is not None:
-                    show(event)
-                if isinstance(event, Failure):
-                    if cell.cause is None:
-                        told = time.monotonic() + PATIENCE
-                    else:
-                        due = time.monotonic() + GRACE  # a rank has reacted
-                if time.monotonic() < due or not cell.open:
-                    continue
-                cause: BaseException = TimeoutError(f"{ranks_text(cell.open)} had not ended after {limit:g} s")
-            except queue.Empty:
-                if told < due:
+                with contextlib.suppress(queue.Empty):
+                    event = cell.get(max(0.0, left) if left < math.inf else None)
+                    if event is not None:
+                        show(event)
+                    if isinstance(event, Failure):
+                        if cell.cause is None:
+                            told = time.monotonic() + PATIENCE
+                        else:
+                            due = time.monotonic() + GRACE  # a rank has reacted
+                now = time.monotonic()
+                if now >= told:
                     told = math.inf
                     if cell.open:
                         show(Unfinished(frozenset(cell.open)))
+                if now < due or not cell.open:
                     continue
-                cause = TimeoutError(f"{ranks_text(cell.open)} had not ended after {limit:g} s")
             except KeyboardInterrupt as error:
-                cause = error
+                interrupt = error
             if cell.cause is not None:
                 raise RanksError(
                     f"{ranks_text(cell.open)} did not react to an interrupt for {GRACE:g} s: they are in code that "
                     "does not return to Python. Restart the ranks to end it"
                 ) from cell.cause
-            cell.cause = cause
+            cell.cause = interrupt or TimeoutError(f"{ranks_text(cell.open)} had not ended after {limit:g} s")
             self.interrupt()
             due, told = time.monotonic() + GRACE, math.inf
         if "gone" in cell.how.values():
@@ -322,5 +315,5 @@ def print_event(event: Event) -> None:
             traceback = "\n".join(event.raised.traceback)
             print("\n".join(f"[{event.rank}] {line}" for line in traceback.splitlines()), file=sys.stderr)
         case Unfinished():
-            text = f"{ranks_text(event.ranks)} still run{'s' * (len(event.ranks) == 1)}"
-            print(f"{text} this cell, and may wait for a rank that has raised: interrupt the cell to end it")
+            hint = "and may wait for a rank that has raised: interrupt the cell to end it"
+            print(f"{still_run(event.ranks)} this cell, {hint}")

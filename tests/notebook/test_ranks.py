@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -94,6 +95,29 @@ def test_a_cancelled_cell(shared: Ranks) -> None:
             await asyncio.wait_for(shared.run("await comm.recv()", show=lambda _: None), 0.5)
 
     asyncio.run(cancel())
+    assert texts(run(shared, "print(comm.rank)")) == ["0", "1"]
+
+
+def test_a_rank_that_does_not_react(shared: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt of a cell without a time limit names the ranks that go on, and they run cells again later."""
+    monkeypatch.setattr("aiompi.notebook.ranks.GRACE", 0.2)
+    cell = """
+        import signal, time
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        print("begun", flush=True)
+        time.sleep(0.6)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+    """
+
+    def interrupt(_: Event) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(RanksError, match=r"rank 1 did not react to an interrupt for 0\.2 s") as raised:
+        shared.run_now(textwrap.dedent(cell), [1], show=interrupt)
+    assert isinstance(raised.value.__cause__, KeyboardInterrupt)
+    with pytest.raises(RanksError, match="rank 1 still runs an earlier cell"):
+        run(shared, "pass")
+    time.sleep(0.6)
     assert texts(run(shared, "print(comm.rank)")) == ["0", "1"]
 
 
