@@ -1,1 +1,1 @@
-"""Small modules that every layer uses: checks of arguments, handles, attributes, NumPy on demand, the release."""
+"""Small modules that every layer uses: checks of arguments, handles, attributes, NumPy on demand, words, release."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import queue
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from aiompi.notebook.protocol import Raised, Shown
@@ -108,18 +107,3 @@ class Cell:
     def over(self) -> bool:
         """True when all events have been taken, and all ranks have settled."""
         return not self.open and self._events.empty()
-
-
-def ranks_text(ranks: Iterable[int]) -> str:
-    """Return words for ranks, such as "rank 2" or "ranks 0-2, 5"."""
-    ordered = sorted(ranks)
-    runs = [
-        [rank for _, rank in run] for _, run in itertools.groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])
-    ]
-    texts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
-    return f"rank{'s' * (len(ordered) > 1)} {', '.join(texts)}"
-
-
-def still_run(ranks: Collection[int]) -> str:
-    """Return words for ranks that run, such as "rank 2 still runs"."""
-    return f"{ranks_text(ranks)} still run{'s' * (len(ranks) == 1)}"

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import aiompi
+from aiompi.base.words import ranks_do
 from aiompi.errors import MPIError
 from aiompi.face.native.spawn import spawned_job
-from aiompi.notebook.cell import WAITING, Cell, Event, Failure, Result, Text, still_run
+from aiompi.notebook.cell import WAITING, Cell, Event, Failure, Result, Text
 from aiompi.notebook.protocol import INTERRUPT, MARK, Command, Done, Pulled, Raised, Shown, Stop, pack, unpack
 
 #: seconds in which ranks end by themselves
@@ -161,7 +162,7 @@ class RanksJob:
         if self.lost:
             raise self.error
         if self.cell is not None and self.cell.open:
-            busy = still_run(self.cell.open)
+            busy = ranks_do(self.cell.open, "still run")
             raise RanksError(f"{busy} an earlier cell. Interrupt it, or restart the ranks")
         self.cell = cell = Cell(asyncio.get_running_loop(), [*commands])
         while self._late:

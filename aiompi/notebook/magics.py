@@ -13,8 +13,9 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics as IPythonMagics
 from IPython.core.magic import cell_magic, line_magic, magics_class
 
+from aiompi.base.words import ranks_text
 from aiompi.errors import InvalidArgumentError, LocalProtocolError
-from aiompi.notebook.cell import Event, Failure, Result, Unfinished, ranks_text
+from aiompi.notebook.cell import Event, Failure, Result, Unfinished
 from aiompi.notebook.job import RanksError
 from aiompi.notebook.protocol import Raised
 from aiompi.notebook.ranks import Ranks, print_event, ranks_for

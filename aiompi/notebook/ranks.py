@@ -19,8 +19,9 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from importlib.util import find_spec
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
+from aiompi.base.words import ranks_do, ranks_text
 from aiompi.errors import InvalidArgumentError, LocalProtocolError, MPIError
-from aiompi.notebook.cell import Cell, Event, Failure, Result, Text, Unfinished, ranks_text, still_run
+from aiompi.notebook.cell import Cell, Event, Failure, Result, Text, Unfinished
 from aiompi.notebook.job import RanksError, RanksJob
 from aiompi.notebook.protocol import Command, Pull, Push, Renew, Run, dumps
 
@@ -316,4 +317,4 @@ def print_event(event: Event) -> None:
             print("\n".join(f"[{event.rank}] {line}" for line in traceback.splitlines()), file=sys.stderr)
         case Unfinished():
             hint = "and may wait for a rank that has raised: interrupt the cell to end it"
-            print(f"{still_run(event.ranks)} this cell, {hint}")
+            print(f"{ranks_do(event.ranks, 'still run')} this cell, {hint}")

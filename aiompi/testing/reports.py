@@ -10,6 +10,8 @@ import pytest
 from _pytest._code.code import TerminalRepr
 from _pytest._io import TerminalWriter
 
+from aiompi.base.words import ranks_text
+
 if TYPE_CHECKING:
     from aiompi.testing.jobs import Result
 
@@ -65,8 +67,7 @@ class RankFailures(TerminalRepr):
 
 def title(ranks: Sequence[int], size: int) -> str:
     """Return the name of some ranks of a test."""
-    numbers = ", ".join(map(str, ranks))
-    return f"rank{'s' if len(ranks) > 1 else ''} {numbers} of {size}"
+    return f"{ranks_text(ranks)} of {size}"
 
 
 def merge(item: pytest.Item, reports: Mapping[int, pytest.TestReport], size: int, notes: str) -> pytest.TestReport:

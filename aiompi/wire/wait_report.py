@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from aiompi.base.words import ranks_text
+
 #: limits of a report: characters of each text, waits, members of a communicator, and communicators
 MAX_TEXT: Final = 300
 MAX_WAITS: Final = 16
@@ -58,7 +60,7 @@ class Wait(NamedTuple):
         return (self.context, self.number) if self.number else None
 
     def __str__(self) -> str:
-        reason = f", waiting for {_ranks(self.on)}" if self.on else ""
+        reason = f", waiting for {ranks_text(self.on)}" if self.on else ""
         algorithm = f" ({self.algorithm})" if self.algorithm else ""
         within = f" {self.within}" if self.within else ""
         return f"{self.title}{algorithm}{within} at {self.place} for {self.seconds:.1f} s{reason}"
@@ -203,8 +205,3 @@ def _circle(reports: Mapping[int, WaitReport]) -> Iterator[str]:
             circle = circle[(first := circle.index(min(circle))) :] + circle[:first]
             steps = (f"rank {rank} for rank {waits_for[rank]}" for rank in circle)
             yield f"ranks wait in a circle: {', '.join(steps)}"
-
-
-def _ranks(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-    return f"rank{'s' if len(numbers) > 1 else ''} {shown}"

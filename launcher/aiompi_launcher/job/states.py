@@ -8,6 +8,7 @@ import os
 import signal
 from typing import Any, Final
 
+from aiompi.base.words import ranks_do
 from aiompi.wire import control
 from aiompi.wire.hello import NAMESPACE_BYTES, new_key, pair_keys
 from aiompi_launcher.job.actions import Action
@@ -258,9 +259,8 @@ def _signal_name(signum: int) -> str:
 
 def absence(number: int, waiting: list[int]) -> str:
     """Return why a job ends in which ranks wait for a rank that has ended without joining."""
-    them = ", ".join(map(str, waiting[:8])) + (", ..." if len(waiting) > 8 else "")
-    verb = f"rank {them} waits" if len(waiting) == 1 else f"ranks {them} wait"
+    others = ranks_do(waiting, "wait")
     return (
-        f"rank {number} exited with status 0 without ever joining the job, while {verb} for it in init: either all "
+        f"rank {number} exited with status 0 without ever joining the job, while {others} for it in init: either all "
         "ranks of a job use MPI or none"
     )
