@@ -83,6 +83,13 @@ class Ranks:
                 if isinstance(error, MPIError):
                     raise RanksError(f"the ranks cannot be started: {error}") from None
                 raise
+            try:  # a first command: an interrupt would end a rank that has not begun to take commands
+                cell = self._do({rank: Push({}) for rank in range(self.count)}, None, print_event)
+                if cell.cause is not None:
+                    raise cell.cause
+            except BaseException:
+                self.stop_now()
+                raise
 
     def _live(self, begun: threading.Event) -> None:
         """Run the loop of the ranks, in its thread, until they have ended."""

@@ -162,6 +162,8 @@ class Worker:
         try:
             transformed = self.shell.transform_cell(code)
             await _Steps(self.shell.run_cell_async(code, store_history=True, transformed_cell=transformed), self)
+        except KeyboardInterrupt:  # in IPython, before or after the code of the cell
+            self.shell.showtraceback()
         finally:
             self._cancel = None
 
@@ -170,6 +172,8 @@ class Worker:
         self.computing = True
         try:
             self.shell.run_cell(code, store_history=True)
+        except KeyboardInterrupt:  # in IPython, before or after the code of the cell
+            self.shell.showtraceback()
         finally:
             self.computing = False
 

@@ -149,6 +149,28 @@ def test_output_between_cells(shared: Ranks) -> None:
     assert "late" in texts(run(shared, "pass", [0]))
 
 
+def test_interrupts_outside_of_the_code() -> None:
+    """Ranks react to interrupts when they have just been started, and while IPython ends a cell."""
+    ranks = ranks_for(1)
+    ranks.start_now()
+    try:
+        with pytest.raises(TimeoutError, match=r"rank 0 had not ended after 0\.2 s"):
+            run(ranks, "await comm.recv()", limit=0.2)
+        cell = """
+            import os, signal
+            def interrupt(_):
+                del get_ipython().history_manager.store_output
+                os.kill(os.getpid(), signal.SIGUSR1)
+            get_ipython().history_manager.store_output = interrupt
+        """
+        assert [event.raised.name for event in run(ranks, textwrap.dedent(cell)) if isinstance(event, Failure)] == [
+            "KeyboardInterrupt"
+        ]
+        assert texts(run(ranks, "print(comm.rank)")) == ["0"]
+    finally:
+        ranks.stop_now()
+
+
 def test_a_rank_that_dies() -> None:
     """The cell ends with the reason; a restart makes new ranks without variables. These are of the blocking face."""
     ranks = ranks_for(COUNT, blocking=True)
