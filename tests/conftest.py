@@ -28,6 +28,11 @@ from support import browser, stalls
 from support.jobs import Site
 from support.limits import LIMIT
 
+# Programs that tests start write as for a pipe, whatever the width and the colours of this terminal: pytest, for one,
+# writes whole messages where it believes to run in a CI system.
+for name in ("CI", "BUILD_NUMBER", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "PYTEST_ADDOPTS"):
+    os.environ.pop(name, None)
+
 # How long one example takes depends on what else the machine does; each test has a time limit as a whole. Each run
 # draws the same examples, so that a change is judged by what it changes; --hypothesis-profile=search draws others, and
 # more.
