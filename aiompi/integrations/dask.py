@@ -22,7 +22,7 @@ from distributed.comm import get_address_host
 
 from aiompi.driver import aio
 from aiompi.errors import InvalidArgumentError
-from aiompi.integrations import (
+from aiompi.integrations.allocation import (
     Allocation,
     Invitation,
     Main,

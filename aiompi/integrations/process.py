@@ -1,7 +1,7 @@
 """A rank of the blocking face, in a child process of the actor or worker that has its place.
 
-The parent is `aiompi.integrations.call_in_process`. A pipe connects both. The function goes to the child, and its
-result comes back. The pipe closes when either process ends.
+The parent is `call_in_process` of `aiompi.integrations.allocation`. A pipe connects both. The function goes to the
+child, and its result comes back. The pipe closes when either process ends.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from ray.exceptions import RayActorError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from aiompi.integrations import (
+from aiompi.integrations.allocation import (
     Allocation,
     Invitation,
     Main,

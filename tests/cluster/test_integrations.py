@@ -28,7 +28,7 @@ import time
 import aiompi
 from support import allocated
 from support.allocated import compute, fail, hello, hello_blocking, survive, wait_or_hold
-from aiompi.integrations import RankLostError
+from aiompi.integrations.allocation import RankLostError
 from aiompi.integrations.{framework} import ranks
 
 def say(error):

@@ -20,7 +20,7 @@ pytest.importorskip("distributed", reason="pip install '.[dask]'")
 from distributed import Client, Future
 
 import aiompi
-from aiompi.integrations import RankLostError
+from aiompi.integrations.allocation import RankLostError
 from aiompi.integrations.dask import ranks, run
 from aiompi.wire.version import OtherVersionError
 from support import allocated

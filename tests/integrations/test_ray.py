@@ -17,7 +17,7 @@ pytest.importorskip("ray", reason="pip install '.[ray]'")
 import ray
 
 import aiompi
-from aiompi.integrations import RankLostError
+from aiompi.integrations.allocation import RankLostError
 from aiompi.integrations.ray import ranks, run
 from support import allocated
 from support.allocated import add, add_blocking, fail, fail_blocking, survive, wait, wait_blocking
