@@ -41,8 +41,7 @@ class _Write(NamedTuple):
 
     Attributes:
         world: number of the world.
-        writer: name of the member.
-        number: of the write, among those of the writer.
+        number: of the write, among those of its writer.
         oldest: number of the first write of the writer whose result it has not got.
         operation: "set", "delete", "compare and set" or "add".
         dict: name of the dict.
@@ -52,7 +51,6 @@ class _Write(NamedTuple):
     """
 
     world: int
-    writer: Name
     number: int
     oldest: int
     operation: str
@@ -68,7 +66,8 @@ class _Change(NamedTuple):
     Attributes:
         world: number of the world.
         place: number of the change in this world, from 1 on.
-        writer: as in the write; `number`, `oldest`, `dict` and `key`, too.
+        writer: name of the member whose write it is.
+        number: as in the write; `oldest`, `dict` and `key`, too.
         value: the new value, encoded; None if the key is deleted.
         changes: False for a write that changes nothing.
         result: of the write, if it has no error.
@@ -97,7 +96,7 @@ class _Reply(NamedTuple):
 
 
 _TYPES: Final[dict[type, tuple[Any, ...]]] = {
-    _Write: (int, (int, str), int, int, str, str, str, (bytes, int), bytes),
+    _Write: (int, int, int, str, str, str, (bytes, int), bytes),
     _Change: (int, int, (int, str), int, int, str, str, (bytes, NoneType), bool, object, (str, NoneType)),
     _Reply: (int, object, (str, NoneType)),
 }
@@ -140,7 +139,7 @@ class Dicts:
 
     def __init__(self, exchange: Exchange, codec: Codec) -> None:
         self._exchange, self._codec = exchange, codec
-        self._name: Name = ""
+        self._names: Sequence[Name] = ()  # of the members, by rank
         self._last = 0
         self._writes: dict[int, tuple[tuple[Any, ...], asyncio.Future[Any]]] = {}
         # Changes that rank 0 has ordered -> the line of the writer, the reply, and the members that are to make it.
@@ -177,12 +176,12 @@ class Dicts:
             rank: of this member.
             state: the copies that all take; None if all have the same.
         """
-        self._name = names[rank]
+        self._names = names
         if state is not None:
             self.copies, self._results, self._since = state
         self._since = {name: self._since.get(name, world) for name in names}
         self._results = {name: self._results.get(name, {}) for name in names}
-        if self._since[self._name] > self.version[0]:  # others have been in a world without this member
+        if self._since[names[rank]] > self.version[0]:  # others have been in a world without this member
             self._fail(ProcessFailedError("this member was cut off: the write has been made, or not"))
         self._ordered.clear()  # writers ask again for what was under way
         self.version = world, 0, names[0]
@@ -228,7 +227,7 @@ class Dicts:
         line = self._exchange.lines[0]
         if line.transmit is not None:  # between worlds `resume` follows
             oldest = next(iter(self._writes))
-            line.post(WRITE, encoded(_PLAIN, (self.version[0], self._name, number, oldest, *self._writes[number][0])))
+            line.post(WRITE, encoded(_PLAIN, (self.version[0], number, oldest, *self._writes[number][0])))
 
     def _replied(self, _line: Line, data: memoryview) -> None:
         reply: _Reply = _loads(_Reply, data)
@@ -254,13 +253,16 @@ class Dicts:
         world, count, owner = self.version
         if write.world != world or self._exchange.rank != 0 or self._is_leaving:
             return  # it comes again in the next world
-        if write.writer not in self._results or write.oldest > write.number:
-            raise RemoteProtocolError(f"write {write.number} of {write.writer!r} came, whose oldest is {write.oldest}")
+        if write.oldest > write.number:
+            raise RemoteProtocolError(f"write {write.number} came, whose oldest is {write.oldest}")
+        writer = self._names[self._exchange.lines.index(line)]
         value, changes = None, False
-        result = self._results[write.writer].get(write.number)
+        result = self._results[writer].get(write.number)
         if result is None:
             value, changes, result = self._outcome(write)
-        change = _Change(world, count + 1, *write[1:4], write.dict, write.key, value, changes, *result)
+        change = _Change(
+            world, count + 1, writer, write.number, write.oldest, write.dict, write.key, value, changes, *result
+        )
         self._make(change)
         message, lines = encoded(_PLAIN, tuple(change)), [*self._exchange.lines]
         version = world, count + 1, owner

@@ -70,7 +70,7 @@ class Subscription:
         self._topics, self._topic, self._bound, self._when_full = topics, topic, bound, when_full
         self._objects: deque[memoryview] = deque()
         self._beyond: deque[tuple[memoryview, _Publication]] = deque()  # their publishers wait
-        self._waiting: asyncio.Future[None] | None = None
+        self._waiting: set[asyncio.Future[None]] = set()  # tasks may share a subscription
         self._error: Exception | None = None
         self._closed = False
 
@@ -98,8 +98,12 @@ class Subscription:
                 raise self._error
             if self._closed:
                 raise StopAsyncIteration
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.add(future)
+            try:
+                await future
+            finally:
+                self._waiting.discard(future)
         data = self._objects.popleft()
         if self._beyond:
             more, publication = self._beyond.popleft()
@@ -123,8 +127,9 @@ class Subscription:
             self._wake()
 
     def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
@@ -144,6 +149,7 @@ class Topics:
         self._held: dict[Line, int] = {}  # publications of the other end that subscriptions hold back
         self._awaited: dict[int, tuple[set[Line], asyncio.Future[None]]] = {}
         self._turn = asyncio.Lock()
+        self._before = 0  # calls of `publish` that wait for their turn
         self._moved: asyncio.Future[None] | None = None
         exchange.handlers |= {PUBLISH: self._arrived, TAKEN: self._acknowledged}
         exchange.on_lost.append(self._lost)
@@ -153,11 +159,15 @@ class Topics:
 
     async def publish(self, topic: str, obj: object, confirm: bool) -> None:
         name, content = _name_of(topic), encoded(self.codec, obj)
-        if self._turn.locked() or not self._has_room():
-            async with self._turn:  # so that the order of calls is that of publications
-                while not self._has_room():
-                    self._moved = asyncio.get_running_loop().create_future()
-                    await self._moved
+        if self._before or not self._has_room():
+            self._before += 1
+            try:
+                async with self._turn:  # so that the order of calls is that of publications
+                    while not self._has_room():
+                        self._moved = asyncio.get_running_loop().create_future()
+                        await self._moved
+            finally:
+                self._before -= 1
         if self._exchange.error is not None:
             raise self._exchange.error
         self._last = number = self._last + 1

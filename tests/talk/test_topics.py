@@ -74,6 +74,44 @@ async def test_a_full_subscription_makes_publishers_wait() -> None:
         await anext(slow)
 
 
+async def test_publications_have_the_order_of_their_calls() -> None:
+    """Also when one is called at the moment at which another one, which has waited, goes on."""
+    one, other = aiompi.local_world(2)
+    slow = other.subscribe("news", bound=1)
+    called: list[int] = []
+
+    async def publish() -> None:
+        called.append(n := len(called))
+        await one.publish("news", n)
+
+    async def callers() -> None:
+        while len(called) < 600:
+            await asyncio.gather(publish(), publish())
+
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(callers())
+        found = []
+        for _ in range(600):
+            found += await taken(slow, 1)
+            await asyncio.sleep(0)
+        slow.close()
+    assert found == [*range(600)]
+
+
+async def test_tasks_share_a_subscription() -> None:
+    (world,) = aiompi.local_world(1)
+    subscription = world.subscribe("work")
+    tasks = [asyncio.create_task(taken(subscription, 1)) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    tasks.pop().cancel()
+    for n in range(3):
+        await world.publish("work", n)
+    async with asyncio.timeout(LIMIT):
+        assert sorted(await asyncio.gather(*tasks)) == [[0], [1]]
+    assert await taken(subscription, 1) == [2]
+
+
 async def test_a_full_subscription_drops_or_fails() -> None:
     (world,) = aiompi.local_world(1)
     latest = world.subscribe("news", bound=3, when_full="drop oldest")
