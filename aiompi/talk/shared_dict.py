@@ -10,7 +10,7 @@ result yet, to the rank 0 of this world. Copies have the results of writes as we
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from types import NoneType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -24,6 +24,8 @@ from aiompi.talk.line import Line
 WRITE: Final = 6
 CHANGE: Final = 7
 RESULT: Final = 8
+
+_MALFORMED: Final = "the copies of shared dicts that another member has sent are malformed"
 
 #: makes messages, whose values are encoded already
 _PLAIN: Final = Codec(pickle=False)
@@ -118,6 +120,36 @@ def _loads(kind: type[M], data: memoryview) -> M:
     return kind(*fields)
 
 
+def _sound(state: object) -> tuple[Any, ...]:
+    """Return the copies of another member.
+
+    Raises:
+        RemoteProtocolError: they are malformed.
+    """
+
+    match state:
+        case (dict(copies), dict(results), dict(since)):
+            values = [pair for each in _dicts(copies, str) for pair in each.items()]
+            kept = [pair for each in _dicts(results, int, str) for pair in each.items()]
+            if (
+                all(type(key) is str and type(value) is bytes for key, value in values)
+                and all(type(number) is int and _is_result(result) for number, result in kept)
+                and all(type(world) is int for world in since.values())
+            ):
+                return copies, results, since
+    raise RemoteProtocolError(_MALFORMED)
+
+
+def _dicts(outer: dict[Any, Any], *keys: type) -> Iterable[dict[Any, Any]]:
+    if not all(isinstance(key, keys) and isinstance(inner, dict) for key, inner in outer.items()):
+        raise RemoteProtocolError(_MALFORMED)
+    return outer.values()
+
+
+def _is_result(result: object) -> bool:
+    return isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], str | None)
+
+
 def newest(versions: Sequence[Version]) -> int | None:
     """Return the rank whose copy all take, given the versions of all; None if all have the same."""
     if len(set(versions)) == 1:
@@ -175,10 +207,13 @@ class Dicts:
             names: of its members, by rank.
             rank: of this member.
             state: the copies that all take; None if all have the same.
+
+        Raises:
+            RemoteProtocolError: the copies are malformed.
         """
         self._names = names
         if state is not None:
-            self.copies, self._results, self._since = state
+            self.copies, self._results, self._since = _sound(state)
         self._since = {name: self._since.get(name, world) for name in names}
         self._results = {name: self._results.get(name, {}) for name in names}
         if self._since[names[rank]] > self.version[0]:  # others have been in a world without this member

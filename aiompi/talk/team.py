@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +35,8 @@ _ATTEMPTS: Final = 5
 _NOT_YET: Final = "this process is not in the team yet: enter `async with team`, and use the team within it"
 #: bits for the worlds of one job
 _GENERATIONS: Final = 32
+#: most jobs in which a team is, one after the other
+_ERAS: Final = 2**31
 
 _log: Final = logging.getLogger("aiompi.team")
 
@@ -53,6 +55,29 @@ class _Introduction(NamedTuple):
     births: dict[Name, int]
     era: int
     version: Version
+
+    @property
+    def is_sound(self) -> bool:
+        """False if a member that breaks the protocol has sent it."""
+        fields: tuple[object, ...] = self
+        match fields:
+            case (str(), dict(births), int(era), (int(), int(), int() | str())):
+                return 0 <= era < _ERAS and all(type(birth) is int for birth in births.values())
+        return False
+
+
+def introductions(told: Sequence[Any]) -> list[_Introduction]:
+    """Return what the members have said, by rank, the oldest first.
+
+    A member counts as a stranger if its introduction is malformed, or has the name of an older member.
+    """
+    found: dict[str, _Introduction] = {}
+    for rank, each in enumerate(told):
+        said = isinstance(each, tuple) and len(each) == len(_Introduction._fields) and _Introduction(*each)
+        if not said or not said.is_sound or said.name in found:
+            said = _Introduction(f"stranger {rank}", {}, 0, (0, 0, ""))
+        found[said.name] = said
+    return [*found.values()]
 
 
 class Team(Talking):
@@ -238,7 +263,7 @@ class Team(Talking):
                 comm = Intracomm(world._runtime, core)
                 own = _Introduction(self._name, self._exchange.births(), self._era, dicts.version)
                 told: list[Any] = await comm.allgather(tuple(own))
-                others = [_Introduction(*each) for each in told]
+                others = introductions(told)
                 source, state = newest([other.version for other in others]), None
                 if source is not None:
                     state = await comm.bcast(dicts.state() if world.rank == source else None, source)

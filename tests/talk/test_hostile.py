@@ -9,7 +9,7 @@ import pytest
 
 import aiompi
 from aiompi.objects import Codec
-from aiompi.talk import calls, shared_dict, topics
+from aiompi.talk import calls, shared_dict, team, topics
 from aiompi.talk.line import HEADER
 from support.limits import LIMIT
 
@@ -129,6 +129,47 @@ async def test_a_malformed_write_ends_the_line(write: tuple[object, ...]) -> Non
             await asyncio.sleep(0)
         await theirs.set("k", 1)
     assert dict(mine) == {"k": 1}
+
+
+async def test_a_false_introduction_is_that_of_a_stranger() -> None:
+    honest = ("one", {"two": 3}, 1, (7, 1, "one"))
+    told = [
+        honest,
+        None,
+        (*honest[:3], (7, "1", "one")),
+        ("two", {"one": "3"}, 1, honest[3]),
+        ("two", {}, 2**40, honest[3]),
+        honest[:3],
+        honest,  # of a member that joined later
+        ("two", {}, 0, (0, 0, "")),
+    ]
+    found = team.introductions(told)
+    assert [each.name for each in found] == ["one", *(f"stranger {rank}" for rank in range(1, 7)), "two"]
+    assert found[0] == honest
+    assert {each[1:] == ({}, 0, (0, 0, "")) for each in found[1:]} == {True}
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        None,
+        ({}, {}),
+        ({"d": {"k": 1}}, {}, {}),
+        ({"d": {1: b""}}, {}, {}),
+        ({"d": []}, {}, {}),
+        ({}, {"one": {1: (None, 5)}}, {}),
+        ({}, {"one": {1: 5}}, {}),
+        ({}, {}, {"one": "1"}),
+        ({}, {}, []),
+    ],
+)
+async def test_malformed_copies_are_refused(state: Any) -> None:
+    (world,) = aiompi.local_world(1)
+    dicts = world._talk.dicts
+    dicts.adopt(1, ["one"], 0, ({"d": {"k": b"v"}}, {"one": {1: (None, None)}}, {"one": 1}))
+    with pytest.raises(aiompi.RemoteProtocolError, match="copies of shared dicts that another member has sent"):
+        dicts.adopt(2, ["one"], 0, state or ())
+    assert dicts.copies == {"d": {"k": b"v"}}
 
 
 async def test_a_change_that_rank_0_has_not_sent_ends_the_line() -> None:
