@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from aiompi.core.pure import recorder as layout
@@ -32,12 +32,14 @@ class Waiting:
 
     Attributes:
         state: one of the names above.
+        begin: of the waiting, in seconds from the begin of the trace.
         seconds: of waiting.
         operation: that has waited.
         cause: operation of another rank that was late; None if there is none.
     """
 
     state: str
+    begin: float
     seconds: float
     operation: Operation
     cause: Operation | None = None
@@ -53,8 +55,8 @@ def waitings(trace: Trace) -> list[Waiting]:
         elif op.seconds and op.kind in (layout.SEND, layout.RECV):
             state = LATE_SENDER if op.kind == layout.RECV else LATE_RECEIVER
             found += _split(op, state, op.other, op.other.begin if op.other else None)
-        elif op.seconds and op.kind == layout.WAIT:
-            found.append(Waiting(OTHER, op.seconds, op))
+        elif op.wait is not None and op.seconds and op.kind == layout.WAIT:
+            found.append(Waiting(OTHER, op.wait, op.seconds, op))
     for meeting in meetings.values():
         found += _in_collective(meeting)
     return found
@@ -65,9 +67,9 @@ def _split(op: Operation, state: str, cause: Operation | None, until: float | No
     assert op.wait is not None
     late = 0.0 if until is None else max(0.0, min(until - op.wait, op.seconds))
     if late:
-        yield Waiting(state, late, op, cause)
+        yield Waiting(state, op.wait, late, op, cause)
     if op.seconds > late:
-        yield Waiting(TRANSFER, op.seconds - late, op, cause)
+        yield Waiting(TRANSFER, op.wait + late, op.seconds - late, op, cause)
 
 
 def _in_collective(meeting: list[Operation]) -> Iterator[Waiting]:
@@ -82,6 +84,18 @@ def _in_collective(meeting: list[Operation]) -> Iterator[Waiting]:
             cause = None
         if op.seconds:
             yield from _split(op, state, cause, None if cause is None or cause is op else cause.begin)
+
+
+def waited(found: Iterable[Waiting]) -> dict[int, float]:
+    """Return the seconds in which each rank waits for something: those of tasks that wait side by side count once."""
+    seconds: dict[int, float] = defaultdict(float)
+    until: dict[int, float] = defaultdict(float)
+    for waiting in sorted(found, key=lambda waiting: waiting.begin):
+        rank, end = waiting.operation.rank, waiting.begin + waiting.seconds
+        if end > until[rank]:
+            seconds[rank] += end - max(waiting.begin, until[rank])
+            until[rank] = end
+    return seconds
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -157,8 +171,24 @@ def sizes(trace: Trace) -> dict[int, Counter[str]]:
     return dict(sorted(histogram.items()))
 
 
-def critical_path(trace: Trace, found: list[Waiting]) -> list[tuple[int, Place, float]]:
-    """Return the chain of work that made the job as long as it was: rank, call that ends a part, seconds; in time.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """A part of the critical path: the work of one rank, up to a call.
+
+    Attributes:
+        rank: its rank.
+        place: call that ends the part.
+        begin, end: in seconds from the begin of the trace.
+    """
+
+    rank: int
+    place: Place
+    begin: float
+    end: float
+
+
+def critical_path(trace: Trace, found: list[Waiting]) -> list[Step]:
+    """Return the chain of work that made the job as long as it was, in time.
 
     It is followed from the end: where a rank has waited for another one, it goes on at that one.
     """
@@ -171,17 +201,19 @@ def critical_path(trace: Trace, found: list[Waiting]) -> list[tuple[int, Place, 
     ops = [op for op in trace.operations if op.kind in (layout.SEND, layout.RECV, layout.COLLECTIVE)]
     if not ops:
         return []
+    first: dict[int, float] = {}
+    for op in ops:
+        first.setdefault(op.rank, op.begin)
     last = max(ops, key=lambda op: op.end or op.begin)
     rank, time, place = last.rank, last.end or last.begin, last.place
-    path: list[tuple[int, Place, float]] = []
+    path: list[Step] = []
     while True:
         while waits[rank] and (waits[rank][-1].operation.end or 0.0) > time:
             waits[rank].pop()
         if not waits[rank]:
-            path.append((rank, place, time - min(op.begin for op in ops if op.rank == rank)))
+            path.append(Step(rank, place, min(first[rank], time), time))
             return path[::-1]
-        waiting = waits[rank].pop()
-        cause = waiting.cause
+        cause = waits[rank].pop().cause
         assert cause is not None
-        path.append((rank, place, max(0.0, time - cause.begin)))
+        path.append(Step(rank, place, min(cause.begin, time), time))
         rank, time, place = cause.rank, cause.begin, cause.place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from collections import defaultdict
@@ -92,13 +93,13 @@ class Rank:
     seconds: float
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass
 class Trace:
     """A trace of a job: its ranks by number, with messages matched."""
 
     ranks: dict[int, Rank]
 
-    @property
+    @functools.cached_property
     def operations(self) -> list[Operation]:
         """All operations, by time."""
         return sorted((op for rank in self.ranks.values() for op in rank.operations), key=lambda op: op.begin)

@@ -1,123 +1,182 @@
-"""The report on a trace, as text."""
+"""The report on a trace: its sections, and the report as text. `aiompi.trace.page` makes a page of them."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from aiompi.core.pure import recorder as layout
 from aiompi.trace import analysis
 from aiompi.trace.reading import NOWHERE, Place, Trace
 
-#: lines of a table, and ranks up to which the communication matrix is shown
-_LINES: Final = 12
+LATE_RANKS: Final = "Late ranks"
+BY_RANK: Final = "Waiting by rank"
+BY_CALL: Final = "Waiting by reason, call and line"
+PATH: Final = "Critical path"
+MATRIX: Final = "Bytes from rank (row) to rank (column)"
+SIZES: Final = "Sizes of messages"
+
+#: rows of a table, and ranks up to which the communication matrix is shown
+ROWS: Final = 12
 _MATRIX: Final = 16
 #: part of the waiting of a job from which a rank is named as late
 _SHARE: Final = 0.05
 
+#: a number is aligned to the right; a float has three digits after the point
+Cell = str | int | float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the report.
+
+    Attributes:
+        title: heading.
+        columns: names of the columns of its table, () if there is none.
+        rows: of the table.
+        lines: sentences after the table.
+    """
+
+    title: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+def sections(trace: Trace, found: list[analysis.Waiting], rows: int = ROWS) -> list[Section]:
+    """Return the sections that say something.
+
+    Args:
+        trace: the trace.
+        found: its waiting, by `analysis.waitings`.
+        rows: the most rows of a table.
+    """
+    parts: tuple[Callable[[Trace, list[analysis.Waiting], int], Section], ...] = (
+        _late, _by_rank, _by_call, _path, _matrix, _sizes, _notes,
+    )  # fmt: skip
+    made = (part(trace, found, rows) for part in parts)
+    return [section for section in made if section.rows or section.lines]
+
 
 def text(trace: Trace) -> str:
-    """Return the report."""
-    found = analysis.waitings(trace)
-    parts = (
-        _late(trace, found), _by_rank(trace, found), _by_call(found), _small(trace), _path(trace, found),
-        _matrix(trace), _sizes(trace), _python(trace),
-    )  # fmt: skip
-    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
+    """Return the report as text."""
+    return "\n\n".join("\n".join(_text(section)) for section in sections(trace, analysis.waitings(trace))) + "\n"
 
 
-def _late(trace: Trace, found: list[analysis.Waiting]) -> Iterator[str]:
+def _text(section: Section) -> Iterator[str]:
+    yield f"{section.title}:"
+    table = [section.columns, *(tuple(map(shown, row)) for row in section.rows)] if section.rows else []
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    right = [not isinstance(cell, str) for cell in section.rows[0]] if section.rows else []
+    for row in table:
+        cells = (
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, right, strict=True)
+        )
+        yield f"  {'  '.join(cells)}".rstrip()
+    for line in section.lines:
+        yield f"  {line}"
+
+
+def shown(cell: Cell) -> str:
+    """Return a cell of a table as text."""
+    return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
+
+
+def _late(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
     total = sum(waiting.seconds for waiting in found)
     late = [each for each in analysis.late_ranks(trace, found) if each.seconds >= _SHARE * total]
-    if not late:
-        yield "No rank is waited for by the others for long."
-        return
-    yield "Late ranks:"
-    for each in late[:_LINES]:
+    lines = []
+    for each in late[:rows]:
         since = "" if each.after == NOWHERE else f", after {each.after}"
         times = "once" if each.times == 1 else f"{each.times} times"
-        yield f"  rank {each.rank} comes late to {each.place}{since}: others wait {each.seconds:.3f} s ({times})"
+        lines.append(f"rank {each.rank} comes late to {each.place}{since}: others wait {each.seconds:.3f} s ({times})")
+    return Section(LATE_RANKS, lines=tuple(lines) or ("none: no rank is waited for by the others for long",))
 
 
-def _by_rank(trace: Trace, found: list[analysis.Waiting]) -> Iterator[str]:
-    waited: Counter[int] = Counter()
-    for waiting in found:
-        waited[waiting.operation.rank] += waiting.seconds  # type: ignore[assignment]
+def _by_rank(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
+    waited = analysis.waited(found)
     busy = {rank.number: max(0.0, rank.seconds - waited[rank.number]) for rank in trace.ranks.values()}
-    yield "rank   seconds   waiting      busy  host"
-    for rank in trace.ranks.values():
-        notes = "" if rank.ended else "  (not ended)"
-        notes += f"  ({rank.lost} records overwritten)" if rank.lost else ""
-        number = rank.number
-        yield f"{number:4} {rank.seconds:9.3f} {waited[number]:9.3f} {busy[number]:9.3f}  {rank.host}{notes}"
-    most = max(busy.values())
-    if most:
-        mean = sum(busy.values()) / len(busy)
-        yield f"imbalance: {(most - mean) / most:.0%} of the time of the busiest rank"
+    table: list[tuple[Cell, ...]] = []
+    for number, rank in trace.ranks.items():
+        notes = [] if rank.ended else ["not ended"]
+        notes += [f"{rank.lost} records overwritten"] if rank.lost else []
+        table.append((number, rank.seconds, waited[number], busy[number], rank.host, ", ".join(notes)))
+    most, mean = max(busy.values()), sum(busy.values()) / len(busy)
+    lines = (f"imbalance: {(most - mean) / most:.0%} of the time of the busiest rank",) if most else ()
+    return Section(BY_RANK, ("rank", "seconds", "waiting", "busy", "host", ""), tuple(table), lines)
 
 
-def _by_call(found: list[analysis.Waiting]) -> Iterator[str]:
-    seconds: Counter[tuple[str, Place]] = Counter()
+def _by_call(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
     ranks: dict[tuple[str, Place], Counter[int]] = defaultdict(Counter)
     for waiting in found:
-        key = waiting.state, waiting.operation.waiting_place
-        seconds[key] += waiting.seconds  # type: ignore[assignment]
-        ranks[key][waiting.operation.rank] += waiting.seconds  # type: ignore[assignment]
-    if not seconds:
-        return
-    yield "  waited  why                 call, and the rank that waits most"
-    for (state, place), total in seconds.most_common(_LINES):
-        rank, most = ranks[state, place].most_common(1)[0]
-        yield f"{total:8.3f}  {state:18}  {place}: rank {rank}, {most:.3f} s"
+        ranks[waiting.state, waiting.operation.waiting_place][waiting.operation.rank] += waiting.seconds  # type: ignore[assignment]
+    table = sorted(((float(of.total()), *key, of) for key, of in ranks.items()), key=lambda row: -row[0])
+    return Section(
+        BY_CALL,
+        ("seconds", "reason", "call", "ranks, the longest waiting first"),
+        tuple((total, state, str(place), _longest(of, rows // 4)) for total, state, place, of in table[:rows]),
+    )
 
 
-def _small(trace: Trace) -> Iterator[str]:
-    for rank, place, count, mean in analysis.small_messages(trace)[:_LINES]:
-        yield f"many small messages: rank {rank} sends {count} of {mean:.0f} bytes by {place}"
+def _longest(seconds: Counter[int], most: int) -> str:
+    """Return some ranks with their seconds, such as `2: 1.250, 0: 0.300, ...`."""
+    named = [f"{rank}: {spent:.3f}" for rank, spent in seconds.most_common(most)]
+    return ", ".join([*named, "..."] if len(seconds) > most else named)
 
 
-def _path(trace: Trace, found: list[analysis.Waiting]) -> Iterator[str]:
+def _path(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
     seconds: Counter[tuple[int, Place]] = Counter()
-    for rank, place, spent in analysis.critical_path(trace, found):
-        seconds[rank, place] += spent  # type: ignore[assignment]
-    total = sum(seconds.values())
-    if total:
-        yield "Critical path, which alone could make the job shorter:"
-        for (rank, place), spent in seconds.most_common(_LINES // 2):
-            yield f"  {spent / total:4.0%}  rank {rank}, up to {place}"
+    for step in analysis.critical_path(trace, found):
+        seconds[step.rank, step.place] += step.end - step.begin  # type: ignore[assignment]
+    total = seconds.total()
+    table = tuple(
+        (f"{spent / total:4.0%}", float(spent), rank, str(place))
+        for (rank, place), spent in seconds.most_common(rows // 2)
+        if total
+    )
+    line = "Only less work on this path makes the job shorter."
+    return Section(PATH, ("part", "seconds", "rank", "up to"), table, (line,) if table else ())
 
 
-def _matrix(trace: Trace) -> Iterator[str]:
+def _matrix(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
     matrix = analysis.messages(trace)
     if not matrix:
-        return
-    if len(trace.ranks) > _MATRIX:
-        yield "Messages between ranks, the most bytes first:"
-        for (sender, to), (count, nbytes) in sorted(matrix.items(), key=lambda item: -item[1][1])[:_LINES]:
-            yield f"  {sender:4} -> {to:4} {count:9} messages {nbytes:12} bytes"
-        return
-    yield "KiB from (row) to (column), those of collectives by messages too:"
-    yield "     " + "".join(f"{to:9}" for to in trace.ranks)
-    for sender in trace.ranks:
-        row = (matrix.get((sender, to), (0, 0))[1] / 1024 for to in trace.ranks)
-        yield f"{sender:4} " + "".join(f"{kib:9.1f}" if kib else "        ." for kib in row)
+        return Section(MATRIX)
+    if len(trace.ranks) <= _MATRIX:
+        kib = {pair: f"{nbytes / 1024:.1f} KiB" for pair, (_, nbytes) in matrix.items()}
+        grid = tuple((f"{sender}", *(kib.get((sender, to), "") for to in trace.ranks)) for sender in trace.ranks)
+        return Section(MATRIX, ("", *map(str, trace.ranks)), grid)
+    most = sorted(matrix.items(), key=lambda item: -item[1][1])[:rows]
+    return Section(
+        MATRIX, ("from", "to", "messages", "bytes"), tuple((*pair, count, nbytes) for pair, (count, nbytes) in most)
+    )
 
 
-def _sizes(trace: Trace) -> Iterator[str]:
-    histogram = analysis.sizes(trace)
-    if histogram:
-        yield "  up to bytes  messages, and how they went"
-        for most, ways in histogram.items():
-            shares = ", ".join(f"{count} {way or 'while connecting'}" for way, count in ways.most_common())
-            yield f"{most:13}  {shares}"
+def _sizes(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
+    table = tuple(
+        (
+            most,
+            ways.total(),
+            ", ".join(f"{count} by {way or 'a connection not made yet'}" for way, count in ways.most_common()),
+        )
+        for most, ways in analysis.sizes(trace).items()
+    )
+    return Section(SIZES, ("up to bytes", "messages", "and how they went"), table)
 
 
-def _python(trace: Trace) -> Iterator[str]:
+def _notes(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
+    lines = [
+        f"many small messages: rank {rank} sends {count} of {mean:.0f} bytes by {place}"
+        for rank, place, count, mean in analysis.small_messages(trace)[:rows]
+    ]
     for kind, name in ((layout.GC, "garbage collections"), (layout.LATE, "delays of the event loop above 10 ms")):
         spent: dict[int, list[float]] = defaultdict(list)
         for op in trace.operations:
             if op.kind == kind and op.end is not None:
                 spent[op.rank].append(op.end - op.begin)
-        for rank, each in spent.items():
-            yield f"rank {rank}: {len(each)} {name}, {sum(each):.3f} s in all, {max(each):.3f} s at most"
+        for rank, each in sorted(spent.items()):
+            lines.append(f"rank {rank}: {len(each)} {name}, {sum(each):.3f} s in all, {max(each):.3f} s at most")
+    return Section("Also", lines=tuple(lines))

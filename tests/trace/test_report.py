@@ -1,11 +1,26 @@
-"""The report on a trace, and the trace for Perfetto."""
+"""The report on a trace, as text and with pictures, and the trace for Perfetto."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
+import re
+import runpy
 import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
 
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+
+import aiompi
+import aiompi.trace
 from aiompi.coll.registry import ALLGATHER
+from aiompi.core.pure import recorder as layout
+from aiompi.trace import analysis, page, pictures
+from aiompi.trace.reading import NOWHERE, Operation, Place, Rank, Trace
 from support.jobs import Site
 
 SLOW = """\
@@ -34,7 +49,11 @@ def test_the_late_rank_and_its_line_are_named(site: Site) -> None:
     report = done.out
     assert report.startswith("Late ranks:\n  rank 2 comes late to Barrier at slow.py:7")
     assert "rank 0 comes late to send at slow.py:10, after Barrier at slow.py:7" in report
-    assert "late sender         recv at slow.py:12: rank 1" in report
+    assert re.search(r"late sender +recv at slow.py:12 +1: 0\.\d+\n", report)
+    assert re.search(r"\d+% +\d+\.\d+ +2  Barrier at slow.py:7\n", report)
+    assert f"The same with pictures: {trace}/report.html" in report
+    drawn = re.findall('src="data:image/svg[+]xml;base64,([^"]*)"', (trace / "report.html").read_text())
+    assert [ET.fromstring(base64.b64decode(each)).tag for each in drawn] == ["{http://www.w3.org/2000/svg}svg"] * 4
     events = json.loads((trace / "trace.json").read_text())["traceEvents"]
     assert sum(event["ph"] == "s" for event in events) == sum(event["ph"] == "f" for event in events) == 5
     assert {event["pid"] for event in events if event.get("name") == "Barrier"} == {0, 1, 2}
@@ -46,3 +65,66 @@ def test_a_directory_without_a_trace_is_refused(site: Site) -> None:
     failed = site.start(sys.executable, "-m", "aiompi.trace", str(site.directory)).finish()
     assert failed.code == 2
     assert "has no trace" in failed.err
+
+
+def waits(rank: int, kind: int, times: tuple[float, float, float], peer: int) -> Operation:
+    """An operation that begins, waits from then on, and ends, at a file whose name is markup."""
+    begin, wait, end = times
+    return Operation(rank, kind, layout.TCP, begin, wait, end, 0, peer, 0, 8, Place("call", "<b>.py", 1, "f"), NOWHERE)
+
+
+def two_ranks() -> Trace:
+    """Rank 1 sends after 3 s what rank 0 awaits since 1 s, in two tasks; the message takes 1 s."""
+    first, other = (waits(0, layout.RECV, (0.0, wait, 4.0), 1) for wait in (1.0, 2.0))
+    sent = waits(1, layout.SEND, (3.0, 3.0, 3.0), 0)
+    first.other, sent.other, other.other = sent, first, sent
+    idle = waits(1, layout.PART, (0.0, 0.0, 0.0), 0)
+    ranks = {0: Rank(0, "here", [first, other], 0, True, 4.0), 1: Rank(1, "there", [idle, sent], 0, True, 4.0)}
+    return Trace(ranks)
+
+
+def test_tasks_that_wait_side_by_side_wait_once() -> None:
+    found = analysis.waitings(two_ranks())
+    assert sum(waiting.seconds for waiting in found) == 5.0
+    assert analysis.waited(found) == {0: 3.0}
+    [step, last] = analysis.critical_path(two_ranks(), found)
+    assert (step.rank, last.rank, last.begin, last.end) == (1, 0, 3.0, 4.0)
+
+
+def test_the_timeline_shows_states_where_they_are() -> None:
+    trace = two_ranks()
+    found = analysis.waitings(trace)
+    [image] = pictures.timeline(trace, found).axes[0].get_images()
+    grid = np.asarray(image.get_array())
+    for rank, second, state in [
+        (0, 0.5, pictures.COMPUTING),
+        (0, 2.5, analysis.LATE_SENDER),
+        (0, 3.5, analysis.TRANSFER),
+        (1, 2.5, pictures.COMPUTING),
+    ]:
+        assert grid[rank, int(second / 4 * grid.shape[1])] == pytest.approx(to_rgb(pictures.COLOURS[state]))
+
+
+def test_names_in_a_trace_are_no_markup() -> None:
+    made = page.html(two_ranks(), "a <i>title</i>")
+    assert "call at &lt;b&gt;.py:1" in made
+    assert "<i>" not in made
+
+
+async def one_rank(directory: Path) -> None:
+    (world,) = aiompi.local_world(1)
+    with aiompi.trace.start(world, directory):
+        await world.barrier()
+
+
+def test_without_the_extra_there_is_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(one_rank(tmp_path / "trace"))
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.setattr(sys, "argv", ["trace", str(tmp_path / "trace")])
+    runpy.run_module("aiompi.trace", run_name="__main__")
+    told = capsys.readouterr()
+    assert told.out.startswith("Late ranks:\n  none")
+    assert told.err == f"no {tmp_path}/trace/report.html: it needs jinja2, which comes with the extra trace of aiompi\n"
+    assert not (tmp_path / "trace" / "report.html").exists()
