@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, SupportsIndex
 
 from aiompi import window as windows
 from aiompi.base import attribute
@@ -27,8 +27,6 @@ from aiompi.window.window import WINDOW_KEYVALS, Window
 
 if TYPE_CHECKING:
     from aiompi.datatype.buffer.memory import buffer
-
-W = TypeVar("W", bound="WindowCalls")
 
 
 class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
@@ -70,11 +68,11 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
     # Making and freeing.
 
     @classmethod
-    def _making(cls, comm: CommunicatorHandle, info: Info, request: Request[Window]) -> Any:
+    def _making(cls, comm: CommunicatorHandle, info: Info, request: Request[Window]) -> Coroutine[Any, None, Self]:
         """Return the coroutine that makes a handle of a window that is being made."""
         given = hints(info)
 
-        async def make() -> WindowCalls:
+        async def make() -> Self:
             made = await request
             made.hints, made.opener = given, comm
             return cls._denote(made)
@@ -103,7 +101,7 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
             core.epochs.check_free()
         core.attributes.clear(self)
         self._denoted = None
-        return core.run(windows.free(core))
+        return core.run(windows.free(core), "Free")
 
     # Memory.
 
@@ -190,14 +188,17 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
     def _run(self, start: Callable[[Window], Coroutine[Any, None, None]], operation: str) -> Request[None]:
         core = self._admitted
         core.check(operation)
-        return core.run(start(core))
+        return core.run(start(core), operation)
+
+    def _unlock(self, rank: int) -> Request[None]:
+        return self._run(lambda core: core.epochs.unlock(rank), "Unlock")
 
     def _flush(self, operation: str, rank: int | None, *, local: bool) -> Request[None]:
         core = self._admitted
         core.check(operation)
         core.epochs.check_flushable(operation, rank)
         ranks = core.everybody() if rank is None else (rank,)
-        return core.run(core.complete_locally(ranks) if local else core.complete(ranks))
+        return core.run(core.complete_locally(ranks) if local else core.complete(ranks), operation)
 
     # What it is.
 

@@ -134,9 +134,14 @@ class Window(WindowBase):
         """Address of the memory of this rank; 0 for a dynamic window."""
         return 0 if self.memory is None else Accessor(self.memory).address
 
+    @property
+    def label(self) -> str:
+        """The window in words."""
+        return f"{self.name or 'a window'} of {self.parent.label}"
+
     def where(self, operation: str) -> str:
         """Return the operation, the window and this rank, for error messages."""
-        return f"{operation} on {self.name or 'a window'} of {self.parent.label}, rank {self.comm.rank}"
+        return f"{operation} on {self.label}, rank {self.comm.rank}"
 
     def check(self, operation: str) -> None:
         """Check that the window can be used.
@@ -169,9 +174,11 @@ class Window(WindowBase):
         self.comm.revoked(error, source)
         self.epochs.member_failed(error)
 
-    def run(self, coroutine: Coroutine[Any, None, T]) -> Request[T]:
-        """Start a coroutine of an operation."""
-        return self.comm.run(coroutine)
+    def run(self, coroutine: Coroutine[Any, None, T], call: str = "") -> Request[T]:
+        """Start a coroutine of an operation, which serves a call."""
+        request = self.comm.run(coroutine, call)
+        request.owner = self
+        return request
 
     # Operations of an origin. Each checks its arguments, and returns a request that is complete when its buffers may be
     # used again, and results are there.
@@ -365,6 +372,13 @@ class Window(WindowBase):
     def at_rest(self) -> bool:
         """True if all operations of this rank are done at their targets."""
         return not self.unflushed and not any(self.pending.values())
+
+    async def fence(self, assertion: int) -> None:
+        """End all accesses of all ranks (MPI_Win_fence, section 12.5.1)."""
+        accesses = self.epochs.fence(assertion)
+        if accesses is not None:
+            await accesses
+        await self.barrier()
 
     async def barrier(self) -> None:
         """Wait until all ranks have come here, within an operation."""

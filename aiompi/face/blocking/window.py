@@ -1,20 +1,19 @@
+# Written by aiompi/face/generate from native/window.py, generate/blocking/window.py: change those.
 """Windows of the blocking face (MPI-4.1, chapter 12)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from sys import modules
-from typing import Any, Final, Self, cast
+from typing import Final, Self, TypeVar
 
 from aiompi import hooks
 from aiompi import window as windows
-from aiompi.coll import buffers
 from aiompi.comm import Communicator, Group
 from aiompi.driver.threads import ASYNCIO_EVENTS, loop_is_running
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.blocking.communicator import COMM_SELF, Intracomm
 from aiompi.face.blocking.completion import poll
-from aiompi.face.blocking.process import check_running_loop
+from aiompi.face.blocking.process import check_running_loop, wait
 from aiompi.face.blocking.requests import Request
 from aiompi.face.window import WindowCalls
 from aiompi.info import INFO_NULL, Info
@@ -25,6 +24,8 @@ from aiompi.window.constants import LOCK_EXCLUSIVE
 
 __all__ = ["WIN_NULL", "Win"]
 
+T = TypeVar("T")
+
 
 @hooks.surface
 class Win(WindowCalls):
@@ -34,6 +35,34 @@ class Win(WindowCalls):
 
     def __new__(cls, win: Win | None = None) -> Self:
         return cls._another(Win, win)
+
+    @staticmethod
+    def _of_comm(comm: object, operation: str) -> Communicator:
+        check_running_loop(operation, f"await aiompi.{operation}(..., comm=comm)")
+        return WindowCalls._of_comm(comm, operation)
+
+    def _entered(self, call: str) -> Window:
+        """Return the window for a call that waits.
+
+        Args:
+            call: the same call in the asyncio face, such as "Unlock(rank)".
+        """
+        if ASYNCIO_EVENTS in modules and loop_is_running():
+            check_running_loop(f"Win.{call.partition('(')[0]}", f"await win.{call}")
+        return self._admitted
+
+    @staticmethod
+    def _finish(request: EngineRequest[T]) -> T:
+        """Wait for a request, and return its result."""
+        if not request.done() and not request.spin():
+            wait(request)
+        return request.result()
+
+    @staticmethod
+    def _operate(request: EngineRequest[None]) -> None:
+        """Leave an operation to the end of the epoch, unless it has failed already."""
+        if request.done():
+            request.result()
 
     # Making and freeing.
 
@@ -56,9 +85,10 @@ class Win(WindowCalls):
             InvalidBufferError: the memory is read-only or not contiguous.
             WindowError: the unit is not positive.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
+            BlockingCallError: an event loop is running in this thread.
         """
         core = cls._of_comm(comm, "Win.Create")
-        return cls._made(comm, info, cls._create(memory, disp_unit, core))
+        return cls._finish(core.run(cls._making(comm, info, cls._create(memory, disp_unit, core)), "Win.Create"))
 
     @classmethod
     def Allocate(cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, comm: Intracomm = COMM_SELF) -> Self:
@@ -79,9 +109,10 @@ class Win(WindowCalls):
             WindowError: the size is negative, or the unit not positive.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
             OtherError: a rank has no memory left.
+            BlockingCallError: an event loop is running in this thread.
         """
         core = cls._of_comm(comm, "Win.Allocate")
-        return cls._made(comm, info, windows.allocate(core, size, disp_unit))
+        return cls._finish(core.run(cls._making(comm, info, windows.allocate(core, size, disp_unit)), "Win.Allocate"))
 
     @classmethod
     def Allocate_shared(
@@ -103,9 +134,12 @@ class Win(WindowCalls):
             WindowError: the size is negative, or the unit not positive.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
             WindowError: the ranks are not on one host.
+            BlockingCallError: an event loop is running in this thread.
         """
         core = cls._of_comm(comm, "Win.Allocate_shared")
-        return cls._made(comm, info, cls._allocate_shared(size, disp_unit, info, core))
+        return cls._finish(
+            core.run(cls._making(comm, info, cls._allocate_shared(size, disp_unit, info, core)), "Win.Allocate_shared")
+        )
 
     @classmethod
     def Create_dynamic(cls, info: Info = INFO_NULL, comm: Intracomm = COMM_SELF) -> Self:
@@ -122,9 +156,10 @@ class Win(WindowCalls):
 
         Raises:
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
+            BlockingCallError: an event loop is running in this thread.
         """
         core = cls._of_comm(comm, "Win.Create_dynamic")
-        return cls._made(comm, info, windows.create_dynamic(core))
+        return cls._finish(core.run(cls._making(comm, info, windows.create_dynamic(core)), "Win.Create_dynamic"))
 
     def Free(self) -> None:
         """Free the window once all its ranks have called this; its handle is then null (MPI_Win_free).
@@ -132,38 +167,10 @@ class Win(WindowCalls):
         Raises:
             WindowError: an epoch is still open.
             WindowError: the handle is null.
+            BlockingCallError: an event loop is running in this thread.
         """
-        opener = self._core.opener
-        self._check_loop("Free")
-        opener._finish(self._freeing())
-
-    @classmethod
-    def _made(cls, comm: Intracomm, info: Info, request: EngineRequest[Window]) -> Self:
-        return cast(Self, comm._finish(comm._admitted.run(cls._making(comm, info, request))))
-
-    @staticmethod
-    def _of_comm(comm: object, operation: str) -> Communicator:
-        check_running_loop(operation, f"await aiompi.{operation}(..., comm=comm)")
-        return WindowCalls._of_comm(comm, operation)
-
-    def _check_loop(self, operation: str) -> None:
-        check_running_loop(f"Win.{operation}", f"await win.{operation}()")
-
-    def _run(self, start: Callable[[Window], Coroutine[Any, None, None]], operation: str) -> EngineRequest[None]:
-        self._check_loop(operation)
-        return super()._run(start, operation)
-
-    def _flush(self, operation: str, rank: int | None, *, local: bool) -> EngineRequest[None]:
-        self._check_loop(operation)
-        return super()._flush(operation, rank, local=local)
-
-    def _wait(self, request: EngineRequest[None]) -> None:
-        self._core.opener._finish(request)
-
-    def _operate(self, request: EngineRequest[None]) -> None:
-        """Leave an operation to the end of the epoch, unless it has failed already."""
-        if request.done():
-            request.result()
+        self._entered("Free()")
+        self._finish(self._freeing())
 
     # Operations.
 
@@ -383,14 +390,10 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: an epoch of another kind is open.
+            BlockingCallError: an event loop is running in this thread.
         """
-        self._check_loop("Fence")
-        core = self._admitted
-        core.check("Fence")
-        accesses = core.epochs.fence(assertion)
-        if accesses is not None:
-            core.opener._finish(accesses)
-        core.opener._finish(buffers.barrier.begin(core.comm))
+        self._entered("Fence(assertion)")
+        self._finish(self._run(lambda core: core.fence(assertion), "Fence"))
 
     def Post(self, group: Group, assertion: int = 0) -> None:
         """Let the processes of a group access the memory of this rank (MPI_Win_post, section 12.5.2).
@@ -412,16 +415,30 @@ class Win(WindowCalls):
         Args:
             group: processes of the window.
             assertion: MODE_NOCHECK if each of them has called `Post` already.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
         """
-        self._wait(self._run(lambda core: core.epochs.start(group, assertion), "Start"))
+        self._entered("Start(group, assertion)")
+        self._finish(self._run(lambda core: core.epochs.start(group, assertion), "Start"))
 
     def Complete(self) -> None:
-        """End the accesses that `Start` began (MPI_Win_complete); complete when they are done."""
-        self._wait(self._run(lambda core: core.epochs.complete(), "Complete"))
+        """End the accesses that `Start` began (MPI_Win_complete); complete when they are done.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._entered("Complete()")
+        self._finish(self._run(lambda core: core.epochs.complete(), "Complete"))
 
     def Wait(self) -> None:
-        """Wait until the group of `Post` has called `Complete` (MPI_Win_wait)."""
-        self._wait(self._run(lambda core: core.epochs.wait(), "Wait"))
+        """Wait until the group of `Post` has called `Complete` (MPI_Win_wait).
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._entered("Wait()")
+        self._finish(self._run(lambda core: core.epochs.wait(), "Wait"))
 
     def Test(self) -> bool:
         """Do what `Wait` does, and return True, if that needs no waiting (MPI_Win_test)."""
@@ -440,55 +457,88 @@ class Win(WindowCalls):
         Raises:
             WindowError: an epoch for this rank is open.
             ProcessFailedError: a rank has failed that may hold the lock.
+            BlockingCallError: an event loop is running in this thread.
         """
-        self._wait(self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock"))
+        self._entered("Lock(rank, lock_type, assertion)")
+        self._finish(self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock"))
 
     def Unlock(self, rank: int) -> None:
         """Complete the accesses to the memory of a rank, and give its lock back (MPI_Win_unlock).
 
         Args:
             rank: rank.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
         """
-        self._wait(self._run(lambda core: core.epochs.unlock(rank), "Unlock"))
+        self._entered("Unlock(rank)")
+        self._finish(self._unlock(rank))
 
     def Lock_all(self, assertion: int = 0) -> None:
         """Take the locks of all ranks, shared (MPI_Win_lock_all).
 
         Args:
             assertion: MODE_NOCHECK is ignored.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
         """
-        self._wait(self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all"))
+        self._entered("Lock_all(assertion)")
+        self._finish(self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all"))
 
     def Unlock_all(self) -> None:
-        """Complete all accesses, and give the locks of all ranks back (MPI_Win_unlock_all)."""
-        self._wait(self._run(lambda core: core.epochs.unlock_all(), "Unlock_all"))
+        """Complete all accesses, and give the locks of all ranks back (MPI_Win_unlock_all).
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._entered("Unlock_all()")
+        self._finish(self._run(lambda core: core.epochs.unlock_all(), "Unlock_all"))
 
     def Flush(self, rank: int) -> None:
         """Complete the accesses to the memory of a rank at both ends (MPI_Win_flush, section 12.5.4).
 
         Args:
             rank: rank whose lock is held.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
         """
         if not (ASYNCIO_EVENTS in modules and loop_is_running()) and self._admitted.flush_at_once(rank):
             return
-        self._wait(self._flush("Flush", rank, local=False))
+        self._entered("Flush(rank)")
+        self._finish(self._flush("Flush", rank, local=False))
         poll()
 
     def Flush_all(self) -> None:
-        """Complete all accesses at both ends (MPI_Win_flush_all)."""
-        self._wait(self._flush("Flush_all", None, local=False))
+        """Complete all accesses at both ends (MPI_Win_flush_all).
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._entered("Flush_all()")
+        self._finish(self._flush("Flush_all", None, local=False))
 
     def Flush_local(self, rank: int) -> None:
         """Complete the accesses to the memory of a rank at this end: buffers may be used again (MPI_Win_flush_local).
 
         Args:
             rank: rank whose lock is held.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
         """
-        self._wait(self._flush("Flush_local", rank, local=True))
+        self._entered("Flush_local(rank)")
+        self._finish(self._flush("Flush_local", rank, local=True))
 
     def Flush_local_all(self) -> None:
-        """Complete all accesses at this end (MPI_Win_flush_local_all)."""
-        self._wait(self._flush("Flush_local_all", None, local=True))
+        """Complete all accesses at this end (MPI_Win_flush_local_all).
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
+        self._entered("Flush_local_all()")
+        self._finish(self._flush("Flush_local_all", None, local=True))
 
     def Sync(self) -> None:
         """Check the window: loads and stores see the memory as it is in the model WIN_UNIFIED (MPI_Win_sync)."""

@@ -33,6 +33,7 @@ WRITTEN: Final[list[File]] = [
     Twin("blocking/processes.py"),
     Twin("blocking/receiving.py"),
     Twin("blocking/sending.py"),
+    Twin("blocking/window.py"),
     Written(
         "native/collective/nonblocking.py",
         "Nonblocking collectives of the asyncio face on buffers (chapter 5 of MPI-3.1).",

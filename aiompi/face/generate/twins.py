@@ -11,15 +11,17 @@ have its signatures and docstrings, with the changes that follow, and a body by 
     PersistentRequest[T]     likewise, with `Prequest`
     anything else            as it is
 
-Where a method of the parts has the name of one of the asyncio face, it gives the body, and whatever else it says: the
-types of its arguments, entries of the docstring (`...` stands for the first sentence), the result. Coroutines and
-properties are left to the parts.
+Where a method of the parts has the name of one of the asyncio face, it gives the body (`...` stands for the one of the
+rules), and whatever else it says: the types of its arguments, entries of the docstring (`...` stands for the first
+sentence), the result. A method of the parts whose first sentence is "Start `Put` ..." likewise follows from `Put`.
+Coroutines and properties are left to the parts.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -30,6 +32,8 @@ from .files import beginning, formatted, read
 
 _FILLED: Final = "filled with the number of bytes that were read or written, which its `Get_count` counts in elements."
 _STARTED: Final = "A request; `Wait` or `Test` completes it."
+#: the first sentence of a method that starts what another one does
+_STARTS: Final = re.compile(r"Start (?:an? )?`(\w+)`")
 
 
 class Module:
@@ -59,7 +63,9 @@ class Module:
 
     def body(self, function: ast.FunctionDef) -> str:
         """Return the text of the statements after the docstring."""
-        statements = function.body[1:] if ast.get_docstring(function) else function.body
+        statements = function.body[1:] if ast.get_docstring(function) is not None else function.body
+        if not statements or ast.unparse(statements[0]) == "...":
+            return ""
         return textwrap.dedent("\n".join(self.lines[statements[0].lineno - 1 : statements[-1].end_lineno]))
 
     def classes(self) -> dict[str, ast.ClassDef]:
@@ -74,6 +80,10 @@ class Module:
                     one = copy.copy(node)
                     one.names = [alias]
                     yield alias.asname or alias.name, ast.unparse(one)
+
+
+def _name(call: Call) -> str:
+    return call.name
 
 
 def _first(node: ast.stmt) -> int:
@@ -104,12 +114,12 @@ class Call:
 
     @property
     def name(self) -> str:
-        return self.own.name
+        return (self.part or self.own).name
 
     @property
     def kind(self) -> str:
         """Owned, Request, PersistentRequest, or "" for a call that is the same in both faces."""
-        returns = self.own.returns
+        returns = self.own.returns if self.part is None or self.name == self.own.name else self.part.returns
         name = ast.unparse(returns.value) if isinstance(returns, ast.Subscript) else ""
         return name if name in ("Owned", "Request", "PersistentRequest") else ""
 
@@ -168,7 +178,7 @@ class Call:
         if not self.kind:
             return body
         parameters = ", ".join(argument.arg for argument in self.own.args.args[1:])
-        end = "self._access({}, status)" if self.lacks_status else "self._finish({})"
+        end = "self._access({}, status)" if self.lacks_status else f"{self.own.args.args[0].arg}._finish({{}})"
         rewriting = _Waiting(f"{self.name}({parameters})", end) if self.kind == "Owned" else _Starting(self.kind)
         changed = [statement for each in body for statement in _listed(rewriting.visit(each))]
         if isinstance(rewriting, _Waiting) and not rewriting.entered and not self.own.decorator_list:
@@ -207,7 +217,7 @@ class Call:
             sections["Example"] = waiting(
                 example.replace("status = await", "await") if self.returns_status else example
             )
-        elif self.kind and not own.result:
+        elif self.kind and not own.result and not own.returns.startswith("A request that is complete"):
             returns = _STARTED if self.kind == "Request" else "An inactive persistent request; `Start` starts it."
         sections["Returns"] = section([returns], "") if returns else ""
         return sections
@@ -313,13 +323,23 @@ class Twin:
             for method in own.body
             if isinstance(method, ast.FunctionDef) and _is_source(method)
         }
-        others = [each for each in node.body if getattr(each, "name", None) not in calls]
+        started = [call for part in node.body for call in self._started(parts, part, calls)]
+        others = [each for each in node.body if getattr(each, "name", None) not in {*calls, *map(_name, started)}]
         aliases = [each for each in others if isinstance(each, ast.Assign) and ast.unparse(each.value) in calls]
         texts = [parts.source(each) for each in others if each not in aliases]
-        texts += ["\n".join([*map(str.lstrip, source.comment(call.own)), call.render()]) for call in calls.values()]
+        for call in calls.values():
+            texts.append("\n".join([*map(str.lstrip, source.comment(call.own)), call.render()]))
+            texts += [form.render() for form in started if form.own is call.own]
         texts.append("\n".join(map(ast.unparse, aliases)))
         head = "\n".join(parts.lines[_first(node) - 1 : node.body[0].lineno - 1])
         return "\n".join([*parts.comment(node), head, textwrap.indent("\n\n".join(texts), "    ")])
+
+    def _started(self, parts: Module, node: ast.stmt, calls: dict[str, Call]) -> Iterator[Call]:
+        """Yield the call that a method of the parts starts, if it is one of these calls."""
+        if isinstance(node, ast.FunctionDef) and node.name not in calls:
+            starts = _STARTS.match(ast.get_docstring(node) or "")
+            if starts is not None and starts[1] in calls:
+                yield Call(calls[starts[1]].own, node, parts.body(node))
 
 
 def _is_of_both(statement: str) -> bool:

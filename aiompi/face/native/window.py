@@ -16,9 +16,8 @@ from typing import Final, Self
 
 from aiompi import hooks
 from aiompi import window as windows
-from aiompi.coll import buffers
 from aiompi.comm import Group
-from aiompi.engine import Request
+from aiompi.engine import Owned, Request
 from aiompi.face.common import CommunicatorHandle
 from aiompi.face.window import WindowCalls
 from aiompi.info import INFO_NULL, Info
@@ -43,7 +42,7 @@ class Win(WindowCalls):
     @classmethod
     def Create(
         cls, memory: SupportsBuffer | None, disp_unit: int = 1, info: Info = INFO_NULL, *, comm: CommunicatorHandle
-    ) -> Request[Self]:
+    ) -> Owned[Self]:
         """Make a window of memory of the program (MPI_Win_create, section 12.2.1); all ranks of `comm` call it.
 
         Args:
@@ -61,12 +60,12 @@ class Win(WindowCalls):
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
         """
         core = cls._of_comm(comm, "Win.Create")
-        return core.run(cls._making(comm, info, cls._create(memory, disp_unit, core)))
+        return Owned(core.run(cls._making(comm, info, cls._create(memory, disp_unit, core)), "Win.Create"))
 
     @classmethod
     def Allocate(
         cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, *, comm: CommunicatorHandle
-    ) -> Request[Self]:
+    ) -> Owned[Self]:
         """Make a window of new memory of zeros (MPI_Win_allocate, section 12.2.2); all ranks of `comm` call it.
 
         Ranks of one host with the native core access this memory without its owner, also while that computes.
@@ -86,12 +85,12 @@ class Win(WindowCalls):
             OtherError: awaiting it: a rank has no memory left.
         """
         core = cls._of_comm(comm, "Win.Allocate")
-        return core.run(cls._making(comm, info, windows.allocate(core, size, disp_unit)))
+        return Owned(core.run(cls._making(comm, info, windows.allocate(core, size, disp_unit)), "Win.Allocate"))
 
     @classmethod
     def Allocate_shared(
         cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, *, comm: CommunicatorHandle
-    ) -> Request[Self]:
+    ) -> Owned[Self]:
         """Make a window of new memory that all ranks use as their own (MPI_Win_allocate_shared, section 12.2.3).
 
         Args:
@@ -110,10 +109,12 @@ class Win(WindowCalls):
             WindowError: awaiting it: the ranks are not on one host.
         """
         core = cls._of_comm(comm, "Win.Allocate_shared")
-        return core.run(cls._making(comm, info, cls._allocate_shared(size, disp_unit, info, core)))
+        return Owned(
+            core.run(cls._making(comm, info, cls._allocate_shared(size, disp_unit, info, core)), "Win.Allocate_shared")
+        )
 
     @classmethod
-    def Create_dynamic(cls, info: Info = INFO_NULL, *, comm: CommunicatorHandle) -> Request[Self]:
+    def Create_dynamic(cls, info: Info = INFO_NULL, *, comm: CommunicatorHandle) -> Owned[Self]:
         """Make a window to which each rank attaches memory later (MPI_Win_create_dynamic, section 12.2.4).
 
         Displacements are addresses at the target, which `Get_address` returns there.
@@ -129,9 +130,9 @@ class Win(WindowCalls):
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
         """
         core = cls._of_comm(comm, "Win.Create_dynamic")
-        return core.run(cls._making(comm, info, windows.create_dynamic(core)))
+        return Owned(core.run(cls._making(comm, info, windows.create_dynamic(core)), "Win.Create_dynamic"))
 
-    def Free(self) -> Request[None]:
+    def Free(self) -> Owned[None]:
         """Free the window once all its ranks have called this; its handle is then null (MPI_Win_free).
 
         Returns:
@@ -141,7 +142,7 @@ class Win(WindowCalls):
             WindowError: an epoch is still open.
             WindowError: the handle is null.
         """
-        return self._freeing()
+        return Owned(self._freeing())
 
     # Operations.
 
@@ -290,22 +291,16 @@ class Win(WindowCalls):
 
     # Epochs.
 
-    async def Fence(self, assertion: int = 0) -> None:
+    def Fence(self, assertion: int = 0) -> Owned[None]:
         """End all accesses at all ranks, and begin an epoch in which all ranks may access all memory (MPI_Win_fence).
 
         Args:
-            assertion: MODE_NOPRECEDE and MODE_NOSUCCEED if no accesses of this rank come before or after; see also
-                `fence`.
+            assertion: MODE_NOPRECEDE and MODE_NOSUCCEED if no accesses of this rank come before or after.
 
         Raises:
             WindowError: an epoch of another kind is open.
         """
-        core = self._admitted
-        core.check("Fence")
-        accesses = core.epochs.fence(assertion)
-        if accesses is not None:
-            await accesses
-        await buffers.barrier(core.comm)
+        return Owned(self._run(lambda core: core.fence(assertion), "Fence"))
 
     @contextlib.asynccontextmanager
     async def fence(self) -> AsyncIterator[Self]:
@@ -332,7 +327,7 @@ class Win(WindowCalls):
         core.check("Post")
         core.epochs.post(group, assertion)
 
-    def Start(self, group: Group, assertion: int = 0) -> Request[None]:
+    def Start(self, group: Group, assertion: int = 0) -> Owned[None]:
         """Begin to access the memory of the processes of a group (MPI_Win_start).
 
         Args:
@@ -342,15 +337,15 @@ class Win(WindowCalls):
         Returns:
             A request that is complete when each of them has called `Post`.
         """
-        return self._run(lambda core: core.epochs.start(group, assertion), "Start")
+        return Owned(self._run(lambda core: core.epochs.start(group, assertion), "Start"))
 
-    def Complete(self) -> Request[None]:
+    def Complete(self) -> Owned[None]:
         """End the accesses that `Start` began (MPI_Win_complete); complete when they are done."""
-        return self._run(lambda core: core.epochs.complete(), "Complete")
+        return Owned(self._run(lambda core: core.epochs.complete(), "Complete"))
 
-    def Wait(self) -> Request[None]:
+    def Wait(self) -> Owned[None]:
         """Wait until the group of `Post` has called `Complete` (MPI_Win_wait)."""
-        return self._run(lambda core: core.epochs.wait(), "Wait")
+        return Owned(self._run(lambda core: core.epochs.wait(), "Wait"))
 
     def Test(self) -> bool:
         """Do what `Wait` does, and return True, if that needs no waiting (MPI_Win_test)."""
@@ -358,7 +353,7 @@ class Win(WindowCalls):
         core.check("Test")
         return core.epochs.test()
 
-    def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> Request[None]:
+    def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> Owned[None]:
         """Take the lock of a rank, whose memory this one may then access (MPI_Win_lock, section 12.5.3).
 
         Args:
@@ -374,27 +369,27 @@ class Win(WindowCalls):
             WindowError: awaiting it: an epoch for this rank is open.
             ProcessFailedError: awaiting it: a rank has failed that may hold the lock.
         """
-        return self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock")
+        return Owned(self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock"))
 
-    def Unlock(self, rank: int) -> Request[None]:
+    def Unlock(self, rank: int) -> Owned[None]:
         """Complete the accesses to the memory of a rank, and give its lock back (MPI_Win_unlock).
 
         Args:
             rank: rank.
         """
-        return self._run(lambda core: core.epochs.unlock(rank), "Unlock")
+        return Owned(self._unlock(rank))
 
-    def Lock_all(self, assertion: int = 0) -> Request[None]:
+    def Lock_all(self, assertion: int = 0) -> Owned[None]:
         """Take the locks of all ranks, shared (MPI_Win_lock_all).
 
         Args:
             assertion: MODE_NOCHECK is ignored.
         """
-        return self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all")
+        return Owned(self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all"))
 
-    def Unlock_all(self) -> Request[None]:
+    def Unlock_all(self) -> Owned[None]:
         """Complete all accesses, and give the locks of all ranks back (MPI_Win_unlock_all)."""
-        return self._run(lambda core: core.epochs.unlock_all(), "Unlock_all")
+        return Owned(self._run(lambda core: core.epochs.unlock_all(), "Unlock_all"))
 
     @contextlib.asynccontextmanager
     async def lock(self, rank: int, *, shared: bool = False) -> AsyncIterator[Self]:
@@ -408,10 +403,11 @@ class Win(WindowCalls):
             shared: True if others may hold the lock meanwhile.
         """
         request = self.Lock(rank, LOCK_SHARED if shared else LOCK_EXCLUSIVE)
+        operation = request.operation
         try:
             await request
         except BaseException:
-            request.when_done(lambda done: self.Unlock(rank) if done._error is None else None)
+            operation.when_done(lambda done: self._unlock(rank) if done._error is None else None)
             raise
         try:
             yield self
@@ -427,29 +423,32 @@ class Win(WindowCalls):
         finally:
             await self.Unlock_all()
 
-    def Flush(self, rank: int) -> Request[None]:
+    def Flush(self, rank: int) -> Owned[None]:
         """Complete the accesses to the memory of a rank at both ends (MPI_Win_flush, section 12.5.4).
 
         Args:
             rank: rank whose lock is held.
         """
-        return self._flush("Flush", rank, local=False)
+        core = self._admitted
+        if core.flush_at_once(rank):
+            return Owned(core.nothing(), "Flush", core)
+        return Owned(self._flush("Flush", rank, local=False))
 
-    def Flush_all(self) -> Request[None]:
+    def Flush_all(self) -> Owned[None]:
         """Complete all accesses at both ends (MPI_Win_flush_all)."""
-        return self._flush("Flush_all", None, local=False)
+        return Owned(self._flush("Flush_all", None, local=False))
 
-    def Flush_local(self, rank: int) -> Request[None]:
+    def Flush_local(self, rank: int) -> Owned[None]:
         """Complete the accesses to the memory of a rank at this end: buffers may be used again (MPI_Win_flush_local).
 
         Args:
             rank: rank whose lock is held.
         """
-        return self._flush("Flush_local", rank, local=True)
+        return Owned(self._flush("Flush_local", rank, local=True))
 
-    def Flush_local_all(self) -> Request[None]:
+    def Flush_local_all(self) -> Owned[None]:
         """Complete all accesses at this end (MPI_Win_flush_local_all)."""
-        return self._flush("Flush_local_all", None, local=True)
+        return Owned(self._flush("Flush_local_all", None, local=True))
 
     def Sync(self) -> None:
         """Check the window: loads and stores see the memory as it is in the model WIN_UNIFIED (MPI_Win_sync)."""

@@ -106,10 +106,43 @@ def test_an_await_of_a_collective_that_is_cancelled_leaves_it_running() -> None:
     asyncio.run(main())
 
 
+def _results(kind: type) -> dict[str, str]:
+    calls = [(name, value) for name, value in inspect.getmembers(kind, inspect.isroutine) if name[0].isupper()]
+    return {name: str(inspect.signature(value).return_annotation).partition("[")[0] for name, value in calls}
+
+
 def test_calls_of_files_warn_unless_they_are_made_to_be_kept() -> None:
-    calls = [(name, value) for name, value in inspect.getmembers(aiompi.File, inspect.isroutine) if name[0].isupper()]
-    results = {name: str(inspect.signature(value).return_annotation) for name, value in calls}
-    kept = {name for name, result in results.items() if result.startswith("Request[")}
-    owned = {name for name, result in results.items() if result.startswith("Owned[")}
-    assert kept == {name for name in results if name.startswith("I")}
+    results = _results(aiompi.File)
+    assert {name for name, result in results.items() if result == "Request"} == {
+        name for name in results if name.startswith("I")
+    }
+    owned = {name for name, result in results.items() if result == "Owned"}
     assert {"Open", "Close", "Read_at", "Write_all", "Read_ordered_end", "Sync", "Seek"} <= owned
+
+
+def test_calls_of_windows_warn_unless_the_end_of_the_epoch_completes_them() -> None:
+    results = _results(aiompi.Win)
+    assert {name for name, result in results.items() if result == "Request"} == {
+        "Put", "Get", "Accumulate", "Get_accumulate", "Fetch_and_op", "Compare_and_swap",
+    }  # fmt: skip
+    assert {name for name, result in results.items() if result == "Owned"} == {
+        "Allocate", "Allocate_shared", "Complete", "Create", "Create_dynamic", "Fence", "Flush", "Flush_all",
+        "Flush_local", "Flush_local_all", "Free", "Lock", "Lock_all", "Start", "Unlock", "Unlock_all", "Wait",
+    }  # fmt: skip
+
+
+def test_a_forgotten_lock_names_the_window_and_is_taken_all_the_same() -> None:
+    async def main() -> None:
+        (comm,) = aiompi.local_world(1)
+        win = await aiompi.Win.Allocate(8, comm=comm)
+        with pytest.warns(RuntimeWarning, match=rf"^Lock on a window of {comm.Get_name()} was never awaited") as told:
+            win.Lock(0)
+        assert told[0].filename == __file__
+        with pytest.warns(RuntimeWarning, match=r"^Flush on .* was never awaited"):
+            win.Flush(0)
+        await win.Unlock(0)
+        with pytest.warns(RuntimeWarning, match=r"^Win\.Create_dynamic on .* was never awaited"):
+            aiompi.Win.Create_dynamic(comm=comm)
+        await win.Free()
+
+    asyncio.run(main())
