@@ -137,7 +137,7 @@ def numpy_headers() -> str:
 
 
 def build(root: Path, out: Path) -> Path:
-    """Build the extension module in the folder `out`, and return it.
+    """Build the extension module in the folder `out`, if it is not there as it would be built, and return it.
 
     Raises:
         CannotBuildError: that is not possible.
@@ -150,10 +150,15 @@ def build(root: Path, out: Path) -> Path:
         )
     out.mkdir(parents=True, exist_ok=True)
     module = out / f"_native{suffix()}"
+    extra = shlex.split(os.environ.get("CFLAGS", "")), shlex.split(os.environ.get("LDFLAGS", ""))
+    built_from = runpy.run_path(str(root / CORE / "sources.py"))["fingerprint"](str(root / SOURCES))
+    note = module.with_suffix(".built")
+    recipe = "\n".join([str(built_from), Path(__file__).read_text("utf8"), sys.version, *command, *extra[0], *extra[1]])
+    if module.exists() and note.exists() and note.read_text("utf8") == recipe:
+        return module
+    note.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as place:
         source = generated(root, Path(place))
-        extra = shlex.split(os.environ.get("CFLAGS", "")), shlex.split(os.environ.get("LDFLAGS", ""))
-        built_from = runpy.run_path(str(root / CORE / "sources.py"))["fingerprint"](str(root / SOURCES))
         include = [
             f"-DAIOMPI_SOURCES={built_from}U",
             f"-I{sysconfig.get_paths()['include']}",
@@ -165,6 +170,7 @@ def build(root: Path, out: Path) -> Path:
     if result.returncode:
         first = next((each for each in result.stderr.splitlines() if "error" in each), result.stderr[-300:])
         raise CannotBuildError(f"the C compiler {command[0]} has failed: {first.strip()}")
+    note.write_text(recipe, encoding="utf8")
     return module
 
 

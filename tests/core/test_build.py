@@ -75,3 +75,37 @@ def test_an_error_of_the_compiler_is_one_line(
         pytest.skip("this machine has no C compiler")
     with pytest.raises(hook.CannotBuildError, match=r"the C compiler \S+ has failed: .*wrong\.c:1:.*error"):
         hook.build(ROOT, tmp_path / "out")
+
+
+def test_what_is_built_is_not_built_again(hook: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Unless the flags or the sources are others, or the last build has failed."""
+    calls, compiler = tmp_path / "calls", tmp_path / "cc"
+    compiler.write_text(f'#!/bin/sh\necho >>{calls}\nfor word; do [ "$last" = -o ] && touch $word; last=$word; done\n')
+    compiler.chmod(0o755)
+    monkeypatch.setattr(hook, "check", lambda: None)
+    monkeypatch.setattr(hook, "compiler", lambda: [str(compiler)])
+    monkeypatch.setattr(hook, "generated", lambda root, place: place / "core.c")
+    shutil.copytree(ROOT / "aiompi/core", tmp_path / "aiompi/core", ignore=shutil.ignore_patterns("*.so"))
+
+    def builds() -> int:
+        before = len(calls.read_text()) if calls.exists() else 0
+        module = hook.build(tmp_path, tmp_path / "out")
+        assert module.exists()
+        return len(calls.read_text()) - before
+
+    assert (builds(), builds()) == (1, 0)
+    monkeypatch.setenv("CFLAGS", "-DOTHER")
+    assert (builds(), builds()) == (1, 0)
+    with (tmp_path / "aiompi/core/native/copy.h").open("a") as header:
+        header.write("/* changed */")
+    assert (builds(), builds()) == (1, 0)
+    next((tmp_path / "out").glob("*.so")).unlink()
+    assert builds() == 1
+    monkeypatch.setenv("CFLAGS", "")
+    works = compiler.read_text()
+    compiler.write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(hook.CannotBuildError, match="has failed"):
+        builds()
+    compiler.write_text(works)
+    monkeypatch.setenv("CFLAGS", "-DOTHER")
+    assert builds() == 1
