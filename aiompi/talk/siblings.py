@@ -111,10 +111,12 @@ async def _serve(file: int, path: Path) -> None:
     async with serve() as job:
         os.pwrite(file, f"{job.address} {job.key}".encode("ascii"), 0)
         print("ready", flush=True)
-        patience = _FIRST_PATIENCE
-        while patience > 0:
-            await asyncio.sleep(1)
-            patience = _PATIENCE if job.members() else patience - 1
+        changes, patience = job.changes(), _FIRST_PATIENCE
+        with contextlib.suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(None if job.members() else patience):
+                    await anext(changes)
+                patience = _PATIENCE
         path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # others have files there
             path.parent.rmdir()

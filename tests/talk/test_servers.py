@@ -1,0 +1,93 @@
+"""The workers of real servers find each other without configuration, and replace each other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+
+from support.jobs import Running, Site
+from support.limits import LIMIT
+
+PROGRAM = """
+import asyncio, os
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+import aiompi
+
+team = aiompi.Team()
+requests = team.shared_dict("requests")
+
+@team.handler
+def process():
+    return os.getpid()
+
+async def answer(request):
+    calls = [team.call(rank, "process", timeout=5) for rank in range(team.size)]
+    return JSONResponse([await requests.add("all"), await asyncio.gather(*calls)])
+
+app = Starlette(lifespan=team.lifespan, routes=[Route("/", answer)])
+"""
+
+
+class Served:
+    """A server with workers of `PROGRAM`."""
+
+    def __init__(self, site: Site, *command: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self._port = str(listener.getsockname()[1])
+        self.path = site.program(PROGRAM, "served.py")
+        words = (word.replace("PORT", self._port) for word in command)
+        self.server: Running = site.start(sys.executable, "-m", *words, "served:app")
+
+    def workers(self, complete: Callable[[set[int]], bool]) -> tuple[set[int], int]:
+        """Return the processes of the workers and the number of requests, once the workers are complete."""
+        deadline = time.monotonic() + LIMIT
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, ValueError):
+                with urllib.request.urlopen(f"http://127.0.0.1:{self._port}", timeout=5) as reply:
+                    count, found = json.load(reply)
+                if complete({*found}):
+                    return {*found}, count
+            time.sleep(0.05)
+        raise AssertionError(f"the workers are not complete: {self.server.out}{self.server.err}")
+
+    def end(self) -> None:
+        self.server.signal(signal.SIGTERM)
+        self.server.finish()
+
+
+def test_gunicorn_replaces_a_killed_worker(site: Site) -> None:
+    served = Served(site, "gunicorn", "-w", "2", "-k", "asgi", "-b", "127.0.0.1:PORT")
+    first, count = served.workers(lambda pids: len(pids) == 2)
+    victim = max(first)
+    os.kill(victim, signal.SIGKILL)
+    _, later = served.workers(lambda pids: len(pids) == 2 and victim not in pids)
+    assert later > count, "the state of the team goes on with the other worker"
+    served.end()
+    site.settle()
+
+
+def test_hypercorn_replaces_all_workers(site: Site) -> None:
+    served = Served(site, "hypercorn", "-w", "2", "-b", "127.0.0.1:PORT")
+    first, _ = served.workers(lambda pids: len(pids) == 2)
+    served.server.signal(signal.SIGHUP)
+    served.workers(lambda pids: len(pids) == 2 and not pids & first)
+    served.end()
+    site.settle()
+
+
+def test_uvicorn_reloads_the_program(site: Site) -> None:
+    served = Served(site, "uvicorn", "--reload", "--port", "PORT")
+    first, _ = served.workers(lambda pids: len(pids) == 1)
+    os.utime(served.path)
+    served.workers(lambda pids: len(pids) == 1 and not pids & first)
+    served.end()
+    site.settle()
