@@ -14,27 +14,7 @@ from collections.abc import Callable
 
 from support.jobs import Running, Site
 from support.limits import LIMIT
-
-PROGRAM = """
-import asyncio, os
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse
-from starlette.routing import Route
-import aiompi
-
-team = aiompi.Team()
-requests = team.shared_dict("requests")
-
-@team.handler
-def process():
-    return os.getpid()
-
-async def answer(request):
-    calls = [team.call(rank, "process", timeout=5) for rank in range(team.size)]
-    return JSONResponse([await requests.add("all"), await asyncio.gather(*calls)])
-
-app = Starlette(lifespan=team.lifespan, routes=[Route("/", answer)])
-"""
+from support.served import PROGRAM
 
 
 class Served:
@@ -54,8 +34,9 @@ class Served:
             with contextlib.suppress(OSError, ValueError):
                 with urllib.request.urlopen(f"http://127.0.0.1:{self._port}", timeout=5) as reply:
                     count, found = json.load(reply)
-                if complete({*found}):
-                    return {*found}, count
+                pids = {int(process.split()[1]) for process in found}
+                if complete(pids):
+                    return pids, count
             time.sleep(0.05)
         raise AssertionError(f"the workers are not complete: {self.server.out}{self.server.err}")
 
