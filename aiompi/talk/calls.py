@@ -11,6 +11,7 @@ from typing import Any, Final
 from aiompi.errors import InvalidArgumentError, InvalidTypeError, MPIError, RemoteProtocolError
 from aiompi.objects import Codec
 from aiompi.objects.remote_error import RemoteTraceback, portable
+from aiompi.talk import spans
 from aiompi.talk.exchange import Exchange
 from aiompi.talk.line import Line
 
@@ -18,7 +19,9 @@ CALL: Final = 1
 CANCEL: Final = 2
 REPLY: Final = 3
 
-#: number of a call, before its content
+#: number of a call, and the length of the context that follows, before the content
+_CALL: Final = struct.Struct("<QH")
+#: number of a call, before a reply
 _NUMBER: Final = struct.Struct("<Q")
 
 
@@ -62,11 +65,16 @@ class Calls:
         if not isinstance(name, str):
             raise InvalidArgumentError(f"call({rank}, {name!r}): expected the name of a handler, a str")
         request = _message(self._codec, (name, args), f"the arguments of the call of {name!r}")
-        try:
-            async with asyncio.timeout(timeout):
-                reply = await self._reply(line, request)
-        except TimeoutError:
-            raise TimeoutError(f"rank {rank} has not answered a call of {name!r} within {timeout:g} s") from None
+        with spans.active.of_call(self._exchange.rank, rank, name) as context:
+            try:
+                async with asyncio.timeout(timeout):
+                    reply = await self._reply(line, context, request)
+            except TimeoutError:
+                raise TimeoutError(f"rank {rank} has not answered a call of {name!r} within {timeout:g} s") from None
+            return self._result(reply, rank, name)
+
+    def _result(self, reply: memoryview, rank: int, name: str) -> Any:
+        """Return the result that a reply has, or raise its exception."""
         match self._codec.loads(reply):
             case (value, None, _):
                 return value
@@ -76,7 +84,7 @@ class Calls:
                 raise error from (RemoteTraceback(trace) if trace else None)
         raise RemoteProtocolError(f"the reply of rank {rank} to a call of {name!r} is malformed")
 
-    async def _reply(self, line: Line, request: bytes) -> memoryview:
+    async def _reply(self, line: Line, context: bytes, request: bytes) -> memoryview:
         """Send a request, and return the reply."""
         self._last = number = self._last + 1
         if not line.has_room:
@@ -85,7 +93,7 @@ class Calls:
             raise line.error
         future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         self._calls[number] = line, future
-        line.post(CALL, _NUMBER.pack(number) + request)
+        line.post(CALL, _CALL.pack(number, len(context)) + context + request)
         try:
             return await future
         except asyncio.CancelledError:
@@ -111,10 +119,11 @@ class Calls:
     # The handlers.
 
     def _begin(self, line: Line, data: memoryview) -> None:
-        number = _NUMBER.unpack_from(data)[0]
+        number, length = _CALL.unpack_from(data)
+        context, content = spans.split(data, _CALL.size, length)
         if (line, number) in self._running:
             raise RemoteProtocolError(f"call {number} came twice")
-        task = asyncio.get_running_loop().create_task(self._perform(line, number, data[_NUMBER.size :]))
+        task = asyncio.get_running_loop().create_task(self._perform(line, number, context, content))
         self._running[line, number] = task
         task.add_done_callback(lambda _: self._running.pop((line, number)))
 
@@ -123,16 +132,17 @@ class Calls:
         if task is not None:
             task.cancel()
 
-    async def _perform(self, line: Line, number: int, data: memoryview) -> None:
+    async def _perform(self, line: Line, number: int, context: bytes, content: memoryview) -> None:
         try:
-            name, args = self._codec.loads(data)
-            function = self._functions.get(name)
-            if function is None:
-                there = ", ".join(sorted(self._functions))
-                raise LookupError(f"rank {self._exchange.rank} has no handler {name!r}, but {there or 'none'}")
-            result = function(*args)
-            if inspect.isawaitable(result):
-                result = await result
+            name, args = self._codec.loads(content)
+            function, rank = self._functions.get(name), self._exchange.rank
+            with spans.active.of_handler(rank, name if function else None, context):
+                if function is None:
+                    there = ", ".join(sorted(self._functions))
+                    raise LookupError(f"rank {rank} has no handler {name!r}, but {there or 'none'}")
+                result = function(*args)
+                if inspect.isawaitable(result):
+                    result = await result
             message = _message(self._codec, (result, None, ""), f"the result of the handler {name!r}")
         except asyncio.CancelledError as error:
             message = self._failure(error)  # which nobody reads if the caller has given up

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from aiompi.errors import InvalidArgumentError, MPIError, ProcessFailedError, RemoteProtocolError
 from aiompi.objects import Codec
+from aiompi.talk import spans
 from aiompi.talk.calls import encoded
 from aiompi.talk.exchange import Exchange, Name
 from aiompi.talk.line import Line
@@ -247,16 +248,17 @@ class Dicts:
         self._last = number = self._last + 1
         future = asyncio.get_running_loop().create_future()
         self._writes[number] = request, future
-        try:
-            self._send(number)
-            if future.done():  # a member that is alone: a loop of writes leaves the event loop to others, too
-                await asyncio.sleep(0)
-            value, text = await future
-        finally:
-            del self._writes[number]
-        if text is not None:
-            raise InvalidArgumentError(text)
-        return value
+        with spans.active.of_write(self._exchange.rank, operation, name):
+            try:
+                self._send(number)
+                if future.done():  # a member that is alone: a loop of writes leaves the event loop to others, too
+                    await asyncio.sleep(0)
+                value, text = await future
+            finally:
+                del self._writes[number]
+            if text is not None:
+                raise InvalidArgumentError(text)
+            return value
 
     def _send(self, number: int) -> None:
         line = self._exchange.lines[0]

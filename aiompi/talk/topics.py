@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from aiompi.errors import InvalidArgumentError, RemoteProtocolError
 from aiompi.objects import Codec
+from aiompi.talk import spans
 from aiompi.talk.calls import encoded
 from aiompi.talk.exchange import Exchange
 from aiompi.talk.line import Line
@@ -18,8 +19,8 @@ from aiompi.talk.line import Line
 PUBLISH: Final = 4
 TAKEN: Final = 5
 
-#: the number of a publication, whether its publisher waits until it is taken, and the length of the topic
-_HEADER: Final = struct.Struct("<Q?H")
+#: the number of a publication, whether its publisher waits until it is taken, and the lengths of topic and context
+_HEADER: Final = struct.Struct("<Q?HH")
 #: number of publications that have been taken, and the number of one whose publisher waits, or 0
 _TAKEN: Final = struct.Struct("<LQ")
 
@@ -35,12 +36,20 @@ POLICIES: Final = ("wait", "drop oldest", "fail")
 
 
 class _Publication:
-    """A publication that subscriptions of this member hold back."""
+    """A publication for the subscriptions of this member.
 
-    __slots__ = ("line", "number", "pending")
+    Attributes:
+        line: of the publisher.
+        number: of the publication if its publisher waits, otherwise 0.
+        context: of the span of the publisher.
+        content: the object, encoded.
+        pending: subscriptions that hold it back.
+    """
 
-    def __init__(self, line: Line, number: int) -> None:
-        self.line, self.number, self.pending = line, number, 0
+    __slots__ = ("content", "context", "line", "number", "pending")
+
+    def __init__(self, line: Line, number: int, context: bytes, content: memoryview) -> None:
+        self.line, self.number, self.context, self.content, self.pending = line, number, context, content, 0
 
 
 def _name_of(topic: str) -> bytes:
@@ -49,6 +58,13 @@ def _name_of(topic: str) -> bytes:
     if name is None or len(name) > _LONGEST:
         raise InvalidArgumentError(f"topic {topic!r:.100}: expected a str of at most {_LONGEST:,} bytes")
     return name
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no event loop runs
+        return None
 
 
 class Subscription:
@@ -68,23 +84,26 @@ class Subscription:
         _name_of(topic)
         self.dropped = 0
         self._topics, self._topic, self._bound, self._when_full = topics, topic, bound, when_full
-        self._objects: deque[memoryview] = deque()
-        self._beyond: deque[tuple[memoryview, _Publication]] = deque()  # their publishers wait
+        self._objects: deque[_Publication] = deque()
+        self._beyond: deque[_Publication] = deque()  # their publishers wait
         self._waiting: set[asyncio.Future[None]] = set()  # tasks may share a subscription
+        self._in_process: dict[
+            asyncio.Task[Any] | None, Callable[[], object]
+        ] = {}  # task -> ends the span of its object
         self._error: Exception | None = None
         self._closed = False
 
-    def put(self, data: memoryview, publication: _Publication) -> None:
+    def put(self, publication: _Publication) -> None:
         """Take the object of a publication."""
         if len(self._objects) < self._bound:
-            self._objects.append(data)
+            self._objects.append(publication)
         elif self._when_full == "wait":
             publication.pending += 1
-            self._beyond.append((data, publication))
+            self._beyond.append(publication)
         elif self._when_full == "drop oldest":
             self.dropped += 1
             self._objects.popleft()
-            self._objects.append(data)
+            self._objects.append(publication)
         else:
             self.end(asyncio.QueueFull(f"{self._bound} objects of the topic {self._topic!r} wait, and one more came"))
         self._wake()
@@ -93,6 +112,8 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Any:
+        if self._in_process:
+            self._processed()
         while not self._objects:
             if self._error is not None:
                 raise self._error
@@ -104,15 +125,26 @@ class Subscription:
                 await future
             finally:
                 self._waiting.discard(future)
-        data = self._objects.popleft()
+        publication = self._objects.popleft()
         if self._beyond:
-            more, publication = self._beyond.popleft()
+            more = self._beyond.popleft()
             self._objects.append(more)
-            self._topics.release(publication)
-        return self._topics.codec.loads(data)
+            self._topics.release(more)
+        obj = self._topics.codec.loads(publication.content)
+        end = spans.active.of_object(self._topics.rank, self._topic, publication.context)
+        if end is not None:
+            self._in_process[_current_task()] = end
+        return obj
+
+    def _processed(self) -> None:
+        """End the spans of objects that this task has processed, or a task that has ended."""
+        current = _current_task()
+        for task in [task for task in self._in_process if task is None or task is current or task.done()]:
+            self._in_process.pop(task)()
 
     def close(self) -> None:
         """Get no more objects; those that wait are dropped."""
+        self._processed()
         self._objects.clear()
         self.end(None)
 
@@ -122,7 +154,7 @@ class Subscription:
             self._closed, self._error = True, error
             self._topics.forget(self._topic, self)
             beyond, self._beyond = self._beyond, deque()
-            for _, publication in beyond:
+            for publication in beyond:
                 self._topics.release(publication)
             self._wake()
 
@@ -132,8 +164,10 @@ class Subscription:
                 future.set_result(None)
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if hasattr(self, "_closed"):
             self.close()
+            for end in self._in_process.values():
+                end()
 
 
 class Topics:
@@ -155,37 +189,49 @@ class Topics:
         exchange.on_lost.append(self._lost)
         exchange.on_end.append(self._end)
 
+    @property
+    def rank(self) -> int:
+        """Rank of this member."""
+        return self._exchange.rank
+
     # The publisher.
 
     async def publish(self, topic: str, obj: object, confirm: bool) -> None:
         name, content = _name_of(topic), encoded(self.codec, obj)
-        if self._before or not self._has_room():
-            self._before += 1
-            try:
-                async with self._turn:  # so that the order of calls is that of publications
-                    while not self._has_room():
-                        self._moved = asyncio.get_running_loop().create_future()
-                        await self._moved
-            finally:
-                self._before -= 1
-        if self._exchange.error is not None:
-            raise self._exchange.error
-        self._last = number = self._last + 1
-        data = _HEADER.pack(number, confirm, len(name)) + name + content
-        lines, under_way = self._exchange.lines, self._under_way
-        future: asyncio.Future[None] | None = None
-        if confirm:
-            future = asyncio.get_running_loop().create_future()
-            self._awaited[number] = {line for line in lines if line.error is None}, future
-        for line in lines:
-            if line.error is None:
-                under_way[line] = under_way.get(line, 0) + 1
-                line.post(PUBLISH, data)
-        if future is not None:
-            try:
-                await future
-            finally:
-                self._awaited.pop(number, None)
+        with spans.active.of_publication(self.rank, topic) as context:
+            if self._before or not self._has_room():
+                await self._room()
+            if self._exchange.error is not None:
+                raise self._exchange.error
+            self._last = number = self._last + 1
+            data = _HEADER.pack(number, confirm, len(name), len(context)) + name + context + content
+            future = self._await(number) if confirm else None
+            for line in self._exchange.lines:
+                if line.error is None:
+                    self._under_way[line] = self._under_way.get(line, 0) + 1
+                    line.post(PUBLISH, data)
+            if future is not None:
+                try:
+                    await future
+                finally:
+                    self._awaited.pop(number, None)
+
+    async def _room(self) -> None:
+        """Wait until there is room for a publication. The order of calls is that of publications."""
+        self._before += 1
+        try:
+            async with self._turn:
+                while not self._has_room():
+                    self._moved = asyncio.get_running_loop().create_future()
+                    await self._moved
+        finally:
+            self._before -= 1
+
+    def _await(self, number: int) -> asyncio.Future[None]:
+        """Return the future of the time when all members have taken a publication."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited[number] = {line for line in self._exchange.lines if line.error is None}, future
+        return future
 
     def _has_room(self) -> bool:
         under_way = self._under_way
@@ -246,19 +292,18 @@ class Topics:
             self._note(line, publication.number)
 
     def _arrived(self, line: Line, data: memoryview) -> None:
-        number, confirm, length = _HEADER.unpack_from(data)
+        number, confirm, length, context_length = _HEADER.unpack_from(data)
         end = _HEADER.size + length
-        if len(data) < end:
-            raise RemoteProtocolError(f"a publication of {len(data)} bytes has a topic of {length}")
+        context, content = spans.split(data, end, context_length)
         held = self._held.get(line, 0)
         if held >= _LIMIT:
             raise RemoteProtocolError(f"more than {_LIMIT} publications came that were not taken")
-        topic, content = str(data[_HEADER.size : end], "utf8"), data[end:]
-        publication = _Publication(line, number if confirm else 0)
+        topic = str(data[_HEADER.size : end], "utf8")
+        publication = _Publication(line, number if confirm else 0, context, content)
         for reference in [*self._subscribers.get(topic, {}).values()]:
             subscription = reference()
             if subscription is not None:
-                subscription.put(content, publication)
+                subscription.put(publication)
         if publication.pending:
             self._held[line] = held + 1
         else:

@@ -39,8 +39,10 @@ def fields(*values: object) -> bytes:
         first(77),
         first(255, b"\0" * 100),
         *(first(kind, b"\0" * length) for kind in range(1, 9) for length in (0, 5)),
-        first(topics.PUBLISH, b"\0" * 9 + b"\xff\xff" + b"short"),
-        first(topics.PUBLISH, b"\0" * 9 + b"\2\0" + b"\xff\xfe"),  # a topic that is no text
+        first(calls.CALL, b"\0" * 8 + b"\xff\xff" + b"short"),  # a context
+        first(topics.PUBLISH, b"\0" * 9 + b"\xff\xff\0\0" + b"short"),
+        first(topics.PUBLISH, b"\0" * 9 + b"\2\0\5\0" + b"news"),  # a context
+        first(topics.PUBLISH, b"\0" * 9 + b"\2\0\0\0" + b"\xff\xfe"),  # a topic that is no text
         first(topics.TAKEN, b"\1" + b"\0" * 11),  # publications that nobody has made
         first(topics.TAKEN, b"\0" * 13),
         first(shared_dict.WRITE, fields(0, 1, 1, "set", "d", "k", b"")),  # without the last field
@@ -92,7 +94,7 @@ async def test_a_call_that_comes_twice_ends_the_line() -> None:
 
     line = hostile._talk.exchange.lines[1]
     for _ in range(2):
-        line.post(calls.CALL, (7).to_bytes(8, "little") + calls.encoded(Codec(), ("endless", ())))
+        line.post(calls.CALL, (7).to_bytes(10, "little") + calls.encoded(Codec(), ("endless", ())))
     async with asyncio.timeout(LIMIT):
         while not isinstance(victim._talk.exchange.lines[0].error, aiompi.RemoteProtocolError):
             await asyncio.sleep(0)
@@ -188,8 +190,8 @@ async def test_wrong_arguments_fail_their_call_alone() -> None:
     hostile, victim = aiompi.local_world(2)
     victim.handler(abs)
     talk: Any = hostile._talk
-    for request in (7, ([], ()), ("abs", 5)):
-        talk.exchange.line(1).post(calls.CALL, (9).to_bytes(8, "little") + calls.encoded(Codec(), request))
+    for number, request in enumerate((7, ([], ()), ("abs", 5)), 9):
+        talk.exchange.line(1).post(calls.CALL, number.to_bytes(10, "little") + calls.encoded(Codec(), request))
         await asyncio.sleep(0.01)
     assert await hostile.call(1, "abs", -2, timeout=LIMIT) == 2
 
@@ -218,7 +220,7 @@ async def test_publications_that_nobody_takes_are_bounded() -> None:
     broken = victim._talk.exchange.lines[0]
     for number in range(1, 400):
         message = (
-            HEADER.pack(topics.PUBLISH, 0, number, 0) + b"\1" + b"\0" * 8 + b"\4\0news" + calls.encoded(Codec(), 1)
+            HEADER.pack(topics.PUBLISH, 0, number, 0) + b"\1" + b"\0" * 8 + b"\4\0\0\0news" + calls.encoded(Codec(), 1)
         )
         if broken.error is None:
             hostile._talk.exchange.lines[1].transmit(message)

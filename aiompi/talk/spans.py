@@ -1,0 +1,58 @@
+"""`Spans`: the seam for distributed traces. `aiompi.integrations.opentelemetry` puts spans of its own in `active`.
+
+A call or publication carries the context of the span of its sender: bytes that only the spans understand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
+
+from aiompi.errors import RemoteProtocolError
+
+#: most bytes of a context, as its length travels in two bytes
+LONGEST: Final = 65_535
+
+_NO_SPAN: Final[nullcontext[bytes]] = contextlib.nullcontext(b"")
+
+
+class Spans:
+    """No spans; a subclass makes some. `rank` is always that of this member."""
+
+    def of_call(self, rank: int, peer: int, name: str) -> AbstractContextManager[bytes]:
+        """Return the span in which a handler of a peer is called; its value is the context for the peer."""
+        return _NO_SPAN
+
+    def of_handler(self, rank: int, name: str | None, context: bytes) -> AbstractContextManager[object]:
+        """Return the span in which a handler runs, None if there is none of the name, for the context of the caller."""
+        return _NO_SPAN
+
+    def of_publication(self, rank: int, topic: str) -> AbstractContextManager[bytes]:
+        """Return the span in which an object is published; its value is the context for the members."""
+        return _NO_SPAN
+
+    def of_object(self, rank: int, topic: str, context: bytes) -> Callable[[], object] | None:
+        """Begin the span in which an object of a subscription is processed, and return the function that ends it."""
+        return None
+
+    def of_write(self, rank: int, operation: str, name: str) -> AbstractContextManager[object]:
+        """Return the span in which a shared dict is written."""
+        return _NO_SPAN
+
+
+#: of this process
+active: Spans = Spans()
+
+
+def split(data: memoryview, start: int, length: int) -> tuple[bytes, memoryview]:
+    """Return the context in a message, and what follows it.
+
+    Raises:
+        RemoteProtocolError: the message is too short.
+    """
+    end = start + length
+    if len(data) < end:
+        raise RemoteProtocolError(f"a message of {len(data)} bytes has a context that ends at {end}")
+    return bytes(data[start:end]), data[end:]
