@@ -429,7 +429,10 @@ class Prepared(Generic[P]):
         """
         run, note = self._prepare(comm, *args, **kwargs)
         channel = comm.bound_channel(self.name, note)
-        return PersistentRequest(comm.engine, lambda: comm.run(run(channel)), lambda: None)
+        recorder = comm.engine.recorder
+        if recorder is not None:
+            recorder.word = 0  # that of the algorithm: nothing begins yet
+        return PersistentRequest(comm.engine, f"{self.name}_init", lambda: comm.start_bound(channel, run), lambda: None)
 
     def _prepare(self, comm: Communicator, *args: P.args, **kwargs: P.kwargs) -> tuple[Run, int]:
         """Check the arguments. Return the function that runs the collective, and the note of its messages."""

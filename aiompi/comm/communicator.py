@@ -12,7 +12,7 @@ from aiompi.comm.group import Group
 from aiompi.comm.point_to_point import PointToPoint
 from aiompi.constants import TAG_UB
 from aiompi.core import Recorder
-from aiompi.core.pure.recorder import COLLECTIVE
+from aiompi.core.pure.recorder import COLLECTIVE, FAILED
 from aiompi.engine import Engine, Receive, Request, Schedule
 
 T = TypeVar("T")
@@ -90,7 +90,9 @@ class Communicator(PointToPoint):
         if self.native:
             recorder = self.engine.recorder
             if recorder is not None:
-                return self._recorded(recorder, channel, algorithm)
+                return self._recorded(
+                    recorder, channel, lambda: Schedule(self.engine, algorithm(channel), self, channel.operation)
+                )
             return Schedule(self.engine, algorithm(channel), self, channel.operation)
         before = self._latest
         if before is None or before.done():
@@ -100,13 +102,26 @@ class Communicator(PointToPoint):
         self._latest = None if schedule.done() else schedule
         return schedule
 
-    def _recorded(
-        self, recorder: Recorder, channel: Channel, algorithm: Callable[[Channel], Coroutine[Any, None, T]]
-    ) -> Schedule[T]:
+    def start_bound(self, channel: Channel, algorithm: Callable[[Channel], Coroutine[Any, None, T]]) -> Schedule[T]:
+        """Start another run of a persistent collective on its channel, see `bound_channel`.
+
+        Raises:
+            InvalidCommError, JobAbortedError: see `run`.
+        """
+        recorder = self.engine.recorder
+        if recorder is None or not self.native:
+            return self.run(algorithm(channel))
+        return self._recorded(recorder, channel, lambda: self.run(algorithm(channel)))
+
+    def _recorded(self, recorder: Recorder, channel: Channel, begin: Callable[[], Schedule[T]]) -> Schedule[T]:
         root = root_of(channel.note)
         process = -1 if root is None else self.process_of(root)
         handle = recorder.start(COLLECTIVE, self.context_id, process, channel.tag, 0)
-        schedule = Schedule(self.engine, algorithm(channel), self, channel.operation)
+        try:
+            schedule = begin()
+        except BaseException:
+            recorder.end(handle, FAILED)
+            raise
         schedule.traced = handle
         if schedule.done():
             recorder.ended(schedule)

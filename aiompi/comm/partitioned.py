@@ -17,6 +17,7 @@ from aiompi.comm.communicator import Communicator
 from aiompi.comm.contexts import PARTITIONS
 from aiompi.constants import PROC_NULL, TAG_UB
 from aiompi.core.allocation import allocate
+from aiompi.core.pure.recorder import PART
 from aiompi.datatype import Buffer, resolve_recv, resolve_send
 from aiompi.datatype.buffer.buffer import AbsoluteBuffer
 from aiompi.engine import PersistentRequest, Receive, Request
@@ -109,8 +110,15 @@ class PartitionedContext:
         return self._receive(memory, source, source + len(self.comm.targets), tag)
 
     def _send(self, memory: memoryview, dest: int, carried: int, tag: int) -> Request[None]:
-        peer = self.comm.engine.peer(self.comm.targets[dest])
-        return peer.send((memory,), len(memory), self.context_id, carried, tag)
+        process = self.comm.targets[dest]
+        peer = self.comm.engine.peer(process)
+        recorder = self.comm.engine.recorder
+        if recorder is None:
+            return peer.send((memory,), len(memory), self.context_id, carried, tag)
+        handle = recorder.start(PART, self.context_id, process, tag, len(memory))
+        request = peer.send((memory,), len(memory), self.context_id, carried, tag)
+        recorder.sent(handle, request, peer)
+        return request
 
     def _receive(self, memory: memoryview | None, source: int, carried: int, tag: int) -> Receive:
         comm = self.comm
@@ -438,7 +446,7 @@ class PartitionedSend(_Partitioned[None]):
     __slots__ = ()
 
     def __init__(self, arguments: _BoundSend) -> None:
-        super().__init__(arguments.comm.engine, arguments.start, lambda: None)
+        super().__init__(arguments.comm.engine, "Psend_init", arguments.start, lambda: None)
         self._arguments = arguments
         self.describe("partitioned send to", arguments.comm, arguments.partner, arguments.tag)
 
@@ -478,7 +486,7 @@ class PartitionedReceive(_Partitioned[Status]):
     __slots__ = ()
 
     def __init__(self, arguments: _BoundReceive) -> None:
-        super().__init__(arguments.comm.engine, arguments.start, Status)
+        super().__init__(arguments.comm.engine, "Precv_init", arguments.start, Status)
         self._arguments = arguments
         self.describe("partitioned recv from", arguments.comm, arguments.partner, arguments.tag)
 

@@ -115,15 +115,17 @@ class PointToPoint(CommunicatorState):
             raise InvalidTagError(f"{self.label}, rank {self.rank}: tag {tag} of a send is not in 0..{self.tag_ub}")
         if dest != PROC_NULL and not 0 <= dest < self._reach:
             raise self._bad_rank("destination", dest)
-        request = PersistentRequest(self.engine, lambda: self.isend(*message(), dest, tag, mode), lambda: None)
-        request.describe(f"persistent {SENDS[mode]}", self, dest, tag)
+        said = SENDS[mode]
+        name = f"{said.removesuffix(' to').capitalize()}_init"
+        request = PersistentRequest(self.engine, name, lambda: self.isend(*message(), dest, tag, mode), lambda: None)
+        request.describe(f"persistent {said}", self, dest, tag)
         return request
 
     def recv_init(self, memory: memoryview | Scattered, source: Integer, tag: Integer) -> PersistentRequest[Status]:
         """Bind the arguments of a receive (section 3.9); see `irecv`."""
         source, tag = self._integers("source", source, tag)
         self._peer_rank(source, tag)
-        request = PersistentRequest(self.engine, lambda: self.irecv(memory, source, tag), Status)
+        request = PersistentRequest(self.engine, "Recv_init", lambda: self.irecv(memory, source, tag), Status)
         request.describe("persistent recv from", self, source, tag)
         return request
 

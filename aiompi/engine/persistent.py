@@ -23,14 +23,18 @@ class PersistentRequest(Request[T_co]):
     and `cancelled` describe the last operation until the next start.
 
     Args:
+        name: of the call that has bound the arguments, such as "Send_init".
         begin: starts the operation with the bound arguments.
         empty: makes the result of an inactive request.
     """
 
-    __slots__ = ("_begin", "_empty", "_freed", "_operation", "_taken")
+    __slots__ = ("_begin", "_empty", "_freed", "_name", "_operation", "_taken")
 
-    def __init__(self, engine: Progress, begin: Callable[[], Request[T_co]], empty: Callable[[], Any]) -> None:
+    def __init__(
+        self, engine: Progress, name: str, begin: Callable[[], Request[T_co]], empty: Callable[[], Any]
+    ) -> None:
         super().__init__(engine)
+        self._name = name
         self._begin = begin
         self._empty = empty
         self._operation: Request[T_co] | None = None
@@ -79,9 +83,12 @@ class PersistentRequest(Request[T_co]):
         before, self._operation, self._taken = self._operation, None, False
         if before is not None and before.unseen_error() is not None:
             before.result()
+        recorder = self._engine.recorder
+        if recorder is not None:
+            recorder.word = recorder.naming.word(self._name)  # in the record of the operation
         self._operation = operation = self._begin()
         if not operation.done():
-            self._done = False
+            self._done, self.traced = False, operation.traced
             operation.when_done(self._ended)
 
     def _ended(self, _: Request[Any]) -> None:

@@ -48,18 +48,31 @@ class Waiting:
 def waitings(trace: Trace) -> list[Waiting]:
     """Return all waiting of a trace."""
     found: list[Waiting] = []
-    meetings: dict[tuple[int, int], list[Operation]] = defaultdict(list)
     for op in trace.operations:
-        if op.kind == layout.COLLECTIVE:
-            meetings[op.context, op.tag].append(op)
-        elif op.seconds and op.kind in (layout.SEND, layout.RECV):
+        if op.seconds and op.kind in (layout.SEND, layout.RECV):
             state = LATE_SENDER if op.kind == layout.RECV else LATE_RECEIVER
             found += _split(op, state, op.other, op.other.begin if op.other else None)
         elif op.wait is not None and op.seconds and op.kind == layout.WAIT:
             found.append(Waiting(OTHER, op.wait, op.seconds, op))
-    for meeting in meetings.values():
+    for meeting in _meetings(trace):
         found += _in_collective(meeting)
     return found
+
+
+def _meetings(trace: Trace) -> Iterable[list[Operation]]:
+    """Return the operations of each collective. The runs of a persistent one have one number, and are told by order."""
+    lossy = any(rank.lost for rank in trace.ranks.values())
+    meetings: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
+    for rank in trace.ranks.values():
+        runs: dict[tuple[int, int], list[Operation]] = defaultdict(list)
+        for op in rank.operations:
+            if op.kind == layout.COLLECTIVE:
+                runs[op.context, op.tag].append(op)
+        for key, each in runs.items():
+            first = -len(each) if lossy else 0  # the oldest ones may be overwritten: they are counted from the last one
+            for number, op in enumerate(each, first):
+                meetings[*key, number].append(op)
+    return meetings.values()
 
 
 def _split(op: Operation, state: str, cause: Operation | None, until: float | None) -> Iterator[Waiting]:
@@ -75,7 +88,7 @@ def _split(op: Operation, state: str, cause: Operation | None, until: float | No
 def _in_collective(meeting: list[Operation]) -> Iterator[Waiting]:
     last = max(meeting, key=lambda op: op.begin)
     for op in meeting:
-        name = op.place.call.lower().removeprefix("i")
+        name = op.place.call.rpartition(" of ")[2].lower().removeprefix("i").removesuffix("_init")
         cause: Operation | None = last
         state = AT_BARRIER if name == "barrier" else AT_COLLECTIVE
         if name in _FROM_ROOT:

@@ -187,6 +187,9 @@ class _File:
             begin, wait, end, context, nbytes, peer, tag, place, wait_place, kind, way, word = (
                 layout.RECORD.unpack_from(self._data, at)
             )
+            said, name = self._names.place(place), self._names.word(word)
+            if name.endswith("_init"):  # the call that starts it is Start or Startall
+                said, name = dataclasses.replace(said, call=f"{said.call} of {name}"), ""
             operations.append(
                 Operation(
                     self.rank,
@@ -199,9 +202,9 @@ class _File:
                     peer,
                     tag,
                     nbytes,
-                    self._names.place(place),
+                    said,
                     self._names.place(wait_place),
-                    self._names.word(word) if kind == layout.COLLECTIVE else "",
+                    name if kind == layout.COLLECTIVE else "",
                 )
             )
         operations.sort(key=lambda op: op.begin)

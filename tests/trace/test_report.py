@@ -9,6 +9,7 @@ import re
 import runpy
 import sys
 import xml.etree.ElementTree as ET
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ import aiompi.trace
 from aiompi.coll.registry import ALLGATHER
 from aiompi.core.pure import recorder as layout
 from aiompi.trace import analysis, page, pictures
-from aiompi.trace.reading import NOWHERE, Operation, Place, Rank, Trace
+from aiompi.trace.reading import NOWHERE, Operation, Place, Rank, Trace, read
 from support.jobs import Site
 
 SLOW = """\
@@ -59,6 +60,41 @@ def test_the_late_rank_and_its_line_are_named(site: Site) -> None:
     assert {event["pid"] for event in events if event.get("name") == "Barrier"} == {0, 1, 2}
     [algorithm] = {event["args"]["algorithm"] for event in events if event.get("name") == "Allgather"}
     assert algorithm in ALLGATHER.algorithms
+
+
+BOUND = """\
+import time
+import numpy as np
+from aiompi import MPI
+world = MPI.COMM_WORLD
+data = np.zeros(4)
+bcast = world.Bcast_init(data, root=1)
+ring = [world.Send_init(data, (world.rank + 1) % 2), world.Recv_init(np.empty(4), (world.rank + 1) % 2)]
+for step in range(3):
+    if world.rank == 1:
+        time.sleep(0.2)
+    bcast.Start()
+    bcast.Wait()
+    if world.rank == 0:
+        time.sleep(0.1)
+    MPI.Prequest.Startall(ring)
+    MPI.Request.Waitall(ring)
+"""
+
+
+def test_persistent_operations_are_named_by_the_calls_that_bound_them(site: Site) -> None:
+    """Each run of a collective is one of its own, although all have one number."""
+    assert site.launch("-n", "2", "--trace", "trace", site.program(BOUND, "bound.py")).finish().code == 0
+    trace = read(site.directory / "trace")
+    found = analysis.waitings(trace)
+    late: Counter[tuple[int, str]] = Counter()
+    for each in analysis.late_ranks(trace, found):
+        late[each.rank, str(each.place)] += each.times
+    assert late[1, "Start of Bcast_init at bound.py:11"] == late[0, "Startall of Send_init at bound.py:15"] == 3
+    reasons = Counter(str(wait.operation.waiting_place) for wait in found if wait.state == analysis.LATE_ROOT)
+    assert reasons == {"Start of Bcast_init at bound.py:11": 3}
+    assert all(op.other is not None for op in trace.operations if op.kind == layout.SEND)
+    assert not any(waiting.state == analysis.OTHER for waiting in found)
 
 
 def test_a_directory_without_a_trace_is_refused(site: Site) -> None:

@@ -158,6 +158,8 @@ cdef class Recorder:
         record.context, record.nbytes, record.peer, record.tag = context, nbytes, peer, tag
         record.place, record.wait_place, record.way, record.word = place, 0, 0, 0
         record.kind = <unsigned char>kind
+        if kind <= REC_COLLECTIVE:
+            record.word, self.word = <unsigned short>self.word, 0
         self._head = self._shown[0] = handle
         return handle
 
@@ -175,11 +177,7 @@ cdef class Recorder:
 
     def start(self, int kind, uint64_t context, int peer, int tag, uint64_t nbytes):
         """Write the record of something that begins now, and return its handle."""
-        cdef uint64_t handle = self.begin(kind, context, peer, tag, nbytes)
-        cdef record_t *record = self.find(handle)
-        if record != NULL:
-            record.word, self.word = <unsigned short>self.word, 0
-        return handle
+        return self.begin(kind, context, peer, tag, nbytes)
 
     def end(self, uint64_t handle, int way=0):
         """Note that it has ended."""

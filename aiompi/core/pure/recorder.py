@@ -106,7 +106,8 @@ class Recorder:
 
     Attributes:
         memory, naming: as above.
-        word: number of a word for the next record of `start`.
+        word: number of a word for the record of the next call, which is a send, receive or collective: the name of the
+            algorithm, or of the call that has bound the arguments of a persistent one.
     """
 
     def __init__(
@@ -165,11 +166,6 @@ class Recorder:
         Returns:
             A handle for `end`; 0 once the recorder is closed.
         """
-        word, self.word = self.word, 0
-        return self._begin(kind, context, peer, tag, nbytes, word)
-
-    def _begin(self, kind: int, context: int, peer: int, tag: int, nbytes: int, word: int) -> int:
-        """Write the record of something, which takes a word only if it is a call that has set one."""
         place = self.place()
         if self._memory is not None and self._head >= self._room:
             self._room = self.naming.room(self._head)
@@ -177,6 +173,9 @@ class Recorder:
                 self.close()
         if self._memory is None:
             return 0
+        word = 0
+        if kind <= COLLECTIVE:
+            word, self.word = self.word, 0
         at = RECORDS + (self._head & self._mask) * RECORD.size
         fields = self.naming.now(), 0, 0, context, nbytes, peer, tag, place, 0, kind, 0, word
         RECORD.pack_into(self._memory, at, *fields)
@@ -201,7 +200,7 @@ class Recorder:
 
     def past(self, kind: int, seconds: float, tag: int = 0, nbytes: int = 0) -> None:
         """Write the record of something that has just ended after so many seconds."""
-        at = self._find(self._begin(kind, 0, -1, tag, nbytes, 0))
+        at = self._find(self.start(kind, 0, -1, tag, nbytes))
         if not at:
             return
         (now,) = COUNT.unpack_from(self._memory, at)
@@ -214,7 +213,7 @@ class Recorder:
             return
         at = self._find(request.traced)
         if not at:
-            request.traced = self._begin(WAIT, 0, -1, 0, 0, 0)
+            request.traced = self.start(WAIT, 0, -1, 0, 0)
         place = self.place()
         at = self._find(request.traced)
         if at and not COUNT.unpack_from(self._memory, at + 8)[0]:
