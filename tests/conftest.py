@@ -44,29 +44,46 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
 }
+TESTS = Path(__file__).parent
 #: fixtures of tests that start processes
 STARTING = {"site", "launch", "machines", "slurm"}
 #: folders with files that take minutes
 LONGEST = {"peers", "cluster"}
+#: folders and files whose tests start processes by themselves, or compute for seconds
+SLOW = {"typed", "testing", "notebook", "integrations", "bench", "test_stalls.py", "test_floors.py", "test_aiompi.py",
+        "test_every_collective.py", "test_liveness.py", "test_matching_machine.py", "test_mutants.py"}  # fmt: skip
 # libuv keeps a pipe from the first loop of a process on, which no test shall find left behind.
 uvloop.new_event_loop().close()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Limit the time of each test."""
+    """Limit the time of each test. Let each worker of pytest-xdist begin to collect in another folder.
+
+    The first one that comes to a file rewrites its assertions and compiles it, and the others find that in the cache.
+    """
     config.pluginmanager.register(stalls.Limits())
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and config.args == [TESTS.name] and config.rootpath == TESTS.parent:
+        places = sorted(
+            str(path)
+            for path in TESTS.iterdir()
+            if path.match("test_*.py") or (path.is_dir() and path.name != "__pycache__")
+        )
+        begin = len(places) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        config.args = places[begin:] + places[:begin]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take long, so that workers of pytest-xdist end at about the same time.
 
-    A test that starts processes takes as long as many others.
+    A test that starts processes takes as long as many others, and so do those of some files.
     """
     weights = Counter[Path]()
     for item in items:
-        weights[item.path] += 20 if STARTING & set(getattr(item, "fixturenames", ())) else 1
-    items.sort(key=lambda item: (item.path.parent.name not in LONGEST, -weights[item.path]))
+        slow = STARTING & set(getattr(item, "fixturenames", ())) or SLOW & {item.path.name, item.path.parent.name}
+        weights[item.path] += 20 if slow else 1
+    items.sort(key=lambda item: (item.path.parent.name not in LONGEST, -weights[item.path], item.path))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
