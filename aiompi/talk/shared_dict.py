@@ -236,8 +236,8 @@ class Dicts:
 
     async def write(self, operation: str, name: str, key: str, value: object, old: object) -> Any:
         """Write, and return the result when all members have made the change."""
-        if type(name) is not str or type(key) is not str:
-            raise InvalidArgumentError(f"shared dict {name!r:.100}, key {key!r:.100}: expected a str for both")
+        if type(key) is not str:
+            raise InvalidArgumentError(f"shared dict {name!r:.100}: expected a key that is a str, not {key!r:.100}")
         if operation == "add" and type(value) is not int:
             raise InvalidArgumentError(f"add {value!r:.100} to {key!r:.100}: expected an int")
         error = self._exchange.line(0).error

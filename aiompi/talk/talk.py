@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from aiompi.comm import Communicator
 from aiompi.comm.factory import make_communicator
+from aiompi.errors import InvalidArgumentError
 from aiompi.face.native.talking import SharedDict
 from aiompi.objects import Codec
 from aiompi.talk.calls import Calls
@@ -45,6 +46,8 @@ class Talk:
         return self.topics.subscribe(topic, bound, when_full)
 
     def shared_dict(self, name: str) -> SharedDict:
+        if type(name) is not str:
+            raise InvalidArgumentError(f"shared_dict({name!r:.100}): expected the name of the dict, a str")
         return SharedDict(self.dicts, name)
 
 

@@ -12,12 +12,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any, Final, NamedTuple
 
 from aiompi.compat import STAND_IN
-from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, Settle, Settled, State
+from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, Settle, Settled, State, Warned
 from aiompi.testing.reports import waits_text
 from aiompi.wire.control import ENV_LIFELINE
 from aiompi.wire.wait_report import WaitReport, compare
@@ -52,11 +52,13 @@ class Result(NamedTuple):
 
     Attributes:
         reports: serialized reports of the ranks that have run it.
+        warned: the warnings in these ranks.
         trouble: why it has failed as a whole, such as a rank that has died; empty otherwise.
         notes: what the ranks did that were stopped; empty if there are none.
     """
 
     reports: Mapping[int, list[dict[str, Any]]]
+    warned: Mapping[int, Sequence[Warned]]
     trouble: str = ""
     notes: str = ""
 
@@ -126,7 +128,7 @@ class Job:
             seconds: that it may take.
         """
         if self.broken:
-            return Result({}, self._cause())
+            return Result({}, {}, self._cause())
         self.broken = True  # if this is interrupted
         self._note_begin()
         run = _Run({rank: connection for connection, rank in self._connections.items()}, seconds, self._note_begin)
@@ -134,7 +136,7 @@ class Job:
         self.broken = not (run.all_ended(order) and run.agree() and run.settles())
         notes = "" if not run.left or run.lost else run.notes()
         trouble = self._cause() if run.lost else run.trouble or (notes if run.late else "")
-        return Result(run.reports, trouble, "" if run.late else notes)
+        return Result(run.reports, run.warned, trouble, "" if run.late else notes)
 
     def _note_begin(self) -> None:
         """Note that what is printed from now on belongs to the test."""
@@ -186,6 +188,7 @@ class _Run:
 
     Attributes:
         reports: of the ranks that have ended.
+        warned: the warnings in these ranks.
         left: ranks that have not ended.
         lost: ranks whose processes have ended.
         failed, unfinished, late: whether a rank has failed, whether one has skipped the rest of the test, and whether
@@ -199,6 +202,7 @@ class _Run:
         self._seconds, self._on_begin = seconds, on_begin
         self._states: dict[int, State] = {}
         self.reports: dict[int, list[dict[str, Any]]] = {}
+        self.warned: dict[int, Sequence[Warned]] = {}
         self.left = set(connections)
         self.lost: set[int] = set()
         self._collecting = set(connections)
@@ -274,12 +278,12 @@ class _Run:
             case Settled(clean):
                 self._unsettled.discard(rank)
                 self._clean &= clean
-            case Ended(reports, trouble):
+            case Ended(reports, trouble, warned):
                 self._collecting.discard(rank)
                 self.left.discard(rank)
                 self.trouble = self.trouble or trouble
                 if not trouble:
-                    self.reports[rank] = reports
+                    self.reports[rank], self.warned[rank] = reports, warned
                 self.failed |= bool(trouble) or any(
                     report["outcome"] == "failed" or "wasxfail" in report for report in reports
                 )
@@ -315,7 +319,7 @@ class Jobs:
         """Run a test in a job of its kind, which is started if there is none."""
         with self._room(min(kind.size, self._all)):
             if self._closed:
-                return Result({}, "The session has ended.")
+                return Result({}, {}, "The session has ended.")
             job = self._take(kind)
             try:
                 return job.run(order, seconds)

@@ -110,12 +110,13 @@ def check(node: pytest.Item, size: int | None) -> None:
     """Check the mark `mpi` of a test that is about to run in a job of `size` ranks.
 
     Raises:
-        ValueError: it has positional arguments.
+        pytest.fail.Exception: it has an argument without a name.
         pytest.skip.Exception: the job is too small.
     """
     for mark in node.iter_markers("mpi"):
         if mark.args:
-            raise ValueError("mpi mark does not take positional args: write ranks=[...] or min_size=...")
+            first, written = mark.args[0], ", ".join(map(repr, mark.args))
+            pytest.fail(f"mpi({written}): the number of ranks needs its name: mpi(ranks={first!r})", pytrace=False)
         least = mark.kwargs.get("min_size")
         if least is not None and size is not None and size < least:
             pytest.skip(f"the test needs {least} ranks, and the job has {size}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
@@ -37,16 +38,34 @@ class Begun(NamedTuple):
     """The worker has collected the test, and begins it."""
 
 
+class Warned(NamedTuple):
+    """A warning in a test.
+
+    Attributes:
+        packed: the warning, pickled; empty if it cannot be.
+        text: its class and its text.
+        filename: of the line.
+        lineno: number of the line.
+    """
+
+    packed: bytes
+    text: str
+    filename: str
+    lineno: int
+
+
 class Ended(NamedTuple):
     """The worker has run the test.
 
     Attributes:
         reports: serialized reports of its phases.
         trouble: why it cannot run it; empty if it has.
+        warned: the warnings in it.
     """
 
     reports: list[dict[str, Any]]
     trouble: str = ""
+    warned: Sequence[Warned] = ()
 
 
 class Settle(NamedTuple):

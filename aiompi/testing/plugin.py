@@ -108,8 +108,10 @@ class MPITests:
             item.add_marker(name)
 
     def _skip(self, item: pytest.Item) -> bool:
-        """Do what the marks and options of pytest-mpi say; return True if the test is skipped."""
+        """Do what the marks and options of pytest-mpi say; return True if the test has no ranks to run on."""
         mpi = item.get_closest_marker("mpi")
+        if mpi is not None and mpi.args and "mpi" in self._known:
+            return True  # its setup fails
         if self._options.with_mpi:
             for name in ("mpi_skip", "mpi_break"):
                 if name in self._known and item.get_closest_marker(name):
@@ -122,8 +124,7 @@ class MPITests:
                 item.add_marker(pytest.mark.skip(reason="test does not use mpi"))
                 return True
         elif mpi is not None and "ranks" not in mpi.kwargs and "mpi" in self._known:
-            hint = "; ranks=... needs its name" if mpi.args else ""
-            item.add_marker(pytest.mark.skip(reason=f"need --with-mpi option to run{hint}"))
+            item.add_marker(pytest.mark.skip(reason="need --with-mpi option to run"))
             return True
         return False
 
@@ -197,11 +198,16 @@ class MPITests:
             return [reports.skipped_report(item, skipped.reason)]
         ahead = self._ahead.pop(item.nodeid, None)
         result = self._result(item) if ahead is None else ahead.result()
+        size = item.stash[_PROCESSES]
+        for warning, ranks in reports.warnings_of(result.warned, size):
+            nodeid = f"{item.nodeid} ({ranks})" if ranks else item.nodeid
+            found = {"warning_message": warning, "when": "runtest", "nodeid": nodeid, "location": None}
+            item.ihook.pytest_warning_recorded.call_historic(kwargs=found)
         load = self._config.hook.pytest_report_from_serializable
         of_ranks = {
             rank: [load(config=self._config, data=data) for data in packed] for rank, packed in result.reports.items()
         }
-        return reports.of_test(item, of_ranks, item.stash[_PROCESSES], result)
+        return reports.of_test(item, of_ranks, size, result)
 
     def _result(self, item: pytest.Item) -> Result:
         from aiompi.testing.jobs import Kind

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
+from warnings import WarningMessage
 
 import pytest
 from _pytest._code.code import TerminalRepr
@@ -14,6 +17,7 @@ from aiompi.base.words import ranks_text
 
 if TYPE_CHECKING:
     from aiompi.testing.jobs import Result
+    from aiompi.testing.orders import Warned
 
 
 class Failure(NamedTuple):
@@ -131,6 +135,31 @@ def of_test(
         failure.sections = [section for report in merged for section in report.sections]
         return [*(report for report in merged if report.when == "setup"), failure]
     return merged
+
+
+def warnings_of(warned: Mapping[int, Sequence[Warned]], size: int) -> Iterator[tuple[WarningMessage, str]]:
+    """Yield the warnings in the ranks of a test, each once, and the ranks in words if they are not all.
+
+    Args:
+        warned: the warnings, by rank.
+        size: number of ranks of the test.
+    """
+    ranks: dict[Warned, dict[int, None]] = {}
+    for rank, each in sorted(warned.items()):
+        for warning in each:
+            ranks.setdefault(warning, {})[rank] = None
+    for warning, found in ranks.items():
+        message = _unpacked(warning)
+        record = WarningMessage(message, type(message), warning.filename, warning.lineno)
+        yield record, "" if len(found) == size else title([*found], size)
+
+
+def _unpacked(warned: Warned) -> Warning:
+    with contextlib.suppress(Exception):  # of the program's class
+        warning = pickle.loads(warned.packed)
+        if isinstance(warning, Warning):
+            return warning
+    return UserWarning(warned.text)
 
 
 def header_of(header: str, rank: int) -> str:

@@ -6,10 +6,12 @@ It is a session of pytest that collects only files with tests that it is told to
 from __future__ import annotations
 
 import os
+import pickle
 import queue
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +23,7 @@ from _pytest.config import _prepareconfig
 
 from aiompi.face.blocking import process as blocking
 from aiompi.testing import place
-from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, Settle, Settled, State
+from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, Settle, Settled, State, Warned
 from aiompi.wire.wait_report import WaitReport
 
 #: options that have their meaning in the process with the user's session
@@ -48,6 +50,7 @@ class Worker:
         self._items: dict[str, pytest.Item] = {}
         self._trouble: list[str] = []
         self._reports: list[pytest.TestReport] = []
+        self._warned: list[Warned] = []
         self._ended = False  # the test, though other ranks may not have ended it
         self._sending = threading.Lock()
         self._main = threading.get_ident()
@@ -67,6 +70,11 @@ class Worker:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._reports.append(report)
+
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
+        """Keep a warning in a test; those of its import are in the other process, too."""
+        if when == "runtest":
+            self._warned.append(_packed(warning_message))
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run tests until there are no more orders."""
@@ -104,7 +112,7 @@ class Worker:
         return self._items.get(nodeid)
 
     def _run(self, session: pytest.Session, item: pytest.Item, following: pytest.Item | None) -> None:
-        self._reports = []
+        self._reports, self._warned = [], []
         if "aiompi.MPI" in sys.modules and not blocking.process.joined:
             blocking.process.start()  # the time until all ranks have joined does not count as time of the test
         self._send(Begun())
@@ -112,7 +120,7 @@ class Worker:
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
         hook = item.config.hook
         packed = [hook.pytest_report_to_serializable(config=item.config, report=each) for each in self._reports]
-        self._send(Ended(packed))
+        self._send(Ended(packed, warned=self._warned))
         self._ended = True
 
     # In a thread of its own.
@@ -132,6 +140,14 @@ class Worker:
     def _send(self, message: object) -> None:
         with self._sending:
             self._connection.send(message)
+
+
+def _packed(warning: warnings.WarningMessage) -> Warned:
+    try:
+        packed = pickle.dumps(warning.message)
+    except Exception:  # of the program's class
+        packed = b""
+    return Warned(packed, f"{warning.category.__name__}: {warning.message}", warning.filename, warning.lineno)
 
 
 def _is_clean() -> bool:

@@ -93,13 +93,20 @@ async def test_writes_that_cannot_be_made_change_nothing() -> None:
         await other.add("k")
     with pytest.raises(aiompi.InvalidArgumentError, match="compare and set in 'd': compare me not"):
         await other.compare_and_set("k", Incomparable(), 1)
-    with pytest.raises(aiompi.InvalidArgumentError, match="shared dict 'd', key 1: expected a str for both"):
+    with pytest.raises(aiompi.InvalidArgumentError, match="shared dict 'd': expected a key that is a str, not 1"):
         await other.set(1, 2)  # type: ignore[arg-type]
     with pytest.raises(aiompi.InvalidArgumentError, match=r"add 1\.5 to 'n': expected an int"):
         await other.add("n", 1.5)  # type: ignore[arg-type]
     with pytest.raises(Exception, match="pickle"):
         await other.set("k", lambda: None)
     assert dict(one) == dict(other) == {"k": "text"}
+
+
+async def test_the_name_of_a_dict_is_a_text() -> None:
+    (world,) = aiompi.local_world(1)
+    for name in (3, None, b"visits"):
+        with pytest.raises(aiompi.InvalidArgumentError, match=r"shared_dict\(.*\): expected the name of the dict"):
+            world.shared_dict(name)  # type: ignore[arg-type]
 
 
 async def test_a_cancelled_write_holds_nobody_up() -> None:

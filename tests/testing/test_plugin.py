@@ -196,6 +196,35 @@ def test_ranks_are_processes_that_later_tests_use_again(pytester: pytest.Pyteste
     assert "rank 1: in no MPI call; it runs test_it.py:51, in test_hangs" in text
 
 
+def test_warnings_of_ranks_are_in_the_summary(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import warnings
+        import pytest
+
+        class Own(UserWarning):
+            pass
+
+        class Stubborn(UserWarning):
+            def __reduce__(self):
+                raise TypeError
+
+        @pytest.mark.mpi(ranks=2)
+        def test_warns(comm):
+            warnings.warn("of all ranks", Own)
+            if comm.rank == 1:
+                warnings.warn("of one", DeprecationWarning)
+                warnings.warn("no pickle", Stubborn)
+        """,
+        "-W", "always", "-W", "ignore:Testing", "--strict-markers",
+    )  # fmt: skip
+    result.assert_outcomes(passed=1, warnings=3)
+    assert re.search("\ntest_it.py::test_warns.2.\n  .*/test_it.py:13: Own: of all ranks\n", text_of(result))
+    assert "\ntest_it.py::test_warns[2] (rank 1 of 2)\n" in text_of(result)
+    result.stdout.fnmatch_lines(["*test_it.py:15: DeprecationWarning: of one", "*: Stubborn: no pickle"])
+
+
 def test_tests_run_side_by_side(pytester: pytest.Pytester) -> None:
     """Each of two tests ends only when the other one runs too."""
     result = run(
@@ -278,7 +307,8 @@ FOREIGN = """
 
 def test_suites_of_other_plugins_without_a_job(pytester: pytest.Pytester) -> None:
     result = run(pytester, FOREIGN, "-k", "not test_parallel", "--strict-markers", "-W", "error")
-    result.assert_outcomes(passed=3, skipped=3, deselected=2)
+    result.assert_outcomes(passed=3, skipped=2, errors=1, deselected=2)
+    assert "\nmpi(2): the number of ranks needs its name: mpi(ranks=2)\n" in text_of(result)
 
 
 def test_suites_of_other_plugins_in_a_job(pytester: pytest.Pytester) -> None:

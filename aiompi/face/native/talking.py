@@ -102,7 +102,7 @@ class SharedDict(Mapping[str, Any]):
     Each read returns a new object, and changing it changes no copy. Keys are texts; values are objects as for `send`.
 
     Raises:
-        InvalidArgumentError: from a write: the name or the key is no `str`, or values cannot be compared or added.
+        InvalidArgumentError: from a write: the key is no `str`, or values cannot be compared or added.
         ProcessFailedError: from a write: this member was cut off, or rank 0 of a world has failed that no other one
             follows. The write is made, or not.
         RevokedError, LocalProtocolError: from a write: this member has left.
@@ -291,6 +291,9 @@ class Talking:
 
         Returns:
             The dict. It is empty until a member writes.
+
+        Raises:
+            InvalidArgumentError: the name is no `str`.
 
         Example:
             visits = team.shared_dict("visits")
