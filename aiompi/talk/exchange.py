@@ -31,6 +31,7 @@ class Exchange:
     Attributes:
         lines: to the members of the latest world, by rank. The own rank has one, too.
         rank: of this member in that world.
+        own: the line to this member itself, None before the first world. What needs no message goes around it.
         handlers: kind of messages -> its handler. Handlers run inside the engine. The error of a malformed message ends
             its line: RemoteProtocolError, or that of `struct` or of the text.
         on_lost: called with each line whose other end is gone, or has broken the protocol.
@@ -41,6 +42,7 @@ class Exchange:
     def __init__(self) -> None:
         self.lines: Sequence[Line] = ()
         self.rank = 0
+        self.own: Line | None = None
         self.handlers: dict[int, Handler] = {}
         self.on_lost: list[Callable[[Line], object]] = []
         self.on_end: list[Callable[[Exception], object]] = []
@@ -82,6 +84,7 @@ class Exchange:
                 line = Line(birth, self._take)
             self._lines[name] = line
         self.lines, self.rank, self._core = [self._lines[name] for name in names], core.rank, core
+        self.own = self.lines[core.rank]
         kept = set(self.lines)
         for line in before.values():
             if line not in kept:

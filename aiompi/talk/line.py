@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from aiompi.errors import RemoteProtocolError
 
@@ -26,11 +26,8 @@ _OVERHEAD: Final = 256
 Settle: TypeAlias = Callable[[Exception | None], object]
 
 
-class _Kept(NamedTuple):
-    number: int
-    kind: int
-    data: bytes
-    settle: Settle | None
+#: a message: number, kind, content, and whom to tell
+_Kept: TypeAlias = tuple[int, int, bytes, Settle | None]
 
 
 class Line:
@@ -97,7 +94,7 @@ class Line:
         nbytes = len(data) + _OVERHEAD
         self._bytes += nbytes
         self._unasked += nbytes
-        self._kept.append(_Kept(self._sent, kind, data, settle))
+        self._kept.append((self._sent, kind, data, settle))
         if self.transmit is not None:
             asks = settle is not None or self._unasked >= _LIMIT // 4
             if asks:
@@ -143,7 +140,7 @@ class Line:
     def _settle(self, received: int) -> None:
         """Forget the messages that the other member has."""
         kept = self._kept
-        while kept and kept[0].number <= received:
+        while kept and kept[0][0] <= received:
             _, _, data, settle = kept.popleft()
             self._bytes -= len(data) + _OVERHEAD
             if settle is not None:
@@ -162,7 +159,7 @@ class Line:
         if self.error is None:
             self.error, self.transmit = error, None
             kept, self._kept = self._kept, deque()
-            for message in kept:
-                if message.settle is not None:
-                    message.settle(error)
+            for _, _, _, settle in kept:
+                if settle is not None:
+                    settle(error)
             self._wake()

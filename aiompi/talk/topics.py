@@ -206,10 +206,15 @@ class Topics:
             self._last = number = self._last + 1
             data = _HEADER.pack(number, confirm, len(name), len(context)) + name + context + content
             future = self._await(number) if confirm else None
-            for line in self._exchange.lines:
+            lines, own, under_way = self._exchange.lines, self._exchange.own, self._under_way
+            for line in lines:
                 if line.error is None:
-                    self._under_way[line] = self._under_way.get(line, 0) + 1
-                    line.post(PUBLISH, data)
+                    under_way[line] = under_way.get(line, 0) + 1
+                    if line is own:
+                        publication = _Publication(line, number if confirm else 0, context, memoryview(content))
+                        self._deliver(topic, publication)
+                    else:
+                        line.post(PUBLISH, data)
             if future is not None:
                 try:
                     await future
@@ -235,19 +240,25 @@ class Topics:
 
     def _has_room(self) -> bool:
         under_way = self._under_way
-        return all(
-            line.error is not None or (line.has_room and under_way.get(line, 0) < _LIMIT)
-            for line in self._exchange.lines
-        )
+        for line in self._exchange.lines:
+            if line.error is None and (not line.has_room or under_way.get(line, 0) >= _LIMIT):
+                return False
+        return True
 
     def _acknowledged(self, line: Line, data: memoryview) -> None:
         count, number = _TAKEN.unpack(data)
         under_way = self._under_way.get(line, 0)
         if count > under_way:
             raise RemoteProtocolError(f"{count} publications are said to be taken, of {under_way} under way")
-        self._under_way[line] = under_way - count
-        self._confirm(line, number)
-        self._go_on()
+        self._took(line, count, number)
+
+    def _took(self, line: Line, count: int, number: int) -> None:
+        """Note that a member has taken publications of this one."""
+        self._under_way[line] = self._under_way.get(line, 0) - count
+        if number:
+            self._confirm(line, number)
+        if self._moved is not None:
+            self._go_on()
 
     def _confirm(self, line: Line, number: int) -> None:
         lines, future = self._awaited.get(number, (None, None))
@@ -295,28 +306,35 @@ class Topics:
         number, confirm, length, context_length = _HEADER.unpack_from(data)
         end = _HEADER.size + length
         context, content = spans.split(data, end, context_length)
-        held = self._held.get(line, 0)
-        if held >= _LIMIT:
+        if self._held.get(line, 0) >= _LIMIT:
             raise RemoteProtocolError(f"more than {_LIMIT} publications came that were not taken")
         topic = str(data[_HEADER.size : end], "utf8")
-        publication = _Publication(line, number if confirm else 0, context, content)
+        self._deliver(topic, _Publication(line, number if confirm else 0, context, content))
+
+    def _deliver(self, topic: str, publication: _Publication) -> None:
+        """Give a publication to the subscriptions of this member."""
         for reference in [*self._subscribers.get(topic, {}).values()]:
             subscription = reference()
             if subscription is not None:
                 subscription.put(publication)
+        line = publication.line
         if publication.pending:
-            self._held[line] = held + 1
+            self._held[line] = self._held.get(line, 0) + 1
         else:
             self._note(line, publication.number)
 
     def _note(self, line: Line, number: int) -> None:
         """Note that a publication is taken, and tell its publisher now or later."""
+        if line.error is not None:
+            return
+        if line is self._exchange.own:
+            self._took(line, 1, number)
+            return
         taken = self._taken.get(line, 0) + 1
-        if line.error is None:
-            if number or taken >= _BATCH:
-                line.post(TAKEN, _TAKEN.pack(taken, number))
-                taken = 0
-            self._taken[line] = taken
+        if number or taken >= _BATCH:
+            line.post(TAKEN, _TAKEN.pack(taken, number))
+            taken = 0
+        self._taken[line] = taken
 
     def _end(self, error: Exception) -> None:
         for subscribers in [*self._subscribers.values()]:

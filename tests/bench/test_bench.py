@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import sys
 from typing import Any
@@ -25,8 +26,10 @@ FIGURES = {
     "streams": 12 if core.form == "native" else 11,
     "rma": 23,
     "files": 3,
+    "workers": 7 if core.form == "native" else 3,
     "mpich": 82 if core.form == "native" else 50,  # most of both forms if both are installed
 }
+WITHOUT_REDIS = "redis-server is not installed: apt install redis-server"
 
 
 def check(record: dict[str, Any]) -> None:
@@ -47,6 +50,9 @@ def test_family(family: str, site: Site) -> None:
     path = site.directory / "bench.json"
     command = (*BENCH, family, family, "--quick", "--repeat", "1", "--json", str(path))
     result = site.start(*command).finish(4 * LIMIT)
+    if family == "workers" and shutil.which("redis-server") is None:
+        assert (result.code, result.err) == (1, f"aiompi.bench: {WITHOUT_REDIS}\n")
+        return
     assert (result.code, result.err) == (0, "")
     assert family != "sockets" or result.out.count("floor") == 1, "a family that is named twice runs once"
     results = json.loads(path.read_text(encoding="utf8"))
@@ -60,6 +66,12 @@ def test_family(family: str, site: Site) -> None:
         check(record)
         assert record["name"] in result.out
         assert "1 waiting ranks" not in record["name"]
+
+
+def test_workers_without_redis(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert main(["workers", "--quick"]) == 1
+    assert capsys.readouterr().err == f"aiompi.bench: {WITHOUT_REDIS}\n"
 
 
 def test_a_family_by_its_own_name(site: Site) -> None:

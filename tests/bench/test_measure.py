@@ -49,8 +49,10 @@ WORKS: list[turns.Work] = [
     {"work": "responsiveness", "outstanding": 3, "nbytes": 8, "seconds": 0.01},
     {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": 0.01},
     {"work": "idle", "seconds": 0.01},
+    {"work": "publications", **TIMED},
+    {"work": "answered_publications", **TIMED},
 ]
-NATIVE_ONLY = {"responsiveness", "large_object", "producers"}
+NATIVE_ONLY = {"responsiveness", "large_object", "producers", "publications", "answered_publications"}
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

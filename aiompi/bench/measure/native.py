@@ -10,6 +10,7 @@ from aiompi.bench.measure import payloads, turns
 from aiompi.bench.measure.calls import CALLS, WARM_UP, object_call
 from aiompi.bench.measure.payloads import TAG
 from aiompi.bench.measure.point_to_point import leads, peer_of
+from aiompi.bench.measure.publications import answered_publications, publications
 from aiompi.bench.measure.responsive import responsiveness
 from aiompi.bench.measure.streams import large_object, producers
 from aiompi.bench.measure.turns import timed_async
@@ -162,6 +163,8 @@ WORKS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
         responsiveness,
         large_object,
         producers,
+        publications,
+        answered_publications,
     )
 }
 

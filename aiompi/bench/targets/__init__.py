@@ -10,7 +10,7 @@ from aiompi.bench.targets.figures import Family
 #: families that are measured by default
 FAMILIES: Final = ("sockets", "startup", "responsive", "streams")
 #: families that are measured only if named, because they need packages of the extra `bench`
-COMPARISONS: Final = ("mpich", "rma", "files")
+COMPARISONS: Final = ("mpich", "rma", "files", "workers")
 
 
 def family(name: str) -> Family:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib
 import inspect
 import os
@@ -31,7 +32,9 @@ from aiompi.settings import load as load_settings
 from aiompi.wire.hello import RANK_ANY
 
 if TYPE_CHECKING:
+    from aiompi.comm import Communicator
     from aiompi.datatype.buffer.memory import buffer
+    from aiompi.objects import Codec
 
 T = TypeVar("T")
 
@@ -40,6 +43,12 @@ _TALK: Final = "aiompi.talk.talk"
 
 #: the ranks of this process
 _ranks: Final[weakref.WeakSet[Runtime]] = weakref.WeakSet()
+
+
+@functools.cache
+def _talk_of() -> Callable[[Communicator, Codec], Calling]:
+    of_world: Callable[[Communicator, Codec], Calling] = importlib.import_module(_TALK).of_world
+    return of_world
 
 
 def _forked() -> None:
@@ -59,8 +68,7 @@ class World(Intracomm, Ports, WorldTalking):
 
     @property
     def _talk(self) -> Calling:
-        talk: Calling = importlib.import_module(_TALK).of_world(self._admitted, self._codec)
-        return talk
+        return _talk_of()(self._admitted, self._codec)
 
     def finalize(self, timeout: float | None = None) -> Owned[bool]:
         """End communication: complete when every rank of the job has called it (MPI_Finalize, section 7.5).
