@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiompi import create
 from aiompi.base import attribute
 from aiompi.base.arguments import instance, integer, text
 from aiompi.comm import Communicator, Group
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
-from aiompi.comm.null import is_null
+from aiompi.comm.null import OUTSIDE, is_null
 from aiompi.datatype import BUFFER_AUTOMATIC, resolve_recv
 from aiompi.datatype.buffer.address import BufferAutomatic
 from aiompi.engine import Request
@@ -211,6 +211,19 @@ class CommunicatorHandle:
         other = instance(comm, CommunicatorHandle, "Compare: comm", "a communicator")._core
         other.rank  # noqa: B018
         return self._core.compare(other)
+
+    def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]:
+        """Return the request for a communicator of the face, whose core a constructor, `call`, makes."""
+
+        async def make() -> Any:
+            core = await request
+            return self._kin(OUTSIDE if core is None else core)
+
+        return self._core.run(make(), call)
+
+    def _kin(self, core: Communicator) -> Any:
+        """Return the communicator of the face for a core, of the class for its kind."""
+        raise NotImplementedError
 
     def __bool__(self) -> bool:
         return not is_null(self._core)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from aiompi.base.arguments import instance, integer
+from aiompi.engine import Request
 from aiompi.engine.processes import Program
 from aiompi.errors import SUCCESS, SpawnError
 from aiompi.info import Info
@@ -65,9 +66,24 @@ def _hosts(names: str, count: int) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def error_codes(count: int, programs: Sequence[Program] | None = None) -> list[Any]:
-    """Return the error codes of processes that have started: a list, or one for each program."""
-    return [SUCCESS] * count if programs is None else [[SUCCESS] * program.count for program in programs]
+def reporting(
+    request: Request[Any], errcodes: list[Any] | None, programs: Sequence[Program] | None = None
+) -> Request[Any]:
+    """Let a request that starts processes put their error codes into a list, if there is one.
+
+    Args:
+        programs: of which each gets a list in this list.
+    """
+
+    def done(_: Request[Any]) -> None:
+        if errcodes is not None and request.exception() is None:
+            started = request.result().remote_size
+            codes = [[SUCCESS] * program.count for program in programs] if programs is not None else [SUCCESS] * started
+            errcodes[:] = codes
+
+    if not request.done():
+        request.when_done(done)
+    return request
 
 
 def several_programs(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from aiompi import create
 from aiompi.comm import Group
@@ -35,7 +35,10 @@ class Arrangement(Handle):
             InvalidGroupError: this process is not in the group, or the group has processes that are not here.
             BlockingCallError: an event loop is running in this thread.
         """
-        return cast("Intracomm", self._made(create.create_group(self._entered("Create_group(group, tag)"), group, tag)))
+        made: Intracomm = self._finish(
+            self._made(create.create_group(self._entered("Create_group(group, tag)"), group, tag), "Create_group")
+        )
+        return made
 
     def Create_intercomm(self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0) -> Intercomm:
         """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2).
@@ -54,8 +57,7 @@ class Arrangement(Handle):
             InvalidCommError: the groups have processes in common.
             BlockingCallError: an event loop is running in this thread.
         """
-        return cast(
-            "Intercomm",
+        made: Intercomm = self._finish(
             self._made(
                 create.create_intercomm(
                     self._entered("Create_intercomm(local_leader, peer_comm, remote_leader, tag)"),
@@ -63,9 +65,11 @@ class Arrangement(Handle):
                     peer_of(peer_comm),
                     remote_leader,
                     tag,
-                )
-            ),
+                ),
+                "Create_intercomm",
+            )
         )
+        return made
 
     def Create_cart(
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
@@ -87,9 +91,10 @@ class Arrangement(Handle):
         Example:
             grid = comm.Create_cart([comm.size], periods=True)
         """
-        return cast(
-            "Cartcomm", self._made(create.cart(self._entered("Create_cart(dims, periods, reorder)"), dims, periods))
+        made: Cartcomm = self._finish(
+            self._made(create.cart(self._entered("Create_cart(dims, periods, reorder)"), dims, periods), "Create_cart")
         )
+        return made
 
     def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Graphcomm:
         """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
@@ -106,9 +111,10 @@ class Arrangement(Handle):
             InvalidArgumentError: the graph is no graph of processes of this communicator.
             BlockingCallError: an event loop is running in this thread.
         """
-        return cast(
-            "Graphcomm", self._made(create.graph(self._entered("Create_graph(index, edges, reorder)"), index, edges))
+        made: Graphcomm = self._finish(
+            self._made(create.graph(self._entered("Create_graph(index, edges, reorder)"), index, edges), "Create_graph")
         )
+        return made
 
     def Create_dist_graph_adjacent(
         self,
@@ -132,8 +138,7 @@ class Arrangement(Handle):
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
-        return cast(
-            "Distgraphcomm",
+        made: Distgraphcomm = self._finish(
             self._made(
                 create.dist_graph_adjacent(
                     self._entered(
@@ -143,9 +148,11 @@ class Arrangement(Handle):
                     destinations,
                     sourceweights,
                     destweights,
-                )
-            ),
+                ),
+                "Create_dist_graph_adjacent",
+            )
         )
+        return made
 
     def Create_dist_graph(
         self,
@@ -171,8 +178,7 @@ class Arrangement(Handle):
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
-        return cast(
-            "Distgraphcomm",
+        made: Distgraphcomm = self._finish(
             self._made(
                 create.dist_graph(
                     self._entered("Create_dist_graph(sources, degrees, destinations, weights, info, reorder)"),
@@ -180,6 +186,8 @@ class Arrangement(Handle):
                     degrees,
                     destinations,
                     weights,
-                )
-            ),
+                ),
+                "Create_dist_graph",
+            )
         )
+        return made

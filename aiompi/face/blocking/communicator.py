@@ -1,21 +1,22 @@
-"""Communicators of the blocking face (chapter 5); `aiompi.face.native.communicator` describes the arguments."""
+# Written by aiompi/face/generate from native/communicator.py, generate/blocking/communicator.py: change those.
+"""Communicators of the blocking face (chapter 5)."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
 
 from aiompi import create
 from aiompi.base.arguments import integer
-from aiompi.comm import Communicator, Group, recovery
+from aiompi.comm import Communicator, Group
 from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.group import GROUP_EMPTY
 from aiompi.comm.null import NULL, OUTSIDE, NullCommunicator, freed
 from aiompi.comm.partitioned import PartitionedReceive, PartitionedSend
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
 from aiompi.engine import Request as EngineRequest
+from aiompi.face.blocking.agreement import Agreement
 from aiompi.face.blocking.arrangement import Arrangement
 from aiompi.face.blocking.collective import Collectives, NeighborhoodCollectives
 from aiompi.face.blocking.handle import Handle
@@ -39,16 +40,12 @@ from aiompi.face.topology import (
     TopologyTest,
 )
 from aiompi.info import INFO_NULL, Info
+from aiompi.job.runtime import Runtime
 from aiompi.status import Status
-from aiompi.typing import SupportsBuffer
 
 C = TypeVar("C", bound="Comm")
 
-_PENDING: Final = {
-    name: cast(Communicator, NullCommunicator(f"{name} is not complete: wait for its request first"))
-    for name in ("Idup", "Ishrink")
-}
-_INT: Final = struct.Struct("i")
+_PENDING: Final = cast(Communicator, NullCommunicator("Idup is not complete: wait for its request first"))
 
 
 class Comm(
@@ -57,6 +54,7 @@ class Comm(
     Receives,
     Probes,
     Collectives,
+    Agreement,
     Caching,
     ErrorHandling,
     TopologyTest,
@@ -76,11 +74,45 @@ class Comm(
         kind = Intercomm if denoted.remote is not None else _ARRANGED[type(denoted.topology)]
         return cast(Self, (kind if issubclass(kind, cls) else cls)()._hold(denoted))
 
+    @property
+    def _runtime(self) -> Runtime:
+        return process.runtime
+
     def _bound_send(self, request: PartitionedSend) -> Prequest[None]:
         return Prequest._denote(request)
 
     def _bound_receive(self, request: PartitionedReceive) -> Prequest[Status]:
         return Prequest._denote(request)
+
+    def _duplicate(self: C, core: Communicator, info: Info | None) -> C:
+        given, attributes = None if info is None else hints(info), core.attributes
+        made = self._finish(create.dup(core))
+        return furnish(self, attributes, made, self._like, given)
+
+    def free(self) -> None:
+        """Call `Free` unless it is null or one of the constants; another handle of a constant becomes null.
+
+        Raises:
+            BlockingCallError: an event loop is running in this thread.
+        """
+        if self is COMM_WORLD or self is COMM_SELF:
+            return
+        if self._core.predefined if self else False:
+            self._become_null(NULL)
+        elif self:
+            self.Free()
+
+    def _like(self: C, core: Communicator) -> C:
+        """Return a communicator of the class of this one, which may be a class of the program."""
+        return type(self).__new__(type(self))._hold(core)
+
+    def _kin(self, core: Communicator) -> Any:
+        return _kind(self, core)()._hold(core)
+
+    def __repr__(self) -> str:
+        if self._predefined and not process.initialized:
+            return f"<MPI {self._predefined}, not initialised yet>"
+        return repr(self._core)
 
     # Constructors (section 5.4.2).
 
@@ -94,15 +126,16 @@ class Comm(
             The duplicate.
 
         Raises:
+            MPIError: a callback that copies an attribute has failed.
             BlockingCallError: an event loop is running in this thread.
         """
-        return self._duplicate(self._entered("Dup()"), info)
+        return self._duplicate(self._entered("Dup(info)"), info)
 
     def Dup_with_info(self: C, info: Info) -> C:
         """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3).
 
         Args:
-            info: hints, of which none is known.
+            info: hints for the duplicate.
 
         Returns:
             The duplicate.
@@ -113,19 +146,16 @@ class Comm(
         return self._duplicate(self._entered("Dup_with_info(info)"), info)
 
     def Idup(self: C, info: Info | None = None) -> tuple[C, Request[None]]:
-        """Start to duplicate it (MPI_Comm_idup, MPI-3).
+        """Start a `Dup` (MPI_Comm_idup, MPI-3).
 
         Args:
             info: hints for the duplicate instead of those of this communicator.
 
         Returns:
             The duplicate, not to be used before the request is complete.
-
-        Raises:
-            BlockingCallError: an event loop is running in this thread.
         """
         core = self._admitted
-        copy: C = self._like(_PENDING["Idup"])
+        copy: C = self._like(_PENDING)
 
         async def complete() -> None:
             await core.run(duplicate(self, copy._hold, info))
@@ -133,13 +163,13 @@ class Comm(
         return copy, Request._denote(core.run(complete()))
 
     def Idup_with_info(self: C, info: Info) -> tuple[C, Request[None]]:
-        """Start to duplicate it, with other hints (MPI_Comm_idup_with_info, MPI-4).
+        """Start a `Dup_with_info` (MPI_Comm_idup_with_info, MPI-4).
 
         Args:
-            info: hints, of which none is known.
+            info: hints for the duplicate.
 
         Returns:
-            The duplicate.
+            The duplicate, not to be used before the request is complete.
         """
         return self.Idup(info)
 
@@ -155,20 +185,21 @@ class Comm(
         return self._duplicate(self._entered("Clone()"), None)
 
     def Create(self, group: Group) -> Comm:
-        """Make a communicator of some of its processes; null in the others (MPI_Comm_create).
+        """Make a communicator of some of its processes (MPI_Comm_create).
 
         Args:
             group: the same in all its processes; others may give one of their own, or an empty one. On an
                 intercommunicator, the processes of the own side that take part, the same on all of that side.
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            The new communicator, a null one in a process that is not in it.
 
         Raises:
             InvalidGroupError: the group has processes that are not here; a process of a group has given another one.
             BlockingCallError: an event loop is running in this thread.
         """
-        return self._made(create.create(self._entered("Create(group)"), group))
+        made: Comm = self._finish(self._made(create.create(self._entered("Create(group)"), group), "Create"))
+        return made
 
     def Split(self, color: int = 0, key: int = 0) -> Comm:
         """Make one communicator of all processes that give the same colour (MPI_Comm_split).
@@ -178,13 +209,17 @@ class Comm(
             key: ranks are in the order of the keys, and of the ranks here where those are equal.
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            The new communicator, a null one in a process that gave UNDEFINED.
 
         Raises:
             InvalidArgumentError: another negative colour.
             BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            halves = comm.Split(color=comm.rank % 2, key=comm.rank)
         """
-        return self._made(create.split(self._entered("Split(color, key)"), color, key))
+        made: Comm = self._finish(self._made(create.split(self._entered("Split(color, key)"), color, key), "Split"))
+        return made
 
     def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Comm:
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3).
@@ -193,24 +228,33 @@ class Comm(
             split_type: COMM_TYPE_SHARED for processes of one machine; COMM_TYPE_HW_GUIDED and COMM_TYPE_RESOURCE_GUIDED
                 for those that are bound to one resource of a type, such as one package; COMM_TYPE_HW_UNGUIDED for the
                 largest type of resources that makes smaller groups; UNDEFINED to be in none.
-            key: see `Split`.
+            key: ranks are in the order of the keys, and of the ranks here where those are equal.
             info: guided splits read the type: "mpi_hw_resource_type" is "mpi_shared_memory", "node", "package",
                 "numanode", "l3cache" (1 to 5), "core" or "hwthread", or a name of hwloc such as "hwloc://NUMANode";
                 resources may also be "mpi_pset_name", a process set of a session. Unguided ones set
                 "mpi_hw_resource_type".
 
         Returns:
-            The new communicator; null in a process that is not in it: it does not belong to exactly one such resource.
+            The new communicator, a null one in a process that gave UNDEFINED, or does not belong to exactly one such
+            resource.
 
         Raises:
-            InvalidArgumentError: there is no such kind, or the info names two types.
+            InvalidArgumentError: another kind, or two types.
             BlockingCallError: an event loop is running in this thread.
+
+        Example:
+            node = comm.Split_type(MPI.COMM_TYPE_SHARED)
         """
-        core = self._entered("Split_type(split_type, key)")
-        return self._made(create.split_type(core, split_type, key, lambda: process.runtime.node, info))
+        request = create.split_type(
+            self._entered("Split_type(split_type, key, info)"), split_type, key, lambda: self._runtime.node, info
+        )
+        made: Comm = self._finish(self._made(request, "Split_type"))
+        return made
 
     def Free(self) -> None:
-        """Free the communicator; its handle is then null (MPI_Comm_free, section 5.4.3).
+        """Free the communicator, whose handle is null at once (MPI_Comm_free, section 5.4.3).
+
+        Pending operations complete normally.
 
         Raises:
             InvalidCommError: it is null, or COMM_WORLD or COMM_SELF.
@@ -218,114 +262,22 @@ class Comm(
         """
         core = self._entered("Free()")
         request = free(self)
-        finish = self._finish
-        self._become_null(freed(core))
-        finish(request)
-
-    def free(self) -> None:
-        """Call `Free` unless it is null or one of the constants; another handle of a constant becomes null
-        (MPI_Comm_free, section 5 (MPI_Comm_free, section 5.4.3).4.3).
-
-        Raises:
-            InvalidCommError: it is null, or COMM_WORLD or COMM_SELF.
-            BlockingCallError: an event loop is running in this thread.
-        """
-        if self is COMM_WORLD or self is COMM_SELF:
-            return
-        if self._core.predefined if self else False:
-            self._become_null(NULL)
-        elif self:
-            self.Free()
+        self._core = freed(core)
+        self._finish(request)
 
     def Disconnect(self) -> None:
         """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2).
+
+        All its processes call it. Processes of other jobs that no other communicator connects are then independent of
+        this one.
 
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
         core = self._entered("Disconnect()")
         request = disconnect(self)
-        finish = self._finish
         self._become_null(freed(core))
-        finish(request)
-
-    # Failures (ULFM).
-
-    def Agree(self, flag: int) -> int:
-        """Agree with all living members on a number (MPI_Comm_agree, ULFM), also on a revoked communicator.
-
-        Args:
-            flag: of 64 bits with sign.
-
-        Returns:
-            The request; its result is the bitwise AND of the flags, the same at all members.
-
-        Raises:
-            ProcessFailedError: a member has failed, and not all others had acknowledged that by `Ack_failed`. All of
-                them raise it. Its attribute `flag` has the result.
-            BlockingCallError: an event loop is running in this thread.
-        """
-        return self._finish(recovery.agree(self._entered("Agree(flag)"), flag))
-
-    def Iagree(self, flag: SupportsBuffer) -> Request[None]:
-        """Start to agree on a number (MPI_Comm_iagree, ULFM); see `Agree`.
-
-        Args:
-            flag: a writable buffer with one C int, which the result replaces.
-
-        Returns:
-            A request; `Wait` or `Test` completes it.
-
-        Raises:
-            ValueError: the buffer has another size.
-        """
-        core, number = self._admitted, memoryview(cast(Any, flag)).cast("B")
-        if number.nbytes != _INT.size:
-            raise ValueError(f"{core.where('Iagree')}: flag has {number.nbytes} bytes: expected a C int of {_INT.size}")
-        request = recovery.agree(core, _INT.unpack(number)[0])
-
-        async def complete() -> None:
-            _INT.pack_into(number, 0, await request)
-
-        return Request._denote(core.run(complete()))
-
-    def Shrink(self) -> Self:
-        """Make a communicator of the members that have not failed (MPI_Comm_shrink, ULFM), also of a revoked one.
-
-        Returns:
-            The new communicator.
-
-        Raises:
-            BlockingCallError: an event loop is running in this thread.
-        """
-        return cast(Self, self._made(create.shrink(self._entered("Shrink()"))))
-
-    def Ishrink(self) -> tuple[Self, Request[None]]:
-        """Start to make a communicator of the members that have not failed (MPI_Comm_ishrink, ULFM).
-
-        Returns:
-            The communicator, not to be used before the request is complete.
-
-        Raises:
-            BlockingCallError: an event loop is running in this thread.
-        """
-        core = self._admitted
-        made = _kind(self, core)()._hold(_PENDING["Ishrink"])
-
-        async def complete() -> None:
-            made._hold(await create.shrink(core))
-
-        return cast(Self, made), Request._denote(core.run(complete()))
-
-    @classmethod
-    def Get_parent(cls) -> Intercomm:
-        """Return the communicator with the processes that have spawned this one (MPI_Comm_get_parent, MPI-2).
-
-        Returns:
-            The communicator; a null one if a launcher has started this process, or if it was disconnected.
-        """
-        parent = process.runtime.parent
-        return Intercomm() if parent is None or parent.freed else Intercomm()._hold(parent)
+        self._finish(request)
 
     @classmethod
     def Join(cls, fd: int) -> Intercomm:
@@ -337,7 +289,7 @@ class Comm(
             fd: descriptor of a connected stream socket.
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            An intercommunicator of both processes.
 
         Raises:
             BlockingCallError: an event loop is running in this thread.
@@ -345,40 +297,29 @@ class Comm(
         core = COMM_SELF._entered("Join(fd)")
         return Intercomm()._hold(COMM_SELF._finish(create.join(core, integer(fd, "Join: fd"))))
 
+    @classmethod
+    def Get_parent(cls) -> Intercomm:
+        """Return the communicator with the processes that have spawned this one (MPI_Comm_get_parent, MPI-2).
+
+        Returns:
+            The communicator; a null one if a launcher has started this process, or if it was disconnected.
+        """
+        parent = process.runtime.parent
+        return Intercomm() if parent is None or parent.freed else Intercomm()._hold(parent)
+
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job, and this process, with this exit status (section 7.5).
 
+        A process that a launcher started ends here, with this exit status; one that has joined gets the exception.
+
         Args:
-            errorcode: error code; of `Abort`, exit status of the job.
+            errorcode: exit status of the job.
 
         Raises:
             JobAbortedError: this process was not started by a launcher.
         """
         errorcode = integer(errorcode, "Abort: errorcode")
         process.abort(errorcode, f"rank {self._core.engine.rank} called MPI_Abort({errorcode})")
-
-    def _duplicate(self: C, core: Communicator, info: Info | None) -> C:
-        given, attributes = None if info is None else hints(info), core.attributes
-        made = self._finish(create.dup(core))
-        return furnish(self, attributes, made, self._like, given)
-
-    def _made(self, request: EngineRequest[Communicator | None]) -> Comm:
-        """Return the communicator of this face for what a constructor has made."""
-        core = self._finish(request)
-        return self._kin(OUTSIDE if core is None else core)
-
-    def _like(self: C, core: Communicator) -> C:
-        """Return a communicator of the class of this one, which may be a class of the program."""
-        return type(self).__new__(type(self))._hold(core)
-
-    def _kin(self, core: Communicator) -> Comm:
-        """Return the communicator of this face for a core, of the class for its kind."""
-        return _kind(self, core)()._hold(core)
-
-    def __repr__(self) -> str:
-        if self._predefined and not process.initialized:
-            return f"<MPI {self._predefined}, not initialised yet>"
-        return repr(self._core)
 
 
 class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
@@ -398,11 +339,7 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
 
     @classmethod
     def Create_from_group(
-        cls,
-        group: Group,
-        stringtag: str = "org.mpi4py",
-        info: Info = INFO_NULL,
-        errhandler: Errhandler | None = None,
+        cls, group: Group, stringtag: str = "org.mpi4py", info: Info = INFO_NULL, errhandler: Errhandler | None = None
     ) -> Intracomm:
         """Make a communicator of a group, without another communicator (MPI_Comm_create_from_group, MPI-4).
 
@@ -414,18 +351,14 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
             errhandler: error handler of the communicator.
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            The new communicator.
 
         Raises:
             InvalidGroupError: the group is null, or this process is not in it.
             InvalidArgumentError: the string tag takes MAX_STRINGTAG_LEN bytes or more.
             BlockingCallError: an event loop is running in this thread.
         """
-        check_running_loop("Intracomm.Create_from_group", "await aiompi.Intracomm.Create_from_group(...)")
-        process.check_thread()
-        if group == GROUP_EMPTY:
-            return Intracomm()
-        return _from_group(Intracomm(), create.create_from_group(group, stringtag), info, errhandler)
+        return _from_group(Intracomm, create.create_from_group, group, (group, stringtag), info, errhandler)
 
 
 class Topocomm(Intracomm, NeighborhoodCollectives, Neighborhood):
@@ -454,12 +387,16 @@ class Cartcomm(Topocomm, CartesianInquiry):
             remain_dims: for each dimension whether it is kept.
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            The communicator of the grid that this process is in.
 
         Raises:
+            InvalidArgumentError: there is not one item for each dimension.
             BlockingCallError: an event loop is running in this thread.
         """
-        return cast(Cartcomm, self._made(create.cart_sub(self._entered("Sub(...)"), remain_dims)))
+        made: Cartcomm = self._finish(
+            self._made(create.cart_sub(self._entered("Sub(remain_dims)"), remain_dims), "Sub")
+        )
+        return made
 
 
 class Graphcomm(Topocomm, GraphInquiry):
@@ -519,12 +456,10 @@ class Intercomm(Comm, Collectives):
             local_leader: rank in it of the process that communicates with the other leader.
             remote_group: the other group; counts only at the leader.
             remote_leader: rank in it of the other leader; counts only at the leader.
-            stringtag: see `Create_from_group`.
-            info: see `Create_from_group`.
-            errhandler: see `Create_from_group`.
+            stringtag, info, errhandler: see `Create_from_group`.
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            The intercommunicator.
 
         Raises:
             InvalidRankError: a leader is out of range.
@@ -532,10 +467,8 @@ class Intercomm(Comm, Collectives):
             InvalidGroupError, InvalidArgumentError: see `Create_from_group`.
             BlockingCallError: an event loop is running in this thread.
         """
-        check_running_loop("Intercomm.Create_from_groups", "await aiompi.Intercomm.Create_from_groups(...)")
-        process.check_thread()
-        groups = (local_group, local_leader, remote_group, remote_leader)
-        return _from_group(Intercomm(), create.create_from_groups(*groups, stringtag), info, errhandler)
+        groups = (local_group, local_leader, remote_group, remote_leader, stringtag)
+        return _from_group(Intercomm, create.create_from_groups, local_group, groups, info, errhandler)
 
     def Merge(self, high: bool = False) -> Intracomm:
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2).
@@ -544,13 +477,14 @@ class Intercomm(Comm, Collectives):
             high: True if the own group comes after the other; the same within a group.
 
         Returns:
-            The new communicator; null in a process that is not in it.
+            The communicator of both groups.
 
         Raises:
             InvalidArgumentError: `high` differs within a group.
             BlockingCallError: an event loop is running in this thread.
         """
-        return cast(Intracomm, self._made(create.merge(self._entered("Merge(high)"), high)))
+        made: Intracomm = self._finish(self._made(create.merge(self._entered("Merge(high)"), high), "Merge"))
+        return made
 
 
 class _Unborn(Intracomm):
@@ -578,9 +512,22 @@ _ARRANGED: Final[dict[type, type[Intracomm]]] = {
 }
 
 
-def _from_group(comm: C, request: EngineRequest[Communicator], info: Info, errhandler: Errhandler | None) -> C:
+def _from_group(
+    kind: type[C],
+    constructor: Callable[..., EngineRequest[Communicator]],
+    group: Group,
+    arguments: tuple[Any, ...],
+    info: Info,
+    errhandler: Errhandler | None,
+) -> C:
     """Return the communicator of this face for what a constructor makes of a group."""
-    return of_group(comm._hold(comm._finish(request)), info, errhandler)
+    call = f"{kind.__name__}.{constructor.__name__.capitalize()}"
+    check_running_loop(call, f"await aiompi.{call}(...)")
+    process.check_thread()
+    made = kind()
+    if group == GROUP_EMPTY:
+        return made
+    return of_group(made._hold(made._finish(constructor(*arguments))), info, errhandler)
 
 
 def _kind(maker: Comm, core: Communicator) -> type[Comm]:

@@ -108,10 +108,6 @@ class Handle(CommunicatorHandle, NumberedByHandle):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _made(self, request: Request[Communicator | None]) -> Handle:
-        """Return the communicator of this face for what a constructor has made."""
-        raise NotImplementedError
-
     def _bound(self, request: PersistentRequest[None]) -> Prequest[None]:
         return Prequest._denote(request)
 

@@ -219,9 +219,7 @@ class Message(Reference[_Taken]):
 
 
 _NO_PROC: Final = _Taken(None, None)
-
 MESSAGE_NULL: Final = Message()
-
 MESSAGE_NO_PROC: Final = Message._denote(_NO_PROC)
 
 Message._constants = {"MESSAGE_NULL": MESSAGE_NULL, "MESSAGE_NO_PROC": MESSAGE_NO_PROC}

@@ -1,17 +1,15 @@
 # Written by aiompi/face/generate from native/processes.py, generate/blocking/processes.py: change those.
-"""Processes that meet at run time, in the blocking face (MPI-2, chapter 5); see `aiompi.face.native.processes`."""
+"""Processes that meet at run time, in the blocking face (MPI-2, chapter 5)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiompi import create
-from aiompi.comm import Communicator
-from aiompi.engine import Request
 from aiompi.face.blocking.handle import Handle
 from aiompi.face.blocking.process import check_running_loop, process
-from aiompi.face.processes import Command, error_codes, one_program, several_programs
+from aiompi.face.processes import Command, one_program, reporting, several_programs
 from aiompi.info import INFO_NULL, Info
 
 if TYPE_CHECKING:
@@ -22,10 +20,6 @@ class Meeting(Handle):
     """Calls of all members of an intracommunicator, by which they get an intercommunicator with other processes."""
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        def _made(self, request: Request[Communicator | None]) -> Any: ...
 
     def Accept(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Intercomm:
         """Wait for a group that connects to a port (MPI_Comm_accept, MPI-2).
@@ -39,11 +33,13 @@ class Meeting(Handle):
             The intercommunicator.
 
         Raises:
-            InvalidPortError: the root has no such port, or the other group is gone.
             InvalidRootError: there is no such rank.
+            InvalidPortError: the root has no such port, or the other group is gone.
             BlockingCallError: an event loop is running in this thread.
         """
-        made: Intercomm = self._made(create.accept(self._entered("Accept(port_name)"), port_name, root))
+        made: Intercomm = self._finish(
+            self._made(create.accept(self._entered("Accept(port_name, info, root)"), port_name, root), "Accept")
+        )
         return made
 
     def Connect(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Intercomm:
@@ -58,11 +54,13 @@ class Meeting(Handle):
             The intercommunicator.
 
         Raises:
-            InvalidPortError: there is no such port, or it cannot be reached.
             InvalidRootError: there is no such rank.
+            InvalidPortError: there is no such port, or it cannot be reached.
             BlockingCallError: an event loop is running in this thread.
         """
-        made: Intercomm = self._made(create.connect(self._entered("Connect(port_name)"), port_name, root))
+        made: Intercomm = self._finish(
+            self._made(create.connect(self._entered("Connect(port_name, info, root)"), port_name, root), "Connect")
+        )
         return made
 
     def Spawn(
@@ -89,8 +87,8 @@ class Meeting(Handle):
             The communicator with them, which they have by `Get_parent`.
 
         Raises:
-            SpawnError: they cannot be started, or have ended before they joined their job.
             InvalidRootError: there is no such rank.
+            SpawnError: they cannot be started, or have ended before they joined their job.
             BlockingCallError: an event loop is running in this thread.
 
         Example:
@@ -98,11 +96,9 @@ class Meeting(Handle):
             results = children.gather(None, root=MPI.ROOT)
             children.Disconnect()
         """
-        core = self._entered("Spawn(command, args, maxprocs)")
+        core = self._entered("Spawn(command, args, maxprocs, info, root, errcodes)")
         programs = one_program(command, args, maxprocs, info) if core.rank == root else []
-        made: Intercomm = self._made(create.spawn(core, programs, root))
-        if errcodes is not None:
-            errcodes[:] = error_codes(made.remote_size)
+        made: Intercomm = self._finish(reporting(self._made(create.spawn(core, programs, root), "Spawn"), errcodes))
         return made
 
     def Spawn_multiple(
@@ -129,29 +125,33 @@ class Meeting(Handle):
             The communicator with them, which they have by `Get_parent`.
 
         Raises:
+            InvalidRootError: there is no such rank.
             ValueError: the arguments are not of one length.
             SpawnError: they cannot be started, or have ended before they joined their job.
-            InvalidRootError: there is no such rank.
             BlockingCallError: an event loop is running in this thread.
         """
-        core = self._entered("Spawn_multiple(command, args, maxprocs)")
+        core = self._entered("Spawn_multiple(command, args, maxprocs, info, root, errcodes)")
         programs = several_programs(command, args, maxprocs, info) if core.rank == root or command else []
-        made: Intercomm = self._made(create.spawn(core, programs, root))
-        if errcodes is not None:
-            errcodes[:] = error_codes(made.remote_size, programs)
+        started = create.spawn(core, programs, root)
+        made: Intercomm = self._finish(reporting(self._made(started, "Spawn_multiple"), errcodes, programs))
         return made
 
 
 def Open_port(info: Info = INFO_NULL) -> str:
     """Open a port, at which `Accept` waits for processes of any job (MPI_Open_port, MPI-2).
 
-    The name of the port contains a key, as a password does: any process that knows it can connect.
+    The name of the port contains a key, as a password does: any process that knows it can connect. Processes on
+    other machines can connect if AIOMPI_BIND is an address that they reach.
 
     Args:
         info: ignored.
 
     Returns:
         The name of the port.
+
+    Raises:
+        InvalidPortError: no port can be opened.
+        BlockingCallError: an event loop is running in this thread.
     """
     check_running_loop("MPI.Open_port", "await world.Open_port()")
     engine = process.runtime.engine
@@ -163,7 +163,7 @@ def Close_port(port_name: str) -> None:
     """Close a port: nobody can connect to it any more (MPI_Close_port, MPI-2).
 
     Args:
-        port_name: name of the port.
+        port_name: name that `Open_port` gave.
 
     Raises:
         InvalidPortError: this process has no such open port.
@@ -177,8 +177,8 @@ def Publish_name(service_name: str, port_name: str, info: Info = INFO_NULL) -> N
     """Let processes of this user on this machine find a port by a name (MPI_Publish_name, MPI-2).
 
     Args:
-        service_name: the name.
-        port_name: name of the port.
+        service_name: at most 100 bytes.
+        port_name: the port.
         info: ignored.
 
     Raises:
@@ -192,7 +192,7 @@ def Unpublish_name(service_name: str, port_name: str, info: Info = INFO_NULL) ->
 
     Args:
         service_name: the name.
-        port_name: name of the port.
+        port_name: ignored: a name has one port.
         info: ignored.
 
     Raises:
@@ -202,7 +202,7 @@ def Unpublish_name(service_name: str, port_name: str, info: Info = INFO_NULL) ->
 
 
 def Lookup_name(service_name: str, info: Info = INFO_NULL) -> str:
-    """Return the port that was published with a name (MPI_Lookup_name, MPI-2).
+    """Find the port that was published with a name (MPI_Lookup_name, MPI-2).
 
     Args:
         service_name: the name.

@@ -142,8 +142,8 @@ class Blocking(Form):
     def body(self, source: Source) -> str:
         entered = f'self._entered("{source.name}({source.parameters})")'
         if source.is_constructor:
-            call = f"{source.function}({', '.join([entered, *source.arguments])})"
-            return f'return cast("{source.result}", self._made({call}))'
+            call = f'self._made({source.function}({", ".join([entered, *source.arguments])}), "{source.name}")'
+            return f"made: {source.result} = self._finish({call})\nreturn made"
         if source.is_of_objects:
             call = f"{source.function}({', '.join([entered, 'process.codec', *source.arguments])})"
         else:

@@ -14,7 +14,9 @@ BLOCKED: Final = "BlockingCallError: an event loop is running in this thread."
 
 #: the statements under a time limit
 _TIMED: Final = re.compile(r"^async with asyncio\.timeout\(.*\):\n((?: {4}.*\n?)+)", re.MULTILINE)
-_RESULT: Final = re.compile(r"^(?:A|The) request(?:, to be awaited once)?[,;]? (?:whose|its) result is ")
+_RESULT: Final = re.compile(
+    r"^(?:A|The) request(?:, to be awaited once| that is complete at once)?[,;]? (?:whose|its) result is "
+)
 _HEADING: Final = re.compile(r"^(Args|Returns|Raises|Cancelling|Example):\n", re.MULTILINE)
 
 
@@ -83,4 +85,9 @@ def section(entries: Iterable[str], hanging: str = "    ") -> str:
 def waiting(example: str) -> str:
     """Return the example of the asyncio face for the blocking one."""
     example = _TIMED.sub(lambda timed: textwrap.dedent(timed[1]), example)
-    return example.replace("await ", "").replace("world.", "comm.").replace("aiompi.", "MPI.")
+    return (
+        example.replace("await ", "")
+        .replace("world.", "comm.")
+        .replace("aiompi.MPI.", "MPI.")
+        .replace("aiompi.", "MPI.")
+    )

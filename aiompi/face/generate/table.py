@@ -28,6 +28,8 @@ def _of_buffers(form: Form) -> list[tuple[str, list[Form]]]:
 
 WRITTEN: Final[list[File]] = [
     Twin("blocking/access.py"),
+    Twin("blocking/agreement.py"),
+    Twin("blocking/communicator.py"),
     Twin("blocking/file.py"),
     Twin("blocking/message.py"),
     Twin("blocking/processes.py"),

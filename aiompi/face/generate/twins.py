@@ -4,7 +4,8 @@
 the asyncio face does not have. A class gets the public methods of the class of the same name of the asyncio face. They
 have its signatures and docstrings, with the changes that follow, and a body by these rules:
 
-    Owned[T]                 the call waits and returns T: `return Owned(x)` is `return self._finish(x)`
+    Owned[T]                 the call waits and returns T: `return Owned(x)` is `return self._finish(x)`, and where `x`
+                             is `self._made(...)`, `made: T = self._finish(x)` and `return made`
     Owned[Status]            the call fills its argument `status` and returns None; where the asyncio face has no such
                              argument, `return Owned(x)` is `self._access(x, status)`
     Request[T]               the call starts the operation: `return x` is `return Request._denote(x)`
@@ -13,8 +14,8 @@ have its signatures and docstrings, with the changes that follow, and a body by 
 
 Where a method of the parts has the name of one of the asyncio face, it gives the body (`...` stands for the one of the
 rules), and whatever else it says: the types of its arguments, entries of the docstring (`...` stands for the first
-sentence), the result. A method of the parts whose first sentence is "Start `Put` ..." likewise follows from `Put`.
-Coroutines and properties are left to the parts.
+sentence), the result. A method of the parts whose first sentence is "Start `Put` ..." likewise follows from `Put`, and
+a function from the method of its name. Coroutines and properties are left to the parts.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeGuard
 
 from .docstring import BLOCKED, Doc, section, waiting
 from .files import beginning, formatted, read
 
 _FILLED: Final = "filled with the number of bytes that were read or written, which its `Get_count` counts in elements."
 _STARTED: Final = "A request; `Wait` or `Test` completes it."
+#: what the asyncio face says of such a request
+_AWAITED: Final = ", whose request is kept and awaited later"
 #: the first sentence of a method that starts what another one does
 _STARTS: Final = re.compile(r"Start (?:an? )?`(\w+)`")
 
@@ -91,7 +94,7 @@ def _first(node: ast.stmt) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
-def _is_source(node: ast.stmt) -> bool:
+def _is_source(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
     """Return True for a method that the blocking face has as well."""
     if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
         return False
@@ -141,7 +144,8 @@ class Call:
 
     def render(self) -> str:
         """Return the method of the blocking face."""
-        decorators = "".join(f"@{ast.unparse(decorator)}\n" for decorator in self.own.decorator_list)
+        decorated = {ast.unparse(one) for each in (self.own, self.part) if each for one in each.decorator_list}
+        decorators = "".join(f"@{decorator}\n" for decorator in sorted(decorated))
         head = f"{decorators}def {self.name}({ast.unparse(self._arguments())}) -> {self._annotation()}:"
         body = self.text or "\n".join(map(ast.unparse, self._body()))
         return "\n".join([head, textwrap.indent(self._doc().render(), "    "), textwrap.indent(body, "    ")])
@@ -179,7 +183,10 @@ class Call:
             return body
         parameters = ", ".join(argument.arg for argument in self.own.args.args[1:])
         end = "self._access({}, status)" if self.lacks_status else f"{self.own.args.args[0].arg}._finish({{}})"
-        rewriting = _Waiting(f"{self.name}({parameters})", end) if self.kind == "Owned" else _Starting(self.kind)
+        if self.kind == "Owned":
+            rewriting: _Waiting | _Starting = _Waiting(f"{self.name}({parameters})", end, self._annotation())
+        else:
+            rewriting = _Starting(self.kind)
         changed = [statement for each in body for statement in _listed(rewriting.visit(each))]
         if isinstance(rewriting, _Waiting) and not rewriting.entered and not self.own.decorator_list:
             changed.insert(0, ast.parse(f'self._entered("{rewriting.call}")').body[0])
@@ -204,7 +211,7 @@ class Call:
         sections["Raises"] = section([*errors, BLOCKED] if self.kind == "Owned" else errors)
         if self._annotation() == "None":
             sections.pop("Returns", None)
-        summary = own.summary if part.summary in ("", "...") else part.summary
+        summary = own.summary.replace(_AWAITED, "") if part.summary in ("", "...") else part.summary
         return Doc(summary, part.text or own.text, sections)
 
     def _outcome(self, own: Doc) -> dict[str, str]:
@@ -217,6 +224,8 @@ class Call:
             sections["Example"] = waiting(
                 example.replace("status = await", "await") if self.returns_status else example
             )
+        elif self.kind and self._annotation() == ast.unparse(self.result):
+            returns = own.result
         elif self.kind and not own.result and not own.returns.startswith("A request that is complete"):
             returns = _STARTED if self.kind == "Request" else "An inactive persistent request; `Start` starts it."
         sections["Returns"] = section([returns], "") if returns else ""
@@ -239,11 +248,13 @@ class _Waiting(ast.NodeTransformer):
     Args:
         call: the call in the asyncio face, for messages.
         end: expression that completes an operation `{}`.
+        result: annotation of the result.
     """
 
-    def __init__(self, call: str, end: str) -> None:
+    def __init__(self, call: str, end: str, result: str) -> None:
         self.call = call
         self._end = end
+        self._result = result
         self.entered = False
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -253,10 +264,13 @@ class _Waiting(ast.NodeTransformer):
         self.entered = True
         return ast.parse(f'self._entered("{self.call}")', mode="eval").body
 
-    def visit_Return(self, node: ast.Return) -> ast.Return:
+    def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
         if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "Owned":
-            node.value = ast.parse(self._end.format(ast.unparse(node.value.args[0])), mode="eval").body
+            finished = self._end.format(ast.unparse(node.value.args[0]))
+            node.value = ast.parse(finished, mode="eval").body
+            if any(isinstance(each, ast.Attribute) and each.attr == "_made" for each in ast.walk(node.value)):
+                return ast.parse(f"made: {self._result} = {finished}\nreturn made").body
         return node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
@@ -306,11 +320,16 @@ class Twin:
         head = beginning(self.inputs, f"{parts.doc}\n" if "\n" in parts.doc else parts.doc)
         head += [statement for name, statement in parts.imports() if name != "annotations"]
         head += [statement for name, statement in source.imports() if name not in names and _is_of_both(statement)]
-        body = [
-            self._class(source, parts, node) if isinstance(node, ast.ClassDef) else parts.source(node)
-            for node in parts.tree.body[1:]
-            if not isinstance(node, ast.Import | ast.ImportFrom)
-        ]
+        methods = {each.name: each for cls in source.classes().values() for each in cls.body if _is_source(each)}
+        body = []
+        for node in parts.tree.body[1:]:
+            if isinstance(node, ast.ClassDef):
+                body.append(self._class(source, parts, node))
+            elif isinstance(node, ast.FunctionDef) and node.name in methods:
+                body.append(Call(methods[node.name], node, parts.body(node)).render())
+            elif not isinstance(node, ast.Import | ast.ImportFrom):
+                together = body and parts.lines[_first(node) - 2]  # no blank line between them
+                body[-1:] = [f"{body[-1]}\n{parts.source(node)}"] if together else [*body[-1:], parts.source(node)]
         return formatted("\n".join(head) + "\n\n" + "\n\n".join(body) + "\n", self.path)
 
     def _class(self, source: Module, parts: Module, node: ast.ClassDef) -> str:
@@ -321,7 +340,7 @@ class Twin:
         calls = {
             method.name: Call(method, part := theirs.get(method.name), parts.body(part) if part else "")
             for method in own.body
-            if isinstance(method, ast.FunctionDef) and _is_source(method)
+            if _is_source(method)
         }
         started = [call for part in node.body for call in self._started(parts, part, calls)]
         others = [each for each in node.body if getattr(each, "name", None) not in {*calls, *map(_name, started)}]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiompi import create
-from aiompi.comm import Communicator, Group
-from aiompi.engine import Owned, Request
+from aiompi.comm import Group
+from aiompi.engine import Owned
 from aiompi.face.common import peer_of
 from aiompi.face.native.handle import Handle
 from aiompi.info import INFO_NULL, Info
@@ -20,10 +20,6 @@ class Arrangement(Handle):
     """The constructors that are collective over one group."""
 
     __slots__ = ()
-
-    def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]:
-        """Return the communicator of this face for what a constructor has made."""
-        raise NotImplementedError
 
     def Create_group(self, group: Group, tag: int = 0) -> Owned[Intracomm]:
         """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3).

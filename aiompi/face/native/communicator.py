@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from aiompi import create
 from aiompi.base.arguments import instance, integer
-from aiompi.comm import Communicator, Group, recovery
+from aiompi.comm import Communicator, Group
 from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.null import NULL, OUTSIDE, freed
 from aiompi.comm.partitioned import PartitionedReceive, PartitionedSend
@@ -17,6 +17,7 @@ from aiompi.engine import Engine, Owned, Request
 from aiompi.errors import InvalidGroupError, JobAbortedError
 from aiompi.face.common import Caching, disconnect, duplicate, free
 from aiompi.face.errhandlers import ErrorHandling
+from aiompi.face.native.agreement import Agreement
 from aiompi.face.native.arrangement import Arrangement
 from aiompi.face.native.collective import Collectives
 from aiompi.face.native.collective.neighborhood import NeighborhoodCollectives
@@ -43,6 +44,7 @@ class Comm(
     Receives,
     Probes,
     Collectives,
+    Agreement,
     Caching,
     ErrorHandling,
     TopologyTest,
@@ -127,7 +129,7 @@ class Comm(
         return self._dup(info)
 
     def Clone(self: C) -> Owned[C]:
-        """Duplicate it; see `Dup`.
+        """Duplicate it; see `Dup` (MPI_Comm_dup).
 
         Returns:
             A request whose result is the duplicate.
@@ -227,52 +229,6 @@ class Comm(
             request = core.engine.spawn(_parted(request, core.engine, parting()))
         return Owned(request, "Disconnect", core)
 
-    # Failures (ULFM).
-
-    def Agree(self, flag: int) -> Owned[int]:
-        """Agree with all living members on a number (MPI_Comm_agree, ULFM), also on a revoked communicator.
-
-        Args:
-            flag: of 64 bits with sign.
-
-        Returns:
-            The request; its result is the bitwise AND of the flags, the same at all members.
-
-        Raises:
-            ProcessFailedError: awaiting it: a member has failed, and not all others had acknowledged that by
-                `Ack_failed`. All of them raise it. Its attribute `flag` has the result.
-        """
-        return Owned(recovery.agree(self._admitted, flag), "Agree", self._core)
-
-    def Iagree(self, flag: int) -> Request[int]:
-        """Start an `Agree`, whose request is kept and awaited later (MPI_Comm_iagree, ULFM).
-
-        Args:
-            flag: of 64 bits with sign.
-
-        Returns:
-            A request whose result is the bitwise AND of the flags, the same at all members.
-        """
-        return recovery.agree(self._admitted, flag)
-
-    def Shrink(self: C) -> Owned[C]:
-        """Make a communicator of the members that have not failed (MPI_Comm_shrink, ULFM), also of a revoked one.
-
-        All living members call this. Ranks keep their order. Failures do not make it fail.
-
-        Returns:
-            A request whose result is the new communicator.
-        """
-        return Owned(self._made(create.shrink(self._admitted), "Shrink"))
-
-    def Ishrink(self: C) -> Request[C]:
-        """Start a `Shrink`, whose request is kept and awaited later (MPI_Comm_ishrink, ULFM).
-
-        Returns:
-            A request whose result is the new communicator.
-        """
-        return self._made(create.shrink(self._admitted), "Shrink")
-
     def Join(self, fd: int) -> Owned[Intercomm]:
         """Connect to the process at the other end of a socket, of this or another job (MPI_Comm_join, MPI-2).
 
@@ -314,17 +270,7 @@ class Comm(
             self._runtime.exit(errorcode)
         raise JobAbortedError(reason)
 
-    def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]:
-        """Return the communicator of this face for what a constructor, `call`, has made."""
-
-        async def make() -> Any:
-            core = await request
-            return self._kin(OUTSIDE if core is None else core)
-
-        return self._core.run(make(), call)
-
     def _kin(self, core: Communicator) -> Any:
-        """Return the communicator of this face for a core, of the class for its kind."""
         return _kind(self, core)(self._runtime, core)
 
     def __repr__(self) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aiompi import create
 from aiompi.comm import Communicator
 from aiompi.engine import Owned, Request
-from aiompi.engine.processes import Program
 from aiompi.face.common import CommunicatorHandle
-from aiompi.face.processes import Command, error_codes, one_program, several_programs
+from aiompi.face.processes import Command, one_program, reporting, several_programs
 from aiompi.info import INFO_NULL, Info
 from aiompi.job.published_names import PublishedNames
 from aiompi.job.runtime import Runtime
@@ -27,10 +26,6 @@ class Meeting(CommunicatorHandle):
 
     __slots__ = ()
 
-    if TYPE_CHECKING:
-
-        def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]: ...
-
     def Accept(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Owned[Intercomm]:
         """Wait for a group that connects to a port (MPI_Comm_accept, MPI-2).
 
@@ -43,6 +38,7 @@ class Meeting(CommunicatorHandle):
             A request whose result is the intercommunicator.
 
         Raises:
+            InvalidRootError: there is no such rank.
             InvalidPortError: awaiting it: the root has no such port, or the other group is gone.
         """
         return Owned(self._made(create.accept(self._admitted, port_name, root), "Accept"))
@@ -59,6 +55,7 @@ class Meeting(CommunicatorHandle):
             A request whose result is the intercommunicator.
 
         Raises:
+            InvalidRootError: there is no such rank.
             InvalidPortError: awaiting it: there is no such port, or it cannot be reached.
         """
         return Owned(self._made(create.connect(self._admitted, port_name, root), "Connect"))
@@ -87,6 +84,7 @@ class Meeting(CommunicatorHandle):
             The request; its result is the communicator with them, which they have by `Get_parent`.
 
         Raises:
+            InvalidRootError: there is no such rank.
             SpawnError: they cannot be started, or have ended before they joined their job.
 
         Cancelling:
@@ -98,9 +96,9 @@ class Meeting(CommunicatorHandle):
             results = await children.gather(None, root=aiompi.ROOT)
             await children.Disconnect()
         """
-        own = self._core.rank == root
-        programs = one_program(command, args, maxprocs, info) if own else []
-        return _reporting(self._made(create.spawn(self._admitted, programs, root), "Spawn"), errcodes)
+        core = self._admitted
+        programs = one_program(command, args, maxprocs, info) if core.rank == root else []
+        return Owned(reporting(self._made(create.spawn(core, programs, root), "Spawn"), errcodes))
 
     def Spawn_multiple(
         self,
@@ -126,27 +124,14 @@ class Meeting(CommunicatorHandle):
             A request whose result is the communicator with them, which they have by `Get_parent`.
 
         Raises:
+            InvalidRootError: there is no such rank.
             ValueError: the arguments are not of one length.
             SpawnError: they cannot be started, or have ended before they joined their job.
         """
-        own = self._core.rank == root
-        programs = several_programs(command, args, maxprocs, info) if own or command else []
-        started = self._made(create.spawn(self._admitted, programs, root), "Spawn_multiple")
-        return _reporting(started, errcodes, programs)
-
-
-def _reporting(
-    request: Request[Intercomm], errcodes: list[Any] | None, programs: Sequence[Program] | None = None
-) -> Owned[Intercomm]:
-    """Let a request that starts processes put their error codes into a list, if there is one."""
-
-    def done(_: Request[Intercomm]) -> None:
-        if errcodes is not None and request.exception() is None:
-            errcodes[:] = error_codes(request.result().remote_size, programs)
-
-    if not request.done():
-        request.when_done(done)
-    return Owned(request)
+        core = self._admitted
+        programs = several_programs(command, args, maxprocs, info) if core.rank == root or command else []
+        started = create.spawn(core, programs, root)
+        return Owned(reporting(self._made(started, "Spawn_multiple"), errcodes, programs))
 
 
 class Ports:
