@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import struct
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ REPLY: Final = 3
 
 #: number of a call, and the length of the context that follows, before the content
 _CALL: Final = struct.Struct("<QH")
+#: most calls of one member that run at another; further ones wait where they are made
+_LIMIT: Final = 1000
 #: number of a call, before a reply
 _NUMBER: Final = struct.Struct("<Q")
 
@@ -45,8 +48,9 @@ class Calls:
         self._exchange, self._codec = exchange, codec
         self._functions: dict[str, Callable[..., Any]] = {}
         self._last = 0
-        self._calls: dict[int, tuple[Line, asyncio.Future[memoryview]]] = {}
-        self._running: dict[tuple[Line, int], asyncio.Task[None]] = {}
+        self._calls: dict[int, tuple[Line, asyncio.Future[memoryview]]] = {}  # whose handlers may not have ended
+        self._room: defaultdict[Line, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_LIMIT))
+        self._running: defaultdict[Line, dict[int, asyncio.Task[None]]] = defaultdict(dict)
         exchange.handlers |= {CALL: self._begin, CANCEL: self._cancel, REPLY: self._replied}
         exchange.on_lost.append(self._lost)
 
@@ -86,11 +90,17 @@ class Calls:
 
     async def _reply(self, line: Line, context: bytes, request: bytes) -> memoryview:
         """Send a request, and return the reply."""
+        room = self._room[line]
+        await room.acquire()
+        try:
+            if not line.has_room:
+                await line.room()
+            if line.error is not None:
+                raise line.error
+        except BaseException:
+            room.release()
+            raise
         self._last = number = self._last + 1
-        if not line.has_room:
-            await line.room()
-        if line.error is not None:
-            raise line.error
         future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         self._calls[number] = line, future
         line.post(CALL, _CALL.pack(number, len(context)) + context + request)
@@ -99,38 +109,53 @@ class Calls:
         except asyncio.CancelledError:
             line.post(CANCEL, _NUMBER.pack(number))
             raise
-        finally:
-            del self._calls[number]
 
     def _replied(self, line: Line, data: memoryview) -> None:
-        called, future = self._calls.get(_NUMBER.unpack_from(data)[0], (None, None))
-        if called is line and future is not None and not future.done():
-            future.set_result(data[_NUMBER.size :])
+        number = _NUMBER.unpack_from(data)[0]
+        called, future = self._calls.get(number, (None, None))
+        if called is line and future is not None:
+            del self._calls[number]
+            self._room[line].release()
+            if not future.done():
+                future.set_result(data[_NUMBER.size :])
 
     def _lost(self, line: Line) -> None:
         """Fail the calls to a member that is gone, and cancel its own."""
-        for other, future in self._calls.values():
-            if other is line and not future.done() and line.error is not None:
-                future.set_exception(line.error)
-        for (other, _), task in self._running.items():
-            if other is line:
-                task.cancel()
+        room = self._room.pop(line, None)
+        for number, (other, future) in [*self._calls.items()]:
+            if other is line and room is not None and line.error is not None:
+                del self._calls[number]
+                room.release()
+                if not future.done():
+                    future.set_exception(line.error)
+        for task in self._running.get(line, {}).values():
+            task.cancel()
 
     # The handlers.
 
     def _begin(self, line: Line, data: memoryview) -> None:
         number, length = _CALL.unpack_from(data)
         context, content = spans.split(data, _CALL.size, length)
-        if (line, number) in self._running:
+        running = self._running[line]
+        if number in running:
             raise RemoteProtocolError(f"call {number} came twice")
-        task = asyncio.get_running_loop().create_task(self._perform(line, number, context, content))
-        self._running[line, number] = task
-        task.add_done_callback(lambda _: self._running.pop((line, number)))
+        if len(running) >= _LIMIT:
+            raise RemoteProtocolError(f"more than {_LIMIT:,} calls came that have not ended")
+        running[number] = task = asyncio.get_running_loop().create_task(self._perform(line, number, context, content))
+        task.add_done_callback(lambda _: self._end(line, number, b""))  # if it has not begun, and nobody waits for it
 
     def _cancel(self, line: Line, data: memoryview) -> None:
-        task = self._running.get((line, _NUMBER.unpack_from(data)[0]))
+        task = self._running.get(line, {}).get(_NUMBER.unpack_from(data)[0])
         if task is not None:
             task.cancel()
+
+    def _end(self, line: Line, number: int, message: bytes) -> None:
+        """Reply to a call, which runs no longer, unless that is done."""
+        running = self._running.get(line, {})
+        if running.pop(number, None) is not None:
+            line.post(REPLY, _NUMBER.pack(number) + message)
+            if not running:
+                del self._running[line]
 
     async def _perform(self, line: Line, number: int, context: bytes, content: memoryview) -> None:
         try:
@@ -148,7 +173,9 @@ class Calls:
             message = self._failure(error)  # which nobody reads if the caller has given up
         except Exception as error:
             message = self._failure(error)
-        line.post(REPLY, _NUMBER.pack(number) + message)
+        if not line.has_room:
+            await line.room()
+        self._end(line, number, message)
 
     def _failure(self, error: BaseException) -> bytes:
         """Return the reply for an exception; its text alone where pickling is off."""
@@ -161,5 +188,5 @@ class Calls:
 
     async def finish(self) -> None:
         """Wait until the handlers in progress have ended."""
-        if self._running:
-            await asyncio.wait([*self._running.values()])
+        if tasks := [task for running in self._running.values() for task in running.values()]:
+            await asyncio.wait(tasks)

@@ -126,6 +126,58 @@ async def test_giving_up_cancels_the_handler(limit: float | None) -> None:
     await cancelled.wait()
 
 
+async def test_calls_beyond_the_bound_wait_at_the_caller() -> None:
+    caller, callee = aiompi.local_world(2)
+    go, running, most = asyncio.Event(), 0, 0
+
+    @callee.handler
+    async def wait(n: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            await go.wait()
+        finally:
+            running -= 1
+        return n
+
+    given_up = [asyncio.ensure_future(caller.call(1, "wait", n)) for n in range(1500)]
+    await asyncio.sleep(0)  # the first have been sent, and none has begun
+    for call in given_up:
+        call.cancel()
+    await asyncio.wait(given_up)
+    found = asyncio.gather(*(caller.call(1, "wait", n) for n in range(2500)))
+    async with asyncio.timeout(LIMIT):
+        while running < 1000:
+            await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            await caller.call(1, "wait", 0, timeout=0.01)
+        go.set()
+        assert await found == [*range(2500)]
+    assert most == 1000
+
+
+async def test_a_call_that_waits_for_room_fails_with_the_member() -> None:
+    async with aiompi.serve() as job, aiompi.join(job.address, job.key) as stays:
+        goes = await aiompi.join(job.address, job.key)
+        one, other = await asyncio.gather(stays.assemble(at_least=2), goes.assemble(at_least=2))
+        begun = []
+
+        @other.handler
+        async def endless() -> None:
+            begun.append(1)
+            await asyncio.Event().wait()
+
+        calls = [asyncio.create_task(one.call(1, "endless")) for _ in range(2500)]
+        while len(begun) < 1000:
+            await asyncio.sleep(0)
+        await goes.leave()
+        async with asyncio.timeout(LIMIT):
+            for call in calls:
+                with pytest.raises((aiompi.ProcessFailedError, aiompi.RevokedError)):
+                    await call
+
+
 async def test_without_pickle_errors_travel_as_text() -> None:
     caller, callee = aiompi.local_world(2, settings=aiompi.Settings(pickle=False))
 

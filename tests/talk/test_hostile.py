@@ -101,6 +101,32 @@ async def test_a_call_that_comes_twice_ends_the_line() -> None:
     assert len(begun) <= 1
 
 
+async def test_calls_that_run_are_bounded() -> None:
+    hostile, victim, third = aiompi.local_world(3)
+    begun, ended = [], []
+
+    @victim.handler
+    async def endless() -> None:
+        begun.append(1)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(1)
+
+    line, broken = hostile._talk.exchange.lines[1], victim._talk.exchange.lines[0]
+    for number in range(1, 1500):
+        head = number.to_bytes(8, "little") + b"\0\0"
+        line.post(calls.CALL, head + calls.encoded(Codec(), ("endless", ())))
+        line.post(calls.CANCEL, b"\0" * 8)
+    async with asyncio.timeout(LIMIT):
+        while broken.error is None or len(ended) < len(begun):
+            await asyncio.sleep(0)
+    assert "more than 1,000 calls came that have not ended" in str(broken.error)
+    assert len(begun) <= 1000
+    victim.handler(abs)
+    assert await third.call(1, "abs", -1, timeout=LIMIT) == 1
+
+
 @pytest.mark.parametrize("reply", [7, (), (1, 2, 3), (None, ValueError("x"), 5)])
 async def test_a_malformed_reply_fails_its_call(reply: object) -> None:
     hostile, victim = aiompi.local_world(2)

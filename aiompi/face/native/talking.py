@@ -209,7 +209,8 @@ class Talking:
     async def call(self, rank: int, name: str, *args: Any, timeout: float | None = None) -> Any:
         """Call a handler at a member, and return its result.
 
-        The handler is called at most once. If this call raises ProcessFailedError, it may have been called or not.
+        The handler is called at most once. If this call raises ProcessFailedError, it may have been called or not. At
+        most 1,000 calls of this member run at another one; further calls wait.
 
         Args:
             rank: the member, which may be this one.
