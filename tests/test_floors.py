@@ -44,7 +44,7 @@ WORLDLY: dict[str, set[str]] = {
     "concurrent": set(),
     "multiprocessing": set(),
     "subprocess": {"job"},
-    "time": {"driver", "job", "trace.recording"},
+    "time": {"driver", "job", "trace.recording", "trace.watched"},
     # wire asks for options of sockets that others have made
     "socket": {"net", "transport", "job", "wire"},
     "ssl": {"net"},

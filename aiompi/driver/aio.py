@@ -125,6 +125,9 @@ class AsyncioDriver(DriverBase):
             return None
         return (self._loop or self.loop).create_future()
 
+    def tasks(self) -> Iterable[Any]:
+        return asyncio.all_tasks(self.loop)
+
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         """Do nothing: other tasks of this process may still complete a request that a task waits for."""
 

@@ -343,6 +343,9 @@ class BlockingDriver(DriverBase):
     def waiter(self, request: Request[Any]) -> Waiter:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
 
+    def tasks(self) -> None:
+        """There is no event loop."""
+
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         self._deadlocked = deadlocked
 

@@ -137,6 +137,9 @@ class Driver(Protocol):
     def completes_soon(self, request: Request[Any]) -> bool:
         """Look for a moment whether a request completes; return True if it is complete."""
 
+    def tasks(self) -> Iterable[Any] | None:
+        """Return the tasks of the event loop; None if this driver has none."""
+
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
         """Call `deadlocked` before each wait. It returns True if all other ranks have ended.
 

@@ -28,6 +28,7 @@ from aiompi.wire.wait_report import WaitReport
 
 if TYPE_CHECKING:
     from aiompi.hang_report import HangReporter
+    from aiompi.job.looking import Looking
     from aiompi.trace.recording import Recording
 
 
@@ -86,6 +87,7 @@ class Runtime:
         self._started: Schedule[None] | None = None
         self._hang_reporter: HangReporter | None = None
         self._recording: Recording | None = None
+        self._looking: Looking | None = None
 
     def start(self) -> Schedule[None]:
         """Join the job (MPI_Init, section 7.5). This is complete when every rank has joined.
@@ -121,6 +123,8 @@ class Runtime:
                 self.wiring.agent_recovery.agreed(message)
             case control.ReportRequest():
                 self._tell(message.number, self._hang_reporter.report() if self._hang_reporter else WaitReport())
+            case control.LookRequest():
+                self._look(message.number)
             case control.Abort():
                 self._end(message.code, message.reason)
             case _:
@@ -141,6 +145,20 @@ class Runtime:
             # The ranks of a job that this one has spawned, or that replaces it, have the same numbers.
             taken = os.path.exists(os.path.join(directory, f"rank-{self.engine.rank}.trace"))
             self._recording = Recording(self.engine, os.path.join(directory, str(os.getpid())) if taken else directory)
+
+    def _look(self, number: int) -> None:
+        """Tell the agent what this rank does now, or, if the number is 0, prepare for that no more."""
+        if self._looking is None and number:
+            from aiompi.job.looking import Looking  # seldom needed
+
+            self._looking = Looking(self.engine, self.welcome.result().directory)
+        if self._looking is None:
+            return
+        if not number:
+            self._looking.stop()
+            self._looking = None
+        elif self.agent is not None and self.engine.error is None:
+            self.agent.send(control.Looked(number, [*self._looking.look()]))
 
     def _tell(self, number: int, report: WaitReport) -> None:
         if self.agent is not None and self.engine.error is None:
@@ -282,6 +300,8 @@ class Runtime:
             self._hang_reporter.close()
         if self._recording is not None:
             self._recording.stop()
+        if self._looking is not None:
+            self._looking.stop()
         self.wiring.close()
         if self.agent is not None:
             self.agent.close()

@@ -44,15 +44,27 @@ class Recording:
         engine: engine of the rank.
         directory: directory of the trace.
         capacity: records that are kept, a power of two; the oldest ones are overwritten.
+        yields: True if any other recording ends this one, which does not record how late the event loop is.
 
     Raises:
         LocalProtocolError: the rank is recorded already.
         OSError: the file cannot be made; FileExistsError: the directory has a trace of this rank.
     """
 
-    def __init__(self, engine: Engine, directory: str | os.PathLike[str], capacity: int = CAPACITY) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        directory: str | os.PathLike[str],
+        capacity: int = CAPACITY,
+        *,
+        yields: bool = False,
+    ) -> None:
         if engine.recorder is not None:
-            raise LocalProtocolError(f"rank {engine.rank} is recorded already: stop the first recording")
+            other = getattr(engine.recorder.naming, "recording", None)
+            if other is None or not other.yields:
+                raise LocalProtocolError(f"rank {engine.rank} is recorded already: stop the first recording")
+            other.stop()
+        self.yields = yields
         os.makedirs(directory, exist_ok=True)
         self.path = os.path.join(directory, f"rank-{engine.rank}.trace")
         nbytes = layout.RECORDS + capacity * layout.RECORD.size
@@ -68,6 +80,7 @@ class Recording:
         place = layout.MAGIC, layout.RECORD.size, capacity, 0, *now, 0, engine.rank, os.getpid()
         layout.HEADER.pack_into(self._memory, 0, *place)
         self._names = _Names(os.path.splitext(self.path)[0] + ".names", file, capacity)
+        self._names.recording = self
         self._names.say(rank=engine.rank, size=engine.size, host=os.uname().nodename, program=sys.argv)
         self._engine = engine
         self._process = os.getpid()
@@ -75,7 +88,7 @@ class Recording:
         self._timer: Timer | None = None
         self._recorder = engine.recorder = Recorder(self._memory, self._names)
         gc.callbacks.append(self._collects)
-        if engine.driver.background:
+        if engine.driver.background and not yields:
             self._look(None)
 
     def stop(self) -> None:
@@ -114,6 +127,16 @@ class Recording:
         self._timer = self._engine.driver.call_later(_LOOK, functools.partial(self._look, now + _LOOK))
 
 
+def is_library(path: str) -> bool:
+    """Return True for the path of code of this package."""
+    return path.startswith(_PACKAGE)
+
+
+def is_standard(path: str) -> bool:
+    """Return True for the path of code of the standard library."""
+    return path.startswith("<frozen ") or (path.startswith(_STANDARD) and _SITE not in path)
+
+
 def _reserve(file: int, start: int, nbytes: int) -> None:
     """Let the file system provide memory of a file now: a mapped file that it cannot provide ends the process (SIGBUS).
 
@@ -128,7 +151,13 @@ def _reserve(file: int, start: int, nbytes: int) -> None:
 
 
 class _Names:
-    """The names of places and words, in lines of JSON; see `aiompi.core.pure.recorder.Naming`."""
+    """The names of places and words, in lines of JSON; see `aiompi.core.pure.recorder.Naming`.
+
+    Attributes:
+        recording: to which they belong.
+    """
+
+    recording: Recording
 
     def __init__(self, path: str, records: BinaryIO, capacity: int) -> None:
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115
@@ -168,9 +197,8 @@ class _Names:
 
     def classify(self, code: CodeType) -> int:
         path = code.co_filename
-        if not path.startswith(_PACKAGE):
-            standard = path.startswith("<frozen ") or (path.startswith(_STANDARD) and _SITE not in path)
-            return layout.WRAPPER if standard else layout.PROGRAM
+        if not is_library(path):
+            return layout.WRAPPER if is_standard(path) else layout.PROGRAM
         return layout.WRAPPER if code.co_name in _WRAPPERS or code.co_name.startswith("_") else layout.LIBRARY
 
     def place(self, called: CodeType | None, code: CodeType, instruction: int) -> int:

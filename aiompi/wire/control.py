@@ -11,6 +11,7 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
       ... the program runs; any time: Abort(code, reason) -->, <-- Abort(code, reason), <-- Left(process) ...
       ... and when a rank has waited for long: Report(0, report) -->,
       <-- ReportRequest(number) to all others, Report(number, report) --> ...
+      ... and while the user watches the job: <-- LookRequest(number), Looked(number, look) --> each second ...
       ... and in a job that goes on after failures: Failed(process, cause) -->, <-- Failed(process, cause),
       Revoke(context, process) -->, <-- Revoke(context, process), Agree(context, number, ...) -->, <-- Agreed(...) ...
       ... and when a link to another process breaks that has not ended: Suspect(process, cause) --> ...
@@ -213,6 +214,28 @@ class Report(NamedTuple):
     report: dict[str, Any]
 
 
+class LookRequest(NamedTuple):
+    """Ask a rank what it does now; from the first of these on, the rank counts its messages.
+
+    Attributes:
+        number: of the question; 0 for the end of the questions, which has no answer.
+    """
+
+    number: int
+
+
+class Looked(NamedTuple):
+    """The answer to LookRequest.
+
+    Attributes:
+        number: as in `LookRequest`.
+        look: the fields of an `aiompi.wire.look.Look`.
+    """
+
+    number: int
+    look: list[Any]
+
+
 class Failed(NamedTuple):
     """A process has failed, and the job goes on. A rank sends this before it ends with an error."""
 
@@ -404,7 +427,7 @@ Message: TypeAlias = (
     Join | Welcome | Card | Cards | Abort | Left | Finalize | Finalized | Leave | ReportRequest | Report
     | Failed | Revoke | Agree | Agreed | Suspect
     | Enter | Entered | MemberChange | Assemble | Withdraw | Assembled | Outdated
-    | Inquire | Awaiting | Obituary
+    | Inquire | Awaiting | Obituary | LookRequest | Looked
 )  # fmt: skip
 
 # Code on the wire -> message and the types of its fields.
@@ -436,9 +459,13 @@ MESSAGES: Final[Table] = {
     24: (Inquire, (int,)),
     25: (Awaiting, (int, str, bool)),
     26: (Obituary, (bytes, bool, int, str, int)),
+    27: (LookRequest, (int,)),
+    28: (Looked, (int, list)),
 }
 #: most bytes of messages that the agent keeps or forwards
-_LONGEST: Final[dict[type[Any], int]] = {Card: 2**16, Enter: MAX_ATTRIBUTES + 2**10, Obituary: 4 * MAX_OBITUARY + 2**10}
+_LONGEST: Final[dict[type[Any], int]] = {
+    Card: 2**16, Enter: MAX_ATTRIBUTES + 2**10, Obituary: 4 * MAX_OBITUARY + 2**10, Looked: 2**12,
+}  # fmt: skip
 #: levels of lists and dicts that forwarding adds around a field of a rank or a member
 _AROUND: Final[dict[type[Any], int]] = {Cards: 1, Entered: 2, MemberChange: 1}
 _SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold bytes that are not UTF-8

@@ -90,20 +90,20 @@ class WaitReport(NamedTuple):
         """Return a packed report; an empty report if it cannot be read."""
         try:
             waits = tuple(map(_wait, packed["waits"][:MAX_WAITS]))
-            counts = {_number(context): _number(count) for context, count in packed["counts"][:MAX_COUNTS]}
-            return cls(waits, counts, _text(packed["last"]))
+            counts = {read_number(context): read_number(count) for context, count in packed["counts"][:MAX_COUNTS]}
+            return cls(waits, counts, read_text(packed["last"]))
         except (KeyError, OverflowError, TypeError, ValueError):
             return cls()
 
 
-def _text(value: Any) -> str:
+def read_text(value: Any) -> str:
     """Return a text of a report without characters that end a line or move the cursor of a terminal."""
     if type(value) is not str:
         raise TypeError(f"{type(value).__name__} in place of a text")
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value[:MAX_TEXT])[:MAX_TEXT]
 
 
-def _number(value: Any) -> int:
+def read_number(value: Any) -> int:
     """Return a number of a report, which has 64 bits. A text could have thousands of digits."""
     if type(value) is not int:
         raise TypeError(f"{type(value).__name__} in place of a number")
@@ -111,7 +111,7 @@ def _number(value: Any) -> int:
 
 
 def _numbers(value: Any) -> tuple[int, ...]:
-    return tuple(map(_number, value[:MAX_MEMBERS]))
+    return tuple(map(read_number, value[:MAX_MEMBERS]))
 
 
 def _members(value: Any) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ def _members(value: Any) -> tuple[int, ...]:
 
 #: for each field of `Wait` the function that reads it
 _READERS: Final[tuple[Callable[[Any], Any], ...]] = (
-    _text, _text, float, _text, _numbers, _text, _number, _number, _members, _text,
+    read_text, read_text, float, read_text, _numbers, read_text, read_number, read_number, _members, read_text,
 )  # fmt: skip
 
 

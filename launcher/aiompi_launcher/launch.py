@@ -13,7 +13,8 @@ import signal
 import socket
 import sys
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Final
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiompi.errors import InvalidArgumentError
 from aiompi.net import interfaces
@@ -131,9 +132,10 @@ class _Launch:
         from aiompi_launcher.job.rendezvous import ServerInMemory
 
         supervisor = self._supervisor("")
-        await supervisor.meet(ServerInMemory(self._spec.size))
-        supervisor.start_on(RemoteHosts(plan, self._spec, started, archive, supervisor))
-        return await supervisor.finish()
+        async with _seen(self._job, supervisor, self._directory, self._spec.command, top=self._spec.top):
+            await supervisor.meet(ServerInMemory(self._spec.size))
+            supervisor.start_on(RemoteHosts(plan, self._spec, started, archive, supervisor))
+            return await supervisor.finish()
 
     def _supervisor(self, directory: str) -> Supervisor:
         from aiompi_launcher.job.supervisor import Supervisor
@@ -156,12 +158,13 @@ class _Launch:
 
     async def _supervise(self, starting: Starting) -> int:
         supervisor = self._supervisor(self._directory.path)
-        if not await supervisor.meet(self._rendezvous(supervisor)):
-            return await supervisor.finish()
-        world = self._job.world
-        numbers = range(world.first, world.first + self._spec.size)
-        ranks = starting.ranks(self._watchdog.add, numbers, world.size)
-        return await _host(supervisor, self._key, self._listener, None, ranks)
+        async with _seen(self._job, supervisor, self._directory, self._spec.command, top=self._spec.top):
+            if not await supervisor.meet(self._rendezvous(supervisor)):
+                return await supervisor.finish()
+            world = self._job.world
+            numbers = range(world.first, world.first + self._spec.size)
+            ranks = starting.ranks(self._watchdog.add, numbers, world.size)
+            return await _host(supervisor, self._key, self._listener, None, ranks)
 
     def _rendezvous(self, supervisor: Supervisor) -> Rendezvous:
         endpoint, size = self._spec.server, self._spec.size
@@ -220,21 +223,35 @@ def serve(spec: ServeSpec, name: str) -> int:
         import asyncio
 
         serving = _serve if spec.size is not None else _serve_members
-        return asyncio.run(serving(spec, name, key, listener, settings))
+        return asyncio.run(serving(spec, name, key, _Place(listener, directory, settings)))
 
 
-async def _serve_members(spec: ServeSpec, name: str, key: bytes, listener: socket.socket, settings: Settings) -> int:
+class _Place(NamedTuple):
+    """Where a job is served."""
+
+    listener: socket.socket
+    directory: RunDirectory
+    settings: Settings
+
+
+async def _serve_members(spec: ServeSpec, name: str, key: bytes, place: _Place) -> int:
     """Serve an open job until a signal or a time limit ends it."""
     import asyncio
 
     from aiompi_launcher.job.open_job import OpenJob
     from aiompi_launcher.output.outputs import Outputs
+    from aiompi_launcher.top.live import Live
+    from aiompi_launcher.top.watch import OpenRanks
+
+    listener, directory, settings = place
 
     outputs = Outputs(name, tag=False, verbose=spec.verbose, on_broken=lambda reason: None)
     job = OpenJob(spec, listener, key, settings=settings, say=outputs.say)
     end: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
     _watch_end(end, spec, job)
-    code, reason = await end
+    async with Live(OpenRanks(job), _served(spec, listener), outputs).at(directory, top=spec.top):
+        code, reason = await end
+        outputs.close()
     if code == EXIT_TIMEOUT:
         outputs.say(reason)
     job.close(reason)
@@ -267,12 +284,13 @@ def _watch_end(end: asyncio.Future[tuple[int, str]], spec: ServeSpec, job: OpenJ
         loop.call_later(spec.start_timeout, start_timed_out, spec.start_timeout)
 
 
-async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket, settings: Settings) -> int:
+async def _serve(spec: ServeSpec, name: str, key: bytes, place: _Place) -> int:
     from aiompi_launcher.job.rendezvous import ServerInMemory
     from aiompi_launcher.job.supervisor import Supervisor
     from aiompi_launcher.job.table import Job
 
     assert spec.size is not None
+    listener, directory, settings = place
     job = Job(
         spec.size,
         directory="",
@@ -283,11 +301,27 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, listener: socket.socket
     job.namespace = liveness.namespace()
     supervisor = Supervisor(job, name, timeout=spec.timeout, verbose=spec.verbose)
     supervisor.limit_start(spec.start_timeout)
-    if await supervisor.meet(ServerInMemory(spec.size, host_of_all(listener))):
-        return await _host(
-            supervisor, key, listener, settings.connect_timeout, heartbeat=job.heartbeat, settings=settings
-        )
-    return await supervisor.finish()
+    async with _seen(job, supervisor, directory, _served(spec, listener), top=spec.top):
+        if await supervisor.meet(ServerInMemory(spec.size, host_of_all(listener))):
+            return await _host(
+                supervisor, key, listener, settings.connect_timeout, heartbeat=job.heartbeat, settings=settings
+            )
+        return await supervisor.finish()
+
+
+def _served(spec: ServeSpec, listener: socket.socket) -> str:
+    """Return words for a job that is served."""
+    return f"--serve{'' if spec.size is None else f' {spec.size}'} at {address_of(listener)}"
+
+
+def _seen(
+    job: Job, supervisor: Supervisor, directory: RunDirectory, program: str, *, top: bool
+) -> AbstractAsyncContextManager[None]:
+    """Return a context in which other launchers can look at a job, with its table in the terminal if `top` is True."""
+    from aiompi_launcher.top.live import Live
+    from aiompi_launcher.top.watch import Ranks
+
+    return Live(Ranks(job, supervisor.send), program, supervisor.outputs).at(directory, top=top)
 
 
 async def _host(

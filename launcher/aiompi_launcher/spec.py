@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -75,6 +76,16 @@ class HostsSpec(NamedTuple):
     patience: float = START_PATIENCE
 
 
+class AttachSpec(NamedTuple):
+    """A look at a job that another launcher has started.
+
+    Attributes:
+        launcher: process of that launcher, None for the only job of this user.
+    """
+
+    launcher: int | None
+
+
 class RunSpec(NamedTuple):
     """A job whose processes the launcher starts.
 
@@ -85,6 +96,7 @@ class RunSpec(NamedTuple):
         stdin_rank: rank that reads the launcher's standard input, counted from 0 in this job, None for none.
         timeout: seconds after which the job is killed.
         verbose: True to report progress on stderr.
+        top: True to show the live table.
         on_failure: "abort", "continue", or "" for the setting.
         server: IMPI server to join, None for a server in memory.
         prefork: True to fork the ranks of a Python program from one process.
@@ -99,6 +111,7 @@ class RunSpec(NamedTuple):
     stdin_rank: int | None = 0
     timeout: float | None = None
     verbose: bool = False
+    top: bool = False
     on_failure: str = ""
     server: ServerAddress | None = None
     prefork: bool = True
@@ -109,6 +122,12 @@ class RunSpec(NamedTuple):
     @property
     def size(self) -> int:
         return sum(program.size for program in self.programs)
+
+    @property
+    def command(self) -> str:
+        """The programs, as a command line has them."""
+        commands = ([*program.argv[program.argv[0] == sys.executable :]] for program in self.programs)
+        return " : ".join(map(shlex.join, commands))
 
     def processes(self) -> Iterator[Section]:
         """Yield the program of each rank."""
@@ -140,6 +159,7 @@ class ServeSpec(NamedTuple):
         timeout: seconds after which the job is ended.
         start_timeout: seconds after which all ranks must have joined.
         verbose: True to report progress on stderr.
+        top: True to show the live table.
         on_failure: "abort", "continue", or "" for the setting.
     """
 
@@ -151,6 +171,7 @@ class ServeSpec(NamedTuple):
     timeout: float | None = None
     start_timeout: float | None = None
     verbose: bool = False
+    top: bool = False
     on_failure: str = ""
 
 
@@ -176,4 +197,4 @@ class ServerSpec(NamedTuple):
     verbose: bool = False
 
 
-Spec: TypeAlias = CommandSpec | RunSpec | ServeSpec | ServerSpec
+Spec: TypeAlias = AttachSpec | CommandSpec | RunSpec | ServeSpec | ServerSpec

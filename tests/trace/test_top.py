@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from aiompi.errors import InvalidArgumentError
-from aiompi.trace.top import Look, Top
+from aiompi.trace.top import Top
+from aiompi.wire.look import Look
 from support.jobs import Site
 from support.limits import LIMIT
 from support.machines import until
@@ -68,7 +69,7 @@ def waiting(trace: Path, line: int) -> tuple[list[Look], list[float]]:
         looks = [] if top is None else top.look()
         for look in looks:
             sums[look.rank] += look.messages * look.nbytes
-        if looks and looks[0].state == "waits" and looks[0].place.line == line:
+        if looks and looks[0].state == "waits" and looks[0].place.endswith(f"app.py:{line}"):
             time.sleep(0.5)
             assert top is not None
             return top.look(), sums

@@ -56,6 +56,8 @@ GOLDEN: list[tuple[Any, str]] = [
     (control.Inquire(3), "00000003 92 18 03"),
     (control.Awaiting(3, "why", True), "00000008 94 19 03 a3776879 c3"),
     (control.Obituary(b"j", True, 3, "why", 1), "0000000c 96 1a c4016a c3 03 a3776879 01"),
+    (control.LookRequest(3), "00000003 92 1b 03"),
+    (control.Looked(3, [0, "h", None]), "00000008 93 1c 03 93 00 a168 c0"),
 ]
 
 
@@ -84,6 +86,7 @@ FIELDS = {
     str: st.text(max_size=30),
     bytes: st.binary(max_size=8),
     dict: st.dictionaries(st.text(max_size=5), st.one_of(st.integers(0, 100), st.text(max_size=5)), max_size=3),
+    list: st.lists(st.one_of(st.integers(0, 100), st.text(max_size=5), st.none()), max_size=3),
     BusinessCard: st.fixed_dictionaries(
         {},
         optional={"window": st.integers(0, MAX_WINDOW), "host": st.text(), "transports": st.just({"tcp": ["::1", 1]})},

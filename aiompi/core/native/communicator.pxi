@@ -55,8 +55,8 @@ cdef class CommunicatorBase:
         return <PeerBase>peer if isinstance(peer, PeerBase) and (<PeerBase>peer).ring is not None else None
 
     cpdef int process_of(self, int rank) except? -1:
-        """Return the process number of a rank that this one reaches; -1 if it is none."""
-        return self.targets[rank] if 0 <= rank < len(self.targets) else -1
+        """Return the process number of a rank that this one reaches; -1 if it is none, or in another job."""
+        return shown(self.targets[rank]) if 0 <= rank < len(self.targets) else -1
 
     cdef Request start(self, payload, Py_ssize_t nbytes, dest, tag, mode):
         cdef Recorder recorder = recorder_of(self.engine)

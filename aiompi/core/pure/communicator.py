@@ -40,8 +40,8 @@ class CommunicatorBase(Generic[R]):
     _reach: int
 
     def process_of(self, rank: int) -> int:
-        """Return the process number of a rank that this one reaches; -1 if it is none."""
-        return self.targets[rank] if 0 <= rank < len(self.targets) else -1
+        """Return the process number of a rank that this one reaches; -1 if it is none, or in another job."""
+        return shown(self.targets[rank]) if 0 <= rank < len(self.targets) else -1
 
     def admitted(self) -> Self:
         """Return this communicator for a call.

@@ -18,7 +18,16 @@ from typing import Final
 from aiompi.errors import MPIError
 from aiompi_launcher.cli.command_line import parse
 from aiompi_launcher.cli.limits import check_limits
-from aiompi_launcher.spec import EXIT_FAILURE, EXIT_NOT_FOUND, EXIT_SIGNAL, CommandSpec, RunSpec, ServerSpec, Spec
+from aiompi_launcher.spec import (
+    EXIT_FAILURE,
+    EXIT_NOT_FOUND,
+    EXIT_SIGNAL,
+    AttachSpec,
+    CommandSpec,
+    RunSpec,
+    ServerSpec,
+    Spec,
+)
 
 _SHIMS: Final = os.path.join(os.path.dirname(__file__), "shims")
 
@@ -71,6 +80,10 @@ def _run(spec: Spec, name: str) -> int:
         from aiompi_launcher.impi import server
 
         return server.run(spec, name)
+    if isinstance(spec, AttachSpec):
+        from aiompi_launcher.top import attach
+
+        return attach.run(spec, name)
     if isinstance(spec, CommandSpec):
         return _replace_process(spec, name)
     from aiompi_launcher import launch

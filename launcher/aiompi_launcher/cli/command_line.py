@@ -15,6 +15,7 @@ from aiompi_launcher.hosts import hostlist
 from aiompi_launcher.hosts.hostlist import Host
 from aiompi_launcher.spec import (
     START_PATIENCE,
+    AttachSpec,
     CommandSpec,
     HostsSpec,
     RunSpec,
@@ -62,6 +63,8 @@ def parse(argv: Sequence[str], name: str) -> Spec:
     first, *others = _sections(argv)
     options = parser.parse_args(first)
     _check(parser, options, others)
+    if options.attach is not None:
+        return AttachSpec(options.attach or None)
     if options.serve is not None:
         size, at_least, at_most = options.serve
         if size is None and options.on_failure == "abort":
@@ -75,6 +78,7 @@ def parse(argv: Sequence[str], name: str) -> Spec:
             timeout=options.timeout,
             start_timeout=options.start_timeout,
             verbose=options.verbose,
+            top=options.top,
             on_failure=options.on_failure,
         )
     if options.server is not None:
@@ -167,6 +171,7 @@ def _run_spec(
         stdin_rank=options.stdin,
         timeout=options.timeout,
         verbose=options.verbose,
+        top=options.top,
         on_failure=options.on_failure,
         server=options.client and _endpoint(parser, options),
         prefork=options.prefork,
@@ -194,13 +199,14 @@ def _sections(argv: Sequence[str]) -> list[list[str]]:
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others: list[list[str]]) -> None:
     if options.as_mpiexec:
         parser.error("--as-mpiexec comes first, or after --mpi4py")
-    modes = [name for name in ("serve", "server", "client") if getattr(options, name) is not None]
+    modes = [name for name in ("attach", "serve", "server", "client") if getattr(options, name) is not None]
     if len(modes) > 1:
         parser.error(f"--{modes[0]} and --{modes[1]} exclude each other")
     listens = options.serve is not None or options.server is not None
-    if listens and (options.command or others):
+    starts = not modes or options.client is not None
+    if not starts and (options.command or others):
         parser.error(f"--{modes[0]} starts no program: it takes no command")
-    for name, option in _OF_RANKS.items() if listens else ():
+    for name, option in _OF_RANKS.items() if not starts else ():
         if getattr(options, name) != parser.get_default(name):
             parser.error(f"--{modes[0]} starts no program: it takes no {option}")
     if not modes and options.bind is not None:
@@ -212,6 +218,8 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, others:
     given = [name for name in ("client", "hosts", "hostfile") if getattr(options, name) is not None]
     if len(given) > 1:
         parser.error(f"--{given[0]} and --{given[1]} exclude each other")
+    if options.top and (options.server is not None or options.attach is not None):
+        parser.error(f"--{modes[0]} has no ranks of its own: it takes no --top")
     if options.auth is not None and options.server is None:
         parser.error("--auth is for --server")
 

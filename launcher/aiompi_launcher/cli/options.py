@@ -30,6 +30,7 @@ examples:
   aiompi-launch -n 1 master.py : -n 3 --env OMP_NUM_THREADS=1 worker.py
   aiompi-launch --mpi4py --as-mpiexec pytest          tests that run mpiexec
   aiompi-launch --serve                   nothing is started; members come and go with aiompi.join("host:port")
+  aiompi-launch --attach                  in another terminal: what the ranks of a job do now
   aiompi-launch --server 1                in one terminal: an IMPI server, prints host:port
   aiompi-launch --client 0 HOST:PORT -n 4 app.py      in another
 """
@@ -53,6 +54,9 @@ def job_parser(name: str) -> Arguments:
         "--trace", action=_SetVariable, type=_trace_directory, metavar="DIR",
         help="record what the ranks do, for `python -m aiompi.trace DIR`",
     )  # fmt: skip
+    job.add_argument(
+        "--top", action="store_true", help="show in the terminal, below the output, what each rank does now (extra trace)"
+    )
     job.add_argument(
         "--stdin", type=_stdin_rank, default=0, metavar="RANK|none", help="rank that reads standard input (0)"
     )
@@ -117,6 +121,10 @@ def _add_roles(parser: argparse.ArgumentParser) -> None:
     roles.add_argument(
         "--serve", nargs="?", type=_members, const=(None, 1, None), metavar="N|MIN:MAX",
         help="let N ranks join that others start; without N, or with limits, let members come and go",
+    )  # fmt: skip
+    roles.add_argument(
+        "--attach", nargs="?", type=_count, const=0, metavar="PID",
+        help="show the table of --top of a running job of yours: that of this launcher, or the only one",
     )  # fmt: skip
     roles.add_argument("--server", "-server", type=_count, metavar="N", help="be the IMPI server of N clients")
     roles.add_argument(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from aiompi.errors import RemoteProtocolError
@@ -105,6 +105,10 @@ class _World:
         for rank in ranks if cause else ():
             self._inform(self._job.stuck, rank, cause)
 
+    def view(self) -> tuple[Job, Mapping[int, int], Callable[[Send], object]]:
+        """Return the table, the members by rank, and what sends a message to a rank."""
+        return self._job, self._members, self._performer.send
+
     def close(self, reason: str) -> None:
         """End the world."""
         self._inform(self._job.failed, reason)
@@ -185,6 +189,10 @@ class OpenJob(MessageObserver):
         if heartbeat:
             on_stuck = functools.partial(self._inform, self.members.stuck)
             self._watch = Heartbeat(heartbeat, self.members.processes, self._links, on_stuck)
+
+    def worlds(self) -> dict[int, tuple[Job, Mapping[int, int], Callable[[Send], object]]]:
+        """Return the worlds by generation: the table, the members by rank, and what sends a message to a rank."""
+        return {generation: world.view() for generation, world in self._worlds.items()}
 
     def close(self, reason: str) -> None:
         """End the job: members get the reason."""

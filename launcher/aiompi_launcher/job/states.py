@@ -11,6 +11,7 @@ from typing import Any, Final
 from aiompi.base.words import ranks_do
 from aiompi.wire import control
 from aiompi.wire.hello import NAMESPACE_BYTES, new_key, pair_keys
+from aiompi.wire.look import Look
 from aiompi_launcher.job.actions import Action
 from aiompi_launcher.spec import EXIT_FAILURE, EXIT_SIGNAL
 
@@ -128,6 +129,7 @@ class Rank:
         revocations: number of communicators that it has revoked.
         obituaries: bytes of its reports of failures in jobs that it has spawned.
         location: where it runs.
+        looked: the number of its last answer to control.LookRequest, and what it does; None if that was no look.
     """
 
     def __init__(self, number: int) -> None:
@@ -144,6 +146,7 @@ class Rank:
         self.reported = self.expelled = False
         self.revocations = self.obituaries = 0
         self.location = Location()
+        self.looked: tuple[int, Look | None] = (0, None)
 
     @property
     def label(self) -> str:

@@ -56,6 +56,7 @@ class Supervisor:
     Attributes:
         outputs: output of the ranks, and messages for the user.
         connections: connections of the ranks.
+        send: performs the action of sending a message to a rank.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Supervisor:
         self._loop = asyncio.get_running_loop()
         self._performer = Performer(job, self._handlers())
         self._inform, links = self._performer.inform, self._performer.links
+        self.send = self._performer.send
         self._clients = Clients(job, self._inform, self.fail)
         self._processes = Processes()
         self._remote: OtherHosts | None = None

@@ -28,6 +28,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aiompi.wire import control
+from aiompi.wire.look import Look
 from aiompi_launcher.job.actions import Closed, Due, Fence, Hangup, Note, Publish, Send, StartTimer, Timer
 from aiompi_launcher.job.failures import SETTLE, Failures
 from aiompi_launcher.job.shutdown import Shutdown
@@ -80,6 +81,7 @@ class Job(JobState):
             control.Agree: self.traffic.on_agree,
             control.Obituary: self.traffic.on_obituary,
             control.Report: self.traffic.on_report,
+            control.Looked: self._on_looked,
         }
 
     def enrol(self, world: World) -> None:
@@ -249,6 +251,9 @@ class Job(JobState):
         else:
             self.failures.on_closed(rank)
 
+    def _on_looked(self, rank: Rank, event: control.Looked) -> None:
+        rank.looked = event.number, Look.unpack(event.look)
+
     def _take_no_part(self, rank: Rank) -> None:
         self.traffic.gone(rank)
         self._check_fence()
@@ -277,6 +282,7 @@ class Job(JobState):
 
 
 _TALKING: Final = INSIDE | AFTER  # also a rank that has sent its messages before it left
+_SAID: Final = (control.Suspect, control.Obituary, control.Report, control.Looked)
 
 # (state, event) -> next state. Other events break the protocol.
 TRANSITIONS: Final[dict[tuple[RankState, type], RankState]] = {
@@ -289,6 +295,6 @@ TRANSITIONS: Final[dict[tuple[RankState, type], RankState]] = {
     **{(state, Closed): state for state in (RankState.LOST, RankState.FAILED, RankState.FINALIZING, *AFTER)},
     **{(state, control.Failed): RankState.LOST for state in INSIDE},
     **{(state, event): state for state in INSIDE for event in (control.Revoke, control.Agree)},
-    **{(state, event): state for state in _TALKING for event in (control.Suspect, control.Obituary, control.Report)},
+    **{(state, event): state for state in _TALKING for event in _SAID},
     **{(state, control.Abort): state for state in RankState if state is not RankState.EXPECTED},
 }

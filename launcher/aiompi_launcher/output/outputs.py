@@ -37,6 +37,13 @@ class Outputs:
         self._errors: dict[int, Source | str] = {}
         self._remote: dict[tuple[int, int], Callable[[bytes], object]] = {}
 
+    def terminal(self) -> tuple[Sink, int] | None:
+        """Return the output that goes to a terminal, with its descriptor; None if there is none."""
+        for sink, descriptor in ((self._stdout, 1), (self._stderr, 2)):
+            if os.isatty(descriptor):
+                return sink, descriptor
+        return None
+
     def add(self, rank: int, process: RankProcess) -> None:
         """Forward the output of a rank."""
         if process.stdout >= 0:
@@ -112,9 +119,12 @@ class Outputs:
         return _tail_of(errors)
 
     def close(self) -> None:
-        """Forward the rest of the output in the pipes of the ranks."""
+        """Forward the rest of the output in the pipes of the ranks, and end a drawing below it."""
         for source in self._sources:
             source.close()
+        for sink in (self._stdout, self._stderr):
+            if sink.overlay is not None:
+                sink.overlay.close()
 
     async def drain(self) -> None:
         """Wait until all output is written."""

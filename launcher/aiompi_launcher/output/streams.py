@@ -15,7 +15,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 HIGH_WATER: Final = 256 * 2**10  # bytes that wait for a sink before its sources pause
 LOW_WATER: Final = 64 * 2**10
@@ -32,6 +32,16 @@ _MOST_IN_PIPE: Final = 2**20
 _PIPE_BUF: Final = 4096
 
 
+class Overlay(Protocol):
+    """A drawing in the terminal below the output."""
+
+    def hide(self) -> bytes:
+        """Return what removes the drawing before output."""
+
+    def close(self) -> None:
+        """All output has come."""
+
+
 class Sink:
     """An output file of the launcher, for the lines of many sources.
 
@@ -42,6 +52,7 @@ class Sink:
     Attributes:
         holder: the source whose long line others wait for, None if there is none.
         unfinished: the owner of the incomplete line at the end of the output; None if there is none.
+        overlay: the drawing below the output, None for none.
     """
 
     def __init__(self, descriptor: int, on_broken: Callable[[str], None]) -> None:
@@ -57,22 +68,35 @@ class Sink:
         self.holder: Source | None = None
         self._held_back: list[tuple[Source, bytes]] = []
         self.unfinished: object | None = None
+        self.overlay: Overlay | None = None
         self.last_writers: collections.deque[object] = collections.deque(maxlen=TAIL_LINES)
 
     def write(self, owner: object, data: bytes) -> None:
         """Write bytes of an owner unchanged; only a message of the launcher begins on a new line."""
         if self._broken or not data:
             return
-        if isinstance(owner, Source):
-            if self.holder not in (None, owner):
-                self._held_back.append((owner, data))
-                return
-        elif self.unfinished not in (None, owner):
+        if isinstance(owner, Source) and self.holder not in (None, owner):
+            self._held_back.append((owner, data))
+            return
+        if self.overlay is not None:
+            self._pending += self.overlay.hide()
+        if not isinstance(owner, Source) and self.unfinished not in (None, owner):
             self._pending += b"\n"
         self._pending += data
         self.unfinished = None if data.endswith(b"\n") else owner
         self.last_writers.extend([owner] * min(data.count(b"\n"), TAIL_LINES))
         self._start_writing()
+
+    def draw(self, data: bytes) -> None:
+        """Write bytes of the overlay, which are no output."""
+        if not self._broken:
+            self._pending += data
+            self._start_writing()
+
+    @property
+    def busy(self) -> bool:
+        """True while output waits to be written."""
+        return bool(self._pending)
 
     def full(self, source: Source) -> bool:
         """Return True if the source must pause; the sink resumes it later."""

@@ -88,8 +88,19 @@ def remove_tree(path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def of_this_user(environ: Mapping[str, str] = os.environ) -> Iterator[str]:
+    """Yield the directories of jobs of this user on this machine, wherever a launcher may have put them."""
+    for base in dict.fromkeys(os.path.abspath(path) for path in _places(environ) if path):
+        with contextlib.suppress(OSError):
+            yield from _candidates(base, _PREFIX)
+
+
+def _places(environ: Mapping[str, str]) -> list[str]:
+    return [environ.get(name, "") for name in ("XDG_RUNTIME_DIR", "TMPDIR")] + ["/tmp", "/var/tmp"]
+
+
 def _base(environ: Mapping[str, str]) -> str:
-    candidates = [environ.get(name, "") for name in ("XDG_RUNTIME_DIR", "TMPDIR")] + ["/tmp", "/var/tmp"]
+    candidates = _places(environ)
     for path in candidates:
         longest = os.path.join(os.path.abspath(path), _PREFIX + "0" * 2 * _NAME_BYTES)
         if path and len(os.fsencode(longest)) <= _MAX_PATH and os.access(path, os.W_OK | os.X_OK):

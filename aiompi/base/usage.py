@@ -1,0 +1,41 @@
+"""`Usage`: what a process of this machine uses, by /proc."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+#: seconds for which the cores are measured at least, because the kernel counts in hundredths
+_LEAST: Final = 0.15
+
+
+class Usage:
+    """What a process uses.
+
+    Args:
+        pid: its id.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._ticks = 0
+        self._time = 0.0
+        self._cores: float | None = None
+
+    def read(self, now: float) -> tuple[float | None, int, bool]:
+        """Return its cores in use since the last call, its resident bytes, and True if it lives.
+
+        Args:
+            now: time in seconds. The first call has None for the cores.
+        """
+        try:
+            fields = Path(f"/proc/{self._pid}/stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            return None, 0, False
+        ticks = int(fields[11]) + int(fields[12])
+        if now - self._time > _LEAST:
+            if self._time:
+                self._cores = (ticks - self._ticks) / os.sysconf("SC_CLK_TCK") / (now - self._time)
+            self._ticks, self._time = ticks, now
+        return self._cores, int(fields[21]) * os.sysconf("SC_PAGE_SIZE"), fields[0] not in (b"Z", b"X")

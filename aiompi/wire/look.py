@@ -1,0 +1,98 @@
+"""`Look`: what a rank does now, as it tells the launcher, and the table of the ranks of a job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from aiompi.wire.wait_report import read_number, read_text
+
+#: seconds between two looks
+INTERVAL: Final = 1.0
+
+# States of a rank.
+RUNS: Final = "runs"
+WAITS: Final = "waits"
+_STYLES: Final = {"ended": "dim", "left": "dim", "gone": "red", "failed": "red"}
+
+
+class Look(NamedTuple):
+    """What one rank does now.
+
+    Attributes:
+        rank: its rank; -1 for a member of an open job that is in no world.
+        host: name of its machine.
+        state: "runs"; "waits"; "ended" if its recording was stopped; "gone" if its process has ended without that. The
+            launcher says more: "starts", "computes" of a rank that does not answer, "left", "failed".
+        seconds: for how long it waits; 0.0 where its clock cannot be read.
+        place: the call that waits, with its line, or the cause of a failure.
+        peer: the process for which it waits, -1 if that may be any.
+        messages: that it has sent and received, per second.
+        nbytes: of these messages, per second.
+        cpu: of one core; None on another machine.
+        memory: resident bytes; None on another machine.
+    """
+
+    rank: int
+    host: str
+    state: str
+    seconds: float = 0.0
+    place: str = ""
+    peer: int = -1
+    messages: float = 0.0
+    nbytes: float = 0.0
+    cpu: float | None = None
+    memory: int | None = None
+
+    def __str__(self) -> str:
+        """The state in words."""
+        if self.state != WAITS:
+            return f"{self.state}: {self.place}" if self.place else self.state
+        peer = f" for rank {self.peer}" if self.peer >= 0 else ""
+        return f"waits {self.seconds:.1f} s{peer}: {self.place}"
+
+    @classmethod
+    def unpack(cls, packed: Sequence[Any]) -> Look | None:
+        """Return a look that another process has sent as a list; None if it cannot be read."""
+        try:
+            fields: list[Any] = [read(value) for read, value in zip(_READERS, packed, strict=True)]
+            return cls(*fields)
+        except (OverflowError, TypeError, ValueError):
+            return None
+
+
+def _amount(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value < math.inf:
+        raise ValueError(f"{value!r} in place of an amount")
+    return float(value)
+
+
+#: for each field of `Look` the function that reads it
+_READERS: Final = (
+    read_number, read_text, read_text, _amount, read_text, read_number, _amount, _amount,
+    lambda value: None if value is None else _amount(value),
+    lambda value: None if value is None else int(_amount(value)),
+)  # fmt: skip
+
+
+def table(looks: Sequence[Look]) -> Any:
+    """Return a table of `rich`; its cells are no markup.
+
+    Raises:
+        ModuleNotFoundError: `rich` is not installed.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("rank", "host", "CPU", "memory", "messages/s", "MB/s", "state"):
+        made.add_column(name, justify="left" if name in ("host", "state") else "right", no_wrap=True)
+    for look in looks:
+        cpu = "" if look.cpu is None else f"{look.cpu:.0%}"
+        memory = "" if look.memory is None else f"{look.memory / 1e6:.0f} MB"
+        rates = f"{look.messages:,.0f}", f"{look.nbytes / 1e6:,.1f}"
+        rank = str(look.rank) if look.rank >= 0 else ""
+        cells = [Text(cell) for cell in (rank, look.host, cpu, memory, *rates, str(look))]
+        made.add_row(*cells, style=_STYLES.get(look.state, ""))
+    return made

@@ -1,0 +1,88 @@
+"""`aiompi-launch --attach`: the live table of a job that another launcher has started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from aiompi_launcher.output.outputs import Outputs
+from aiompi_launcher.spec import EXIT_FAILURE, AttachSpec
+from aiompi_launcher.top import client
+from aiompi_launcher.top.client import Client, Spawned, is_below
+from aiompi_launcher.top.screen import JobLooks, Screen, obstacle, text
+
+#: looks after which there are rates, where the table is shown once
+_LOOKS: Final = 2
+
+
+def run(spec: AttachSpec, name: str) -> int:
+    """Show the table of a job until the job ends, or Ctrl-C; where there is no terminal, once.
+
+    Args:
+        spec: which job.
+        name: of the program, for messages.
+
+    Returns:
+        The exit code for the launcher.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        return asyncio.run(_attach(spec, name))
+    return 0
+
+
+async def _attach(spec: AttachSpec, name: str) -> int:
+    outputs = Outputs(name, tag=False, verbose=False, on_broken=lambda reason: None)
+    try:
+        found = [*(await client.find()).values()]
+        jobs = [job for job in found if spec.launcher in (None, job.pid)]
+        if spec.launcher is None:  # jobs that others have started are shown with those
+            jobs = [job for job in jobs if not any(is_below(job.title.parent, other.pid) for other in found)]
+        if not jobs:
+            which = "" if spec.launcher is None else f" with the launcher {spec.launcher}"
+            outputs.say(f"--attach: no job{which} of this user runs on this machine")
+            return EXIT_FAILURE
+        if len(jobs) > 1:
+            _list(jobs)
+            return 0
+        for other in found:
+            if other is not jobs[0]:
+                other.close()
+        return await _show(jobs[0], outputs)
+    finally:
+        outputs.close()
+        await outputs.drain()
+        outputs.stop()
+
+
+def _list(jobs: Iterable[Client]) -> None:
+    for job in sorted(jobs, key=lambda job: job.title.since):
+        print(f"aiompi-launch --attach {job.pid}    {job.title.program}, {job.title.size} ranks")
+
+
+async def _show(job: Client, outputs: Outputs) -> int:
+    terminal = outputs.terminal()
+    reason = obstacle(None if terminal is None else terminal[1])
+    if "rich" in reason:
+        outputs.say(f"--attach {reason}")
+        return EXIT_FAILURE
+    spawned = Spawned(job.pid)
+
+    def tables() -> Iterator[JobLooks]:
+        for each in (job, *spawned):
+            yield JobLooks(each.pid, each.title, each.looks)
+
+    if reason or terminal is None:
+        looks = asyncio.Semaphore(0)
+        job.watch(looks.release)
+        job.ended.add_done_callback(lambda ended: [looks.release() for _ in range(_LOOKS)])
+        for _ in range(_LOOKS):
+            await looks.acquire()
+        print(text(tables()), end="")
+    else:
+        job.watch(Screen(*terminal, tables).update)
+        await job.ended
+    spawned.close()
+    job.close()
+    return 0

@@ -1,0 +1,86 @@
+"""`Viewers`: lets other launchers of the same user look at a job (`--attach`)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from aiompi.net import interfaces
+from aiompi.wire import control
+from aiompi.wire.look import Look
+from aiompi_launcher.top.watch import CODES, Looks, Title, Watch
+
+#: name of the socket in the directory of a job
+SOCKET: Final = "top"
+#: most viewers at a time
+_MOST: Final = 16
+
+
+class Viewers:
+    """Lets other launchers of the same user look at a job. A viewer can say that it looks, and nothing else.
+
+    Args:
+        title: returns what a viewer is told first.
+        watch: tells viewers what the ranks do.
+    """
+
+    def __init__(self, title: Callable[[], Title], watch: Watch) -> None:
+        self.title, self.watch = title, watch
+        self.connected: set[asyncio.Transport] = set()
+        self._server: asyncio.Server | None = None
+
+    async def open(self, path: str) -> None:
+        """Listen at a path in a directory that only the user may enter.
+
+        Raises:
+            OSError: the socket cannot be created.
+        """
+        listener = interfaces.listen_unix(path)
+        self._server = await asyncio.get_running_loop().create_unix_server(lambda: _Viewer(self), sock=listener)
+
+    def close(self) -> None:
+        """Let nobody look any more."""
+        if self._server is not None:
+            self._server.close()
+        for transport in [*self.connected]:
+            transport.close()
+
+
+class _Viewer(asyncio.Protocol):
+    """The connection of a viewer."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self, viewers: Viewers) -> None:
+        self._viewers = viewers
+        self._looks = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        user = interfaces.credentials(transport.get_extra_info("socket"))[1]
+        if user not in (os.getuid(), 0) or len(self._viewers.connected) >= _MOST:
+            self._transport.abort()
+            return
+        self._viewers.connected.add(self._transport)
+        self._send(self._viewers.title())
+
+    def data_received(self, data: bytes) -> None:
+        """It begins to look."""
+        if self._looks or self._transport not in self._viewers.connected:
+            self._transport.abort()
+            return
+        self._looks = True
+        self._viewers.watch.add(self._show)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._viewers.connected.discard(self._transport)
+        self._viewers.watch.remove(self._show)
+
+    def _show(self, looks: list[Look]) -> None:
+        if not self._transport.get_write_buffer_size():  # otherwise it has not read the last ones
+            self._send(Looks([[*look] for look in looks]))
+
+    def _send(self, message: Any) -> None:
+        self._transport.write(control.encode(message, CODES))

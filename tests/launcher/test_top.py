@@ -1,0 +1,177 @@
+"""The live table of a job: `--top` and `--attach`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from aiompi.net import interfaces
+from aiompi.wire import control
+from aiompi.wire.look import Look
+from aiompi_launcher.job.table import Job
+from aiompi_launcher.top.client import Client
+from aiompi_launcher.top.viewers import Viewers
+from aiompi_launcher.top.watch import Ranks, Title, Watch
+from support.jobs import LAUNCHER, Site
+from support.terminal import InTerminal
+
+PROGRAM = """\
+import sys
+from aiompi import MPI
+world = MPI.COMM_WORLD
+if world.rank == 0:
+    print("first line")
+    print("name? ", end="", flush=True)
+    print("hello", sys.stdin.readline(), end="", flush=True)
+world.Barrier()
+if world.rank == 0:
+    world.send(sys.stdin.readline(), dest=1)
+    world.recv(source=1)
+else:
+    sys.exit(world.recv(source=0))
+"""
+NATIVE = """\
+import asyncio, aiompi
+async def listen(world):
+    await world.recv(source=1, tag=5)
+async def main(world):
+    await world.barrier()
+    if world.rank == 0:
+        await asyncio.gather(listen(world), world.recv(source=1))
+    await world.recv(source=0)
+aiompi.run(main)
+"""
+
+
+def rows(text: str) -> list[str]:
+    """The states in the last table of a text, by rank."""
+    lines = text.splitlines()
+    heads = [number for number, line in enumerate(lines) if line.startswith("rank  host")]
+    if not heads:  # the table is hidden for a moment
+        return []
+    head = heads[-1]
+    begin = lines[head].index("state")
+    return [line[begin:] for line in lines[head + 1 :] if line.strip()]
+
+
+def test_in_a_terminal(site: Site) -> None:
+    """The output stays as it is above the table, also a prompt and what is typed; others look, and change nothing."""
+    with InTerminal([*LAUNCHER, "--top", "-n", "2", site.program(PROGRAM)], site.environ, site.directory) as terminal:
+        text = terminal.until(lambda text: "computes" in text and "Barrier at app.py:8" in text)
+        assert text.splitlines()[:2] == ["first line", "name?"]
+        terminal.type("Ada\n")
+        terminal.until(lambda text: "hello Ada" in text and "for rank 0: recv at app.py:13" in text)
+        text = terminal.until(lambda text: rows(text)[:1] == ["computes"])
+        assert text.splitlines()[:3] == ["first line", "name? Ada", "hello Ada"]
+        launcher = terminal.process.pid
+        once = site.launch("--attach", str(launcher)).finish()
+        assert (once.code, once.err) == (0, "")
+        assert once.out.startswith(f"job {launcher}: {site.directory / 'app.py'}, 2 ranks, 0:")
+        assert "recv at app.py:13" in rows(once.out)[1]
+        with InTerminal([*LAUNCHER, "--attach", str(launcher)], site.environ, site.directory) as other:
+            other.until(lambda text: "recv at app.py:13" in text)
+            terminal.type("sorry\n")
+            assert terminal.finish() == 1
+            assert other.finish() == 0
+        text = terminal.screen.text
+        assert re.search(r"sorry\n(.*\n)*job \d+: ", text)
+        assert "failed: exited with status 1" in rows(text)[1]
+        assert "failed" in rows(other.screen.text)[1]
+
+
+def test_a_wait_that_began_before(site: Site) -> None:
+    """A task that waits is found, with its operation and line, and the launcher lists its job."""
+    job = site.launch("-n", "2", site.program(NATIVE))
+    listed = site.launch("--attach", "1").finish()
+    refusal = "aiompi-launch: --attach: no job with the launcher 1 of this user runs on this machine\n"
+    assert (listed.code, listed.err) == (1, refusal)
+    out = ""
+    while "recv from 1" not in out:
+        out = site.launch("--attach", str(job.process.pid)).finish().out
+    first, second = rows(out)
+    assert re.fullmatch(r"waits \d\.\d s: recv from 1, any tag, on MPI_COMM_WORLD, and 1 more", first)
+    assert re.fullmatch(r"waits \d\.\d s: recv from 0, any tag, on MPI_COMM_WORLD at app.py:8", second)
+    job.signal(15)
+    job.finish()
+
+
+def test_without_a_terminal_or_rich(site: Site) -> None:
+    """One line says that there is no table, and the job runs."""
+    program = site.program("print('done')")
+    result = site.launch("--top", program).finish()
+    assert result.out == "done\n"
+    assert result.err == "aiompi-launch: --top needs a terminal; the job runs without the table\n"
+    hidden = (
+        "import sys, importlib.util as util; find = util.find_spec; util.find_spec = lambda name: name != 'rich' and "
+        "find(name) or None; from aiompi_launcher.cli import main; sys.exit(main())"
+    )
+    with InTerminal([sys.executable, "-c", hidden, "--top", program], site.environ, site.directory, 120) as terminal:
+        assert terminal.finish() == 0
+        reason = "--top needs rich, which comes with the extra trace of aiompi; the job runs without the table"
+        assert terminal.screen.text.splitlines() == [f"aiompi-launch: {reason}", "done"]
+
+
+class Silent:
+    """No rank answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def ask(self, number: int) -> None:
+        self.asked.append(number)
+
+    def looks(self, number: int) -> list[Look]:
+        return [Look(0, "here", "runs")]
+
+
+def test_no_other_user_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel names the user of each viewer; another one gets no byte, and its own side refuses a false launcher."""
+
+    async def main() -> None:
+        silent = Silent()
+        viewers = Viewers(lambda: Title(1, "app.py", 1, 0.0), Watch(silent))
+        await viewers.open(str(tmp_path / "top"))
+        loop = asyncio.get_running_loop()
+        for user in (os.getuid() + 1, os.getuid()):
+            monkeypatch.setattr(interfaces, "credentials", lambda sock, user=user: (7, user))
+            _, client = await loop.create_unix_connection(Client, str(tmp_path / "top"))
+            assert (await client.introduced is None) == (user != os.getuid())
+        assert silent.asked == []
+        looked = asyncio.Event()
+        client.watch(looked.set)
+        await looked.wait()
+        assert client.looks == [Look(0, "here", "runs")]
+        client.close()
+        await client.ended
+        while silent.asked[-1]:  # ranks are told that nobody looks
+            await asyncio.sleep(0)
+        viewers.close()
+
+    asyncio.run(main())
+
+
+def test_ranks_of_a_table() -> None:
+    """Answers of ranks are checked; a rank that does not answer computes, and one that ends has a state of its own."""
+    job = Job(4, directory="", spawned=False, survives=True)
+    for rank in range(4):
+        job.received(rank, control.Join(0))
+        job.received(rank, control.Card({"host": f"node{rank}"}))
+    job.introduce([{}] * 4)
+    job.actions()
+    sent: list[int] = []
+    ranks = Ranks(job, lambda action: sent.append(action.number))
+    ranks.ask(5)
+    assert sent == [0, 1, 2, 3]
+    job.received(0, control.Looked(5, [*Look(9, "elsewhere", "waits", 1.5, "\x1b[2Jrecv", 1)]))
+    job.received(1, control.Looked(5, [*Look(1, "", "runs", messages=float("nan"))]))
+    job.received(2, control.Leave())
+    job.received(3, control.Failed(3, "raised an error"))
+    looks = [*ranks.looks(5)]
+    assert [look.host for look in looks] == ["node0", "node1", "node2", "node3"]
+    states = ["waits 1.5 s for rank 1: \\x1b[2Jrecv", "computes", "left", "failed: raised an error"]
+    assert [str(look) for look in looks] == states
