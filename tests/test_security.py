@@ -316,6 +316,10 @@ PROMISES: Final = {
     "Further connections wait, at most": (
         "launcher/test_control.py::test_of_too_many_that_wait_the_last_of_the_largest_crowd_are_closed"
     ),
+    # Who can watch a job
+    "sends no byte to others than its own user and root": "launcher/test_top.py::test_no_other_user_looks",
+    "At most 16 look at a time": "launcher/test_top.py::test_a_viewer_only_looks",
+    "Characters that move the cursor of a terminal": "launcher/test_top.py::test_ranks_of_a_table",
     # IMPI
     "Where both ends are aiompi and have `IMPI_AUTH_KEY`": (
         "launcher/test_clients.py::test_what_clients_say_to_their_server, "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Final
 
 #: seconds for which the cores are measured at least, because the kernel counts in hundredths
@@ -30,7 +29,8 @@ class Usage:
             now: time in seconds. The first call has None for the cores.
         """
         try:
-            fields = Path(f"/proc/{self._pid}/stat").read_bytes().rpartition(b")")[2].split()
+            with open(f"/proc/{self._pid}/stat", "rb") as stat:
+                fields = stat.read().rpartition(b")")[2].split()
         except OSError:
             return None, 0, False
         ticks = int(fields[11]) + int(fields[12])

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from aiompi_launcher.job.rendezvous import Rendezvous
     from aiompi_launcher.job.supervisor import Supervisor
     from aiompi_launcher.job.table import Job
+    from aiompi_launcher.top.watch import Subject
 
 _KEY: Final = "key"
 _HEARTBEAT_ON_HOSTS: Final = 20.0  # longer than the time in which the launcher notices a lost host
@@ -241,7 +242,6 @@ async def _serve_members(spec: ServeSpec, name: str, key: bytes, place: _Place) 
     from aiompi_launcher.job.open_job import OpenJob
     from aiompi_launcher.output.outputs import Outputs
     from aiompi_launcher.top.live import Live
-    from aiompi_launcher.top.watch import OpenRanks
 
     listener, directory, settings = place
 
@@ -249,7 +249,13 @@ async def _serve_members(spec: ServeSpec, name: str, key: bytes, place: _Place) 
     job = OpenJob(spec, listener, key, settings=settings, say=outputs.say)
     end: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
     _watch_end(end, spec, job)
-    async with Live(OpenRanks(job), _served(spec, listener), outputs).at(directory, top=spec.top):
+
+    def members() -> Subject:
+        from aiompi_launcher.top.watch import OpenRanks
+
+        return OpenRanks(job)
+
+    async with Live(members, _served(spec, listener), outputs).at(directory, top=spec.top):
         code, reason = await end
         outputs.close()
     if code == EXIT_TIMEOUT:
@@ -319,9 +325,13 @@ def _seen(
 ) -> AbstractAsyncContextManager[None]:
     """Return a context in which other launchers can look at a job, with its table in the terminal if `top` is True."""
     from aiompi_launcher.top.live import Live
-    from aiompi_launcher.top.watch import Ranks
 
-    return Live(Ranks(job, supervisor.send), program, supervisor.outputs).at(directory, top=top)
+    def ranks() -> Subject:
+        from aiompi_launcher.top.watch import Ranks
+
+        return Ranks(job, supervisor.send)
+
+    return Live(ranks, program, supervisor.outputs).at(directory, top=top)
 
 
 async def _host(

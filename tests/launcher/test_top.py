@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
+import socket
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from aiompi.errors import RemoteProtocolError
 from aiompi.net import interfaces
 from aiompi.wire import control
 from aiompi.wire.look import Look
@@ -129,28 +133,66 @@ class Silent:
         return [Look(0, "here", "runs")]
 
 
+@contextlib.asynccontextmanager
+async def viewed(path: str) -> AsyncIterator[Silent]:
+    """A job that can be looked at at a path."""
+    silent, loop = Silent(), asyncio.get_running_loop()
+    viewers = Viewers(lambda: Title(1, "app.py", 1, 0.0), Watch(silent))
+    with interfaces.listen_unix(path) as listener:
+        listener.setblocking(False)
+        loop.add_reader(listener, lambda: viewers.admit(listener.accept()[0]))
+        yield silent
+        viewers.close()
+        loop.remove_reader(listener)
+
+
+async def look(path: str) -> Client | None:
+    _, client = await asyncio.get_running_loop().create_unix_connection(Client, path)
+    return await client.introduced
+
+
 def test_no_other_user_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel names the user of each viewer; another one gets no byte, and its own side refuses a false launcher."""
+    """The kernel names the user of each viewer; another one gets no byte. A viewer refuses the launcher of another."""
 
     async def main() -> None:
-        silent = Silent()
-        viewers = Viewers(lambda: Title(1, "app.py", 1, 0.0), Watch(silent))
-        await viewers.open(str(tmp_path / "top"))
-        loop = asyncio.get_running_loop()
-        for user in (os.getuid() + 1, os.getuid()):
-            monkeypatch.setattr(interfaces, "credentials", lambda sock, user=user: (7, user))
-            _, client = await loop.create_unix_connection(Client, str(tmp_path / "top"))
-            assert (await client.introduced is None) == (user != os.getuid())
-        assert silent.asked == []
-        looked = asyncio.Event()
-        client.watch(looked.set)
-        await looked.wait()
-        assert client.looks == [Look(0, "here", "runs")]
-        client.close()
-        await client.ended
-        while silent.asked[-1]:  # ranks are told that nobody looks
-            await asyncio.sleep(0)
-        viewers.close()
+        path = str(tmp_path / "top")
+        async with viewed(path) as silent:
+            monkeypatch.setattr(interfaces, "credentials", lambda sock: (7, os.getuid() + 1))
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(stranger, path)
+                assert await loop.sock_recv(stranger, 100) == b""
+            monkeypatch.setattr(Viewers, "admit", lambda viewers, connection: greeted.append(connection))
+            greeted: list[socket.socket] = []
+            assert await look(path) is None
+            assert silent.asked == []
+            for connection in greeted:
+                connection.close()
+
+    asyncio.run(main())
+
+
+def test_a_viewer_only_looks(tmp_path: Path) -> None:
+    """Ranks are asked from its first byte to its end, and a second byte is its end. The seventeenth is refused."""
+
+    async def main() -> None:
+        path = str(tmp_path / "top")
+        async with viewed(path) as silent:
+            client = await look(path)
+            assert client is not None
+            assert (client.title.program, silent.asked) == ("app.py", [])
+            looked = asyncio.Event()
+            client.watch(looked.set)
+            await looked.wait()
+            assert client.looks == [Look(0, "here", "runs")]
+            client.watch(looked.set)
+            await client.ended
+            assert silent.asked[-1] == 0
+            others = [await look(path) for _ in range(17)]
+            assert [other is None for other in others] == [False] * 16 + [True]
+            for other in filter(None, others):
+                other.close()
 
     asyncio.run(main())
 
@@ -173,5 +215,7 @@ def test_ranks_of_a_table() -> None:
     job.received(3, control.Failed(3, "raised an error"))
     looks = [*ranks.looks(5)]
     assert [look.host for look in looks] == ["node0", "node1", "node2", "node3"]
+    with pytest.raises(RemoteProtocolError, match="at most 4096 are allowed"):
+        control.Decoder().receive_data(control.encode(control.Looked(1, ["x" * 5000])))
     states = ["waits 1.5 s for rank 1: \\x1b[2Jrecv", "computes", "left", "failed: raised an error"]
     assert [str(look) for look in looks] == states

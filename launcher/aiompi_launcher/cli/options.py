@@ -55,7 +55,7 @@ def job_parser(name: str) -> Arguments:
         help="record what the ranks do, for `python -m aiompi.trace DIR`",
     )  # fmt: skip
     job.add_argument(
-        "--top", action="store_true", help="show in the terminal, below the output, what each rank does now (extra trace)"
+        "--top", action="store_true", help="show in the terminal, below the output, what each rank does now"
     )
     job.add_argument(
         "--stdin", type=_stdin_rank, default=0, metavar="RANK|none", help="rank that reads standard input (0)"

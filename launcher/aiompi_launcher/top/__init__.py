@@ -1,5 +1,6 @@
-"""The live table of a job, for `--top` and `--attach`. Nothing but `viewers` is imported before somebody looks.
+"""The live table of a job, for `--top` and `--attach`. Nothing but `live` is imported before somebody looks.
 
+live       what can be seen of a job, and where
 watch      asks the ranks of a job what they do, while there are viewers
 viewers    lets other launchers of the same user look         client     looks at the job of another launcher
 screen     the table in a terminal, below the output          attach     `--attach`

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from aiompi_launcher.output.outputs import Outputs
 from aiompi_launcher.spec import EXIT_FAILURE, AttachSpec
@@ -76,9 +76,9 @@ async def _show(job: Client, outputs: Outputs) -> int:
     if reason or terminal is None:
         looks = asyncio.Semaphore(0)
         job.watch(looks.release)
-        job.ended.add_done_callback(lambda ended: [looks.release() for _ in range(_LOOKS)])
         for _ in range(_LOOKS):
-            await looks.acquire()
+            either: list[asyncio.Future[Any]] = [job.ended, asyncio.ensure_future(looks.acquire())]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         print(text(tables()), end="")
     else:
         job.watch(Screen(*terminal, tables).update)

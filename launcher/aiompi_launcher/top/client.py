@@ -13,7 +13,7 @@ from aiompi.net import interfaces
 from aiompi.wire import control
 from aiompi.wire.look import Look
 from aiompi_launcher.start import directory
-from aiompi_launcher.top.viewers import SOCKET
+from aiompi_launcher.top.live import SOCKET
 from aiompi_launcher.top.watch import MESSAGES, Looks, Title
 
 #: seconds between two looks for jobs that a job has started

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Final
 
-from aiompi_launcher.output.outputs import Outputs
-from aiompi_launcher.start.directory import RunDirectory
-from aiompi_launcher.top.viewers import SOCKET, Viewers
-from aiompi_launcher.top.watch import Subject, Title, Watch
+from aiompi.net import interfaces
 
 if TYPE_CHECKING:
     from aiompi.wire.look import Look
+    from aiompi_launcher.output.outputs import Outputs
+    from aiompi_launcher.start.directory import RunDirectory
     from aiompi_launcher.top.client import Spawned
     from aiompi_launcher.top.screen import JobLooks, Screen
+    from aiompi_launcher.top.viewers import Viewers
+    from aiompi_launcher.top.watch import Subject, Title
+
+#: name of the socket in the directory of a job
+SOCKET: Final = "top"
 
 
 class Live:
-    """What can be seen of a job.
+    """What can be seen of a job. Before somebody looks, only a socket listens.
 
     Args:
-        subject: its ranks.
+        subject: returns its ranks; called when somebody looks.
         program: its command, or how it is served.
         outputs: of the job.
     """
 
-    def __init__(self, subject: Subject, program: str, outputs: Outputs) -> None:
-        self._outputs = outputs
+    def __init__(self, subject: Callable[[], Subject], program: str, outputs: Outputs) -> None:
+        self._subject, self._outputs = subject, outputs
         self._program, self._since = program, time.time()
-        self._watch = Watch(subject)
-        self._viewers = Viewers(self._title, self._watch)
-        self._looks: list[Look] = []
+        self._viewers: Viewers | None = None
         self._screen: Screen | None = None
         self._spawned: Spawned | None = None
 
@@ -42,46 +46,69 @@ class Live:
         """Return a context in which the job can be seen. After it, the last table stays in the terminal.
 
         Args:
-            directory: of the job, where other launchers find it.
+            directory: of the job, where other launchers find it. Only the user may enter it.
             top: True to show the table, or to say why there is none.
 
         Raises:
             OSError: the socket for other launchers cannot be created.
         """
-        await self._viewers.open(directory.join(SOCKET))
-        try:
-            if top:
-                self._show()
-            yield
-            self._watch.show()
-        finally:
-            if self._spawned is not None:
-                self._spawned.close()
-            self._viewers.close()
+        loop = asyncio.get_running_loop()
+        with interfaces.listen_unix(directory.join(SOCKET)) as listener:
+            listener.setblocking(False)
+            loop.add_reader(listener, self._accept, listener)
+            try:
+                if top:
+                    self._show()
+                yield
+            finally:
+                loop.remove_reader(listener)
+                self._close()
+
+    def _seen(self) -> Viewers:
+        """Return the viewers, of which the first one needs the modules of this package."""
+        if self._viewers is None:
+            from aiompi_launcher.top.viewers import Viewers
+            from aiompi_launcher.top.watch import Watch
+
+            self._viewers = Viewers(self._title, Watch(self._subject()))
+        return self._viewers
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # it has gone, or there is no descriptor for it
+            self._seen().admit(listener.accept()[0])
 
     def _show(self) -> None:
         from aiompi_launcher.top.client import Spawned
         from aiompi_launcher.top.screen import Screen, obstacle
 
         terminal = self._outputs.terminal()
-        if terminal is None or (reason := obstacle(terminal[1])):
-            reason = obstacle(None) if terminal is None else reason
+        reason = obstacle(None if terminal is None else terminal[1])
+        if reason or terminal is None:
             self._outputs.say(f"--top {reason}; the job runs without the table")
             return
         self._screen = Screen(*terminal, self._jobs)
         self._spawned = Spawned(os.getpid())
-        self._watch.add(self._update)
+        self._seen().watch.add(self._update)
 
     def _update(self, looks: list[Look]) -> None:
         assert self._screen is not None
         self._screen.update()
 
     def _title(self) -> Title:
-        return Title(os.getppid(), self._program, len(self._watch.looks()), self._since)
+        from aiompi_launcher.top.watch import Title
+
+        return Title(os.getppid(), self._program, len(self._seen().watch.looks()), self._since)
 
     def _jobs(self) -> Iterator[JobLooks]:
         from aiompi_launcher.top.screen import JobLooks
 
-        yield JobLooks(os.getpid(), self._title(), self._watch.looks())
+        yield JobLooks(os.getpid(), self._title(), self._seen().watch.looks())
         for client in self._spawned or ():
             yield JobLooks(client.pid, client.title, client.looks)
+
+    def _close(self) -> None:
+        if self._spawned is not None:
+            self._spawned.close()
+        if self._viewers is not None:
+            self._viewers.watch.show()  # how the ranks have ended
+            self._viewers.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -12,8 +13,6 @@ from aiompi.wire import control
 from aiompi.wire.look import Look
 from aiompi_launcher.top.watch import CODES, Looks, Title, Watch
 
-#: name of the socket in the directory of a job
-SOCKET: Final = "top"
 #: most viewers at a time
 _MOST: Final = 16
 
@@ -29,21 +28,17 @@ class Viewers:
     def __init__(self, title: Callable[[], Title], watch: Watch) -> None:
         self.title, self.watch = title, watch
         self.connected: set[asyncio.Transport] = set()
-        self._server: asyncio.Server | None = None
+        self._steps: set[asyncio.Task[Any]] = set()
 
-    async def open(self, path: str) -> None:
-        """Listen at a path in a directory that only the user may enter.
-
-        Raises:
-            OSError: the socket cannot be created.
-        """
-        listener = interfaces.listen_unix(path)
-        self._server = await asyncio.get_running_loop().create_unix_server(lambda: _Viewer(self), sock=listener)
+    def admit(self, connection: socket.socket) -> None:
+        """Let a process look that has connected to a Unix socket, if it is of this user or root."""
+        loop = asyncio.get_running_loop()
+        step = loop.create_task(loop.connect_accepted_socket(lambda: _Viewer(self), connection))
+        self._steps.add(step)
+        step.add_done_callback(self._steps.discard)
 
     def close(self) -> None:
         """Let nobody look any more."""
-        if self._server is not None:
-            self._server.close()
         for transport in [*self.connected]:
             transport.close()
 
