@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import control
@@ -17,12 +15,10 @@ from aiompi_launcher.hosts.starters import StartedAgent
 from aiompi_launcher.hosts.streams import INPUT_WINDOW, WindowReader
 from aiompi_launcher.job.states import Location
 from aiompi_launcher.job.supervisor import Supervisor
+from aiompi_launcher.output.overlay import Progress
 from aiompi_launcher.spec import EXIT_FAILURE, RunSpec
 from aiompi_launcher.start.process import Process
 from aiompi_launcher.start.ranks import RankProcess
-
-_PROGRESS_AFTER: Final = 1.0  # seconds
-_PROGRESS_EVERY: Final = 0.1
 
 
 class RemoteProcess(Process):
@@ -110,7 +106,7 @@ class RemoteHosts:
         self._waiting: dict[int, messages.Joined] = {}  # by connection, until the address of this machine is known
         self._batch: tuple[object, list[int]] = (None, [])
         self._input: WindowReader | None = None
-        self._progress = _Progress(plan.name, len(plan.parts))
+        self._progress = Progress(supervisor.outputs, "hosts", len(plan.parts))
 
     async def end(self) -> None:
         """End all processes on all hosts, and wait for their end."""
@@ -250,34 +246,3 @@ class RemoteHosts:
         self._supervisor.host_lost(ranks, cause)
         for number in gone:
             self._connections.pop(number, None)
-
-
-class _Progress:
-    """Shows on a terminal how many hosts have started, if the start takes long."""
-
-    def __init__(self, name: str, count: int) -> None:
-        self._name, self._count, self._ready = name, count, 0
-        self._shown = False
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(_PROGRESS_AFTER, self._show) if os.isatty(2) else None
-
-    def step(self) -> None:
-        """Another host is ready."""
-        self._ready += 1
-
-    def close(self) -> None:
-        """Remove the line from the terminal."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-            if self._shown:
-                self._write("\r\033[K")
-
-    def _show(self) -> None:
-        self._shown = True
-        self._write(f"\r{self._name}: {self._ready} of {self._count} hosts have started\033[K")
-        self._timer = self._loop.call_later(_PROGRESS_EVERY, self._show)
-
-    def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            os.write(2, text.encode())

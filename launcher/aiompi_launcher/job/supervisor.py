@@ -21,6 +21,7 @@ from aiompi_launcher.job.spawner import Spawner
 from aiompi_launcher.job.states import Location
 from aiompi_launcher.job.table import Job
 from aiompi_launcher.output.outputs import Outputs
+from aiompi_launcher.output.overlay import Progress
 from aiompi_launcher.output.streams import TerminalInput
 from aiompi_launcher.spec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
 from aiompi_launcher.start.ranks import RankProcess, StartError
@@ -132,11 +133,13 @@ class Supervisor:
         Args:
             ranks: starts the next rank at each step; closed at the end.
         """
-        with contextlib.closing(ranks):
+        progress = Progress(self.outputs, "ranks", len(self._job.ranks))
+        with contextlib.closing(progress), contextlib.closing(ranks):
             try:
                 rank = self._job.world.first
                 while not self._job.ending and (process := next(ranks, None)):
                     self._adopt(rank, process)
+                    progress.step()
                     rank += 1
                     await asyncio.sleep(0)
             except StartError as error:

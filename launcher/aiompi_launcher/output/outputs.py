@@ -23,10 +23,13 @@ class Outputs:
         verbose: True to print reports of progress.
         tag: True to begin lines of ranks with their rank: `[2] ` on stdout, `[2:err] ` on stderr.
         on_broken: called with the reason when standard output cannot be written any more; empty if it has no reader.
+
+    Attributes:
+        name: as above.
     """
 
     def __init__(self, name: str, *, tag: bool, verbose: bool, on_broken: Callable[[str], None]) -> None:
-        self._name = name
+        self.name = name
         self._tag = tag
         self._verbose = verbose
         self._stdout = Sink(1, on_broken)
@@ -84,7 +87,7 @@ class Outputs:
 
     def say(self, text: str) -> None:
         """Print a message of the launcher on stderr."""
-        lines = "".join(f"{self._name}: {line}\n" for line in text.splitlines())
+        lines = "".join(f"{self.name}: {line}\n" for line in text.splitlines())
         self._stderr.write(self, lines.encode(errors="backslashreplace"))
 
     def chat(self, text: str) -> None:
@@ -123,8 +126,8 @@ class Outputs:
         for source in self._sources:
             source.close()
         for sink in (self._stdout, self._stderr):
-            if sink.overlay is not None:
-                sink.overlay.close()
+            if sink.drawing is not None:
+                sink.drawing.close()
 
     async def drain(self) -> None:
         """Wait until all output is written."""

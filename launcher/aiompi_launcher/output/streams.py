@@ -32,7 +32,7 @@ _MOST_IN_PIPE: Final = 2**20
 _PIPE_BUF: Final = 4096
 
 
-class Overlay(Protocol):
+class Drawing(Protocol):
     """A drawing in the terminal below the output."""
 
     def hide(self) -> bytes:
@@ -52,7 +52,7 @@ class Sink:
     Attributes:
         holder: the source whose long line others wait for, None if there is none.
         unfinished: the owner of the incomplete line at the end of the output; None if there is none.
-        overlay: the drawing below the output, None for none.
+        drawing: the drawing below the output, None for none.
     """
 
     def __init__(self, descriptor: int, on_broken: Callable[[str], None]) -> None:
@@ -68,7 +68,7 @@ class Sink:
         self.holder: Source | None = None
         self._held_back: list[tuple[Source, bytes]] = []
         self.unfinished: object | None = None
-        self.overlay: Overlay | None = None
+        self.drawing: Drawing | None = None
         self.last_writers: collections.deque[object] = collections.deque(maxlen=TAIL_LINES)
 
     def write(self, owner: object, data: bytes) -> None:
@@ -78,8 +78,8 @@ class Sink:
         if isinstance(owner, Source) and self.holder not in (None, owner):
             self._held_back.append((owner, data))
             return
-        if self.overlay is not None:
-            self._pending += self.overlay.hide()
+        if self.drawing is not None:
+            self._pending += self.drawing.hide()
         if not isinstance(owner, Source) and self.unfinished not in (None, owner):
             self._pending += b"\n"
         self._pending += data
@@ -88,8 +88,8 @@ class Sink:
         self._start_writing()
 
     def draw(self, data: bytes) -> None:
-        """Write bytes of the overlay, which are no output."""
-        if not self._broken:
+        """Write bytes of the drawing, which are no output."""
+        if data and not self._broken:
             self._pending += data
             self._start_writing()
 

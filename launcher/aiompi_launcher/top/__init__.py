@@ -3,5 +3,5 @@
 live       what can be seen of a job, and where
 watch      asks the ranks of a job what they do, while there are viewers
 viewers    lets other launchers of the same user look         client     looks at the job of another launcher
-screen     the table in a terminal, below the output          attach     `--attach`
+tables     the table as lines         attach     `--attach`
 """

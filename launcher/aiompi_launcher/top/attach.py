@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from aiompi_launcher.output.outputs import Outputs
+from aiompi_launcher.output.overlay import Overlay
 from aiompi_launcher.spec import EXIT_FAILURE, AttachSpec
 from aiompi_launcher.top import client
 from aiompi_launcher.top.client import Client, Spawned, is_below
-from aiompi_launcher.top.screen import JobLooks, Screen, obstacle, text
+from aiompi_launcher.top.tables import JobLooks, lines, obstacle, text
 
 #: looks after which there are rates, where the table is shown once
 _LOOKS: Final = 2
@@ -81,7 +82,8 @@ async def _show(job: Client, outputs: Outputs) -> int:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         print(text(tables()), end="")
     else:
-        job.watch(Screen(*terminal, tables).update)
+        overlay = Overlay(*terminal, lambda width, height: lines(tables(), width, height), stays=True)
+        job.watch(overlay.update)
         await job.ended
     spawned.close()
     job.close()

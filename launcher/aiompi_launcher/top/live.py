@@ -15,9 +15,10 @@ from aiompi.net import interfaces
 if TYPE_CHECKING:
     from aiompi.wire.look import Look
     from aiompi_launcher.output.outputs import Outputs
+    from aiompi_launcher.output.overlay import Overlay
     from aiompi_launcher.start.directory import RunDirectory
     from aiompi_launcher.top.client import Spawned
-    from aiompi_launcher.top.screen import JobLooks, Screen
+    from aiompi_launcher.top.tables import JobLooks
     from aiompi_launcher.top.viewers import Viewers
     from aiompi_launcher.top.watch import Subject, Title
 
@@ -38,7 +39,7 @@ class Live:
         self._subject, self._outputs = subject, outputs
         self._program, self._since = program, time.time()
         self._viewers: Viewers | None = None
-        self._screen: Screen | None = None
+        self._overlay: Overlay | None = None
         self._spawned: Spawned | None = None
 
     @contextlib.asynccontextmanager
@@ -78,21 +79,22 @@ class Live:
             self._seen().admit(listener.accept()[0])
 
     def _show(self) -> None:
+        from aiompi_launcher.output.overlay import Overlay
         from aiompi_launcher.top.client import Spawned
-        from aiompi_launcher.top.screen import Screen, obstacle
+        from aiompi_launcher.top.tables import lines, obstacle
 
         terminal = self._outputs.terminal()
         reason = obstacle(None if terminal is None else terminal[1])
         if reason or terminal is None:
             self._outputs.say(f"--top {reason}; the job runs without the table")
             return
-        self._screen = Screen(*terminal, self._jobs)
+        self._overlay = Overlay(*terminal, lambda width, height: lines(self._jobs(), width, height), stays=True)
         self._spawned = Spawned(os.getpid())
         self._seen().watch.add(self._update)
 
     def _update(self, looks: list[Look]) -> None:
-        assert self._screen is not None
-        self._screen.update()
+        assert self._overlay is not None
+        self._overlay.update()
 
     def _title(self) -> Title:
         from aiompi_launcher.top.watch import Title
@@ -100,7 +102,7 @@ class Live:
         return Title(os.getppid(), self._program, len(self._seen().watch.looks()), self._since)
 
     def _jobs(self) -> Iterator[JobLooks]:
-        from aiompi_launcher.top.screen import JobLooks
+        from aiompi_launcher.top.tables import JobLooks
 
         yield JobLooks(os.getpid(), self._title(), self._seen().watch.looks())
         for client in self._spawned or ():
