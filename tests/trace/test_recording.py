@@ -121,3 +121,24 @@ async def _record_two_times(tmp_path: Path) -> None:
         await request
     recording.stop()
     recording.stop()
+
+
+def test_messages_with_processes_of_another_job(site: Site) -> None:
+    """A record has no number for a process of a spawned job."""
+    program = """
+        import sys
+        from aiompi import MPI
+        parent = MPI.Comm.Get_parent()
+        if parent == MPI.COMM_NULL:
+            other = MPI.COMM_SELF.Spawn(sys.executable, [__file__])
+            other.send(b"x", dest=0)
+            assert other.recv(source=0) == b"y"
+        else:
+            assert parent.recv(source=0) == b"x"
+            parent.send(b"y", dest=0)
+    """
+    job = site.launch("--trace", str(site.directory / "trace"), site.program(textwrap.dedent(program)))
+    result = job.finish()
+    assert (result.code, result.err) == (0, "")
+    found = records(site.directory / "trace" / "rank-0.trace")
+    assert [record[5] for kind in (layout.SEND, layout.RECV) for record in of_kind(found, kind)] == [-1, -1]

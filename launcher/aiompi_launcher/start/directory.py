@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+#: name of the socket at which other launchers of the user look at the job
+TOP: Final = "top"
 _PREFIX: Final = "aiompi-"
 _LOCK: Final = "lock"
 _NAME_BYTES: Final = 8

@@ -13,7 +13,6 @@ from aiompi.net import interfaces
 from aiompi.wire import control
 from aiompi.wire.look import Look
 from aiompi_launcher.start import directory
-from aiompi_launcher.top.live import SOCKET
 from aiompi_launcher.top.watch import MESSAGES, Looks, Title
 
 #: seconds between two looks for jobs that a job has started
@@ -92,7 +91,7 @@ async def find(known: Callable[[str], bool] = lambda path: False) -> dict[str, C
     for path in directory.of_this_user():
         if not known(path):
             with contextlib.suppress(OSError):
-                _, client = await loop.create_unix_connection(Client, os.path.join(path, SOCKET))
+                _, client = await loop.create_unix_connection(Client, os.path.join(path, directory.TOP))
                 clients[path] = client
     if clients:
         await asyncio.wait({client.introduced for client in clients.values()}, timeout=_PATIENCE)

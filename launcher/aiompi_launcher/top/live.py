@@ -8,22 +8,19 @@ import os
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from aiompi.net import interfaces
+from aiompi_launcher.start.directory import TOP, RunDirectory
 
 if TYPE_CHECKING:
     from aiompi.wire.look import Look
     from aiompi_launcher.output.outputs import Outputs
     from aiompi_launcher.output.overlay import Overlay
-    from aiompi_launcher.start.directory import RunDirectory
     from aiompi_launcher.top.client import Spawned
     from aiompi_launcher.top.tables import JobLooks
     from aiompi_launcher.top.viewers import Viewers
     from aiompi_launcher.top.watch import Subject, Title
-
-#: name of the socket in the directory of a job
-SOCKET: Final = "top"
 
 
 class Live:
@@ -54,7 +51,7 @@ class Live:
             OSError: the socket for other launchers cannot be created.
         """
         loop = asyncio.get_running_loop()
-        with interfaces.listen_unix(directory.join(SOCKET)) as listener:
+        with interfaces.listen_unix(directory.join(TOP)) as listener:
             listener.setblocking(False)
             loop.add_reader(listener, self._accept, listener)
             try:
