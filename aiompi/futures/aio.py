@@ -17,6 +17,7 @@ from aiompi.driver.spin import cores
 from aiompi.driver.threads import call_in_thread
 from aiompi.errors import InvalidPortError, InvalidRootError, LocalProtocolError
 from aiompi.face.native import Intracomm
+from aiompi.futures.progress import Progress, size_of
 from aiompi.futures.setup import Setup
 from aiompi.futures.task import Task, apply_to_all, is_async
 from aiompi.futures.worker import Worker, serve_async
@@ -258,11 +259,13 @@ class TaskPool:
         chunksize: int = 1,
         buffersize: int | None = None,
         unordered: bool = False,
+        progress: str | None = None,
     ) -> AsyncIterator[Any]:
         """Make calls like the built-in `map`, by the workers; see `starmap`."""
         source = _Source(self, zip(*iterables, strict=False), all(map(_is_quick, iterables)))
-        async for result in self._results(fn, source, chunksize, buffersize, unordered):
-            yield result
+        with Progress(progress, size_of(*iterables)) as bar:
+            async for result in self._results(fn, source, chunksize, buffersize, unordered, bar):
+                yield result
 
     async def starmap(
         self,
@@ -271,6 +274,7 @@ class TaskPool:
         chunksize: int = 1,
         buffersize: int | None = None,
         unordered: bool = False,
+        progress: str | None = None,
     ) -> AsyncIterator[Any]:
         """Make calls like `itertools.starmap`, by the workers.
 
@@ -284,6 +288,8 @@ class TaskPool:
             buffersize: number of chunks that are submitted before their results are taken; by default twice the number
                 that the workers run at once.
             unordered: yield results as they become ready.
+            progress: name of a progress bar that is shown meanwhile, if standard error is a terminal and `rich` is
+                installed; None for no bar.
 
         Yields:
             The results. When the iterator is closed, the calls that no worker has begun are cancelled.
@@ -292,11 +298,18 @@ class TaskPool:
             ValueError: chunksize or buffersize is not positive.
         """
         source = _Source(self, iterable, _is_quick(iterable))
-        async for result in self._results(fn, source, chunksize, buffersize, unordered):
-            yield result
+        with Progress(progress, size_of(iterable)) as bar:
+            async for result in self._results(fn, source, chunksize, buffersize, unordered, bar):
+                yield result
 
     async def _results(
-        self, fn: Callable[..., Any], source: _Source, chunksize: int, buffersize: int | None, unordered: bool
+        self,
+        fn: Callable[..., Any],
+        source: _Source,
+        chunksize: int,
+        buffersize: int | None,
+        unordered: bool,
+        bar: Progress,
     ) -> AsyncIterator[Any]:
         self._driver.check_thread()
         for name, value in (("chunksize", chunksize), ("buffersize", buffersize)):
@@ -308,7 +321,7 @@ class TaskPool:
             while True:
                 most = buffersize or 2 * max(1, self._queue.size) * tasks  # workers may come and go
                 while len(futures) < most and (chunk := source.take(chunksize)):
-                    futures.append(self.submit(apply_to_all, fn, chunk))
+                    futures.append(bar.count(self.submit(apply_to_all, fn, chunk), len(chunk)))
                 wanted = futures if unordered else futures[:1]
                 ready = next((future for future in wanted if future.done()), None)
                 if ready is not None:

@@ -16,6 +16,7 @@ from aiompi.constants import THREAD_MULTIPLE
 from aiompi.face.blocking import COMM_WORLD, Intracomm
 from aiompi.face.blocking.process import process
 from aiompi.futures.blocking import BlockingWorkers, RemoteWorkers, run_worker
+from aiompi.futures.progress import Progress, size_of
 from aiompi.futures.results import Deadline, as_completed, ordered
 from aiompi.futures.setup import Setup
 from aiompi.futures.task import Task, apply_to_all, chunks
@@ -168,9 +169,11 @@ class MPIPoolExecutor(Executor):
         chunksize: int = 1,
         buffersize: int | None = None,
         unordered: bool = False,
+        progress: str | None = None,
     ) -> Iterator[T]:
         """Make calls like the built-in `map`, in the workers; see `starmap`."""
-        return self.starmap(fn, zip(*iterables, strict=False), timeout, chunksize, buffersize, unordered)
+        bar = Progress(progress, size_of(*iterables))
+        return self._starmap(fn, zip(*iterables, strict=False), timeout, chunksize, buffersize, unordered, bar)
 
     def starmap(
         self,
@@ -180,6 +183,7 @@ class MPIPoolExecutor(Executor):
         chunksize: int = 1,
         buffersize: int | None = None,
         unordered: bool = False,
+        progress: str | None = None,
     ) -> Iterator[T]:
         """Make calls like `itertools.starmap`, in the workers.
 
@@ -189,6 +193,8 @@ class MPIPoolExecutor(Executor):
             chunksize: number of calls that are sent to a worker at a time.
             buffersize: number of chunks that are submitted before their results are taken; by default all.
             unordered: True to yield results as they become ready.
+            progress: name of a progress bar that is shown while results are taken, if standard error is a terminal and
+                `rich` is installed; None for no bar.
 
         Returns:
             An iterator of the results. When it is closed, the calls that no worker has begun are cancelled.
@@ -197,13 +203,28 @@ class MPIPoolExecutor(Executor):
             ValueError: chunksize or buffersize is not positive.
             TimeoutError: raised by the iterator after `timeout`.
         """
+        bar = Progress(progress, size_of(iterable))
+        return self._starmap(fn, iterable, timeout, chunksize, buffersize, unordered, bar)
+
+    def _starmap(
+        self,
+        fn: Callable[..., T],
+        iterable: Iterable[Iterable[Any]],
+        timeout: float | None,
+        chunksize: int,
+        buffersize: int | None,
+        unordered: bool,
+        bar: Progress,
+    ) -> Iterator[T]:
         for name, value in (("chunksize", chunksize), ("buffersize", buffersize)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be positive, not {value}")
         deadline = Deadline(timeout)
-        submissions = (self.submit(apply_to_all, fn, chunk) for chunk in chunks(iterable, chunksize))
+        submissions = (
+            bar.count(self.submit(apply_to_all, fn, chunk), len(chunk)) for chunk in chunks(iterable, chunksize)
+        )
         submitted = list(itertools.islice(submissions, buffersize))
-        return (as_completed if unordered else ordered)(submitted, submissions, deadline)
+        return bar.around((as_completed if unordered else ordered)(submitted, submissions, deadline))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more tasks. Further calls do nothing more.
