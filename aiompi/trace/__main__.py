@@ -8,7 +8,7 @@ import os
 import sys
 
 from aiompi.errors import InvalidArgumentError
-from aiompi.trace import page, perfetto, report, top
+from aiompi.trace import events, page, perfetto, report, top
 from aiompi.trace.reading import Trace, read
 
 
@@ -20,6 +20,7 @@ def main() -> None:
         "DIR/trace.json for ui.perfetto.dev.",
     )
     parser.add_argument("directory", metavar="DIR", help="directory of aiompi-launch --trace DIR")
+    parser.add_argument("--csv", metavar="FILE", help="write the events for pipit too: pipit.Trace.from_csv(FILE)")
     parser.add_argument("--top", action="store_true", help="show what the ranks do now, in a table that changes")
     args = parser.parse_args()
     directory = args.directory
@@ -33,6 +34,9 @@ def main() -> None:
     sys.stdout.write(report.text(trace))
     with open(os.path.join(directory, "trace.json"), "w", encoding="utf-8") as file:
         perfetto.write(trace, file)
+    if args.csv is not None:
+        with open(args.csv, "w", encoding="utf-8", newline="") as file:
+            events.write(trace, file)
     write_page(trace, directory)
 
 

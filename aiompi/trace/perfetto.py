@@ -1,10 +1,10 @@
-"""A trace as JSON for Perfetto (ui.perfetto.dev), chrome://tracing, and pipit's reader of this format."""
+"""A trace as JSON for Perfetto (ui.perfetto.dev) and chrome://tracing."""
 
 from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TextIO
 
 from aiompi.core.pure import recorder as layout
@@ -32,25 +32,34 @@ def _metadata(trace: Trace) -> Iterator[dict[str, Any]]:
 
 def _events(trace: Trace) -> Iterator[dict[str, Any]]:
     flow = 0
-    lanes = {id(op): lane for rank in trace.ranks.values() for op, lane in _lanes(rank.operations)}
+    lane_of: dict[int, int] = {}
+    for rank in trace.ranks.values():
+        spans = [(op.begin, op.begin if op.end is None else op.end) for op in rank.operations]
+        lane_of |= {id(op): lane for op, lane in zip(rank.operations, lanes(spans), strict=True)}
     for op in trace.operations:
-        lane = lanes[id(op)]
+        lane = lane_of[id(op)]
         end = op.begin if op.end is None else op.end
         yield {
             "ph": "X", "pid": op.rank, "tid": lane, "ts": op.begin * 1e6, "dur": (end - op.begin) * 1e6,
-            "name": op.place.call if op.kind <= layout.COLLECTIVE and op.place.call else _NAMES.get(op.kind, "call"),
+            "name": name_of(op),
             "cat": "MPI" if op.kind <= layout.WAIT or op.kind == layout.PART else "Python",
-            "args": _arguments(op),
+            "args": arguments(op),
         }  # fmt: skip
         if op.kind == layout.SEND and op.other is not None and op.other.end is not None:
             flow += 1
             common = {"name": "message", "cat": "MPI", "id": flow}
             yield {"ph": "s", "pid": op.rank, "tid": lane, "ts": op.begin * 1e6, **common}
-            to = {"pid": op.other.rank, "tid": lanes[id(op.other)], "ts": op.other.end * 1e6}
+            to = {"pid": op.other.rank, "tid": lane_of[id(op.other)], "ts": op.other.end * 1e6}
             yield {"ph": "f", "bp": "e", **to, **common}
 
 
-def _arguments(op: Operation) -> dict[str, Any]:
+def name_of(op: Operation) -> str:
+    """Return the name of an operation: that of the call where there is one."""
+    return op.place.call if op.kind <= layout.COLLECTIVE and op.place.call else _NAMES.get(op.kind, "call")
+
+
+def arguments(op: Operation) -> dict[str, Any]:
+    """Return what is known of an operation, by names."""
     named = {
         "at": f"{op.place.file}:{op.place.line}" if op.place.file else "", "way": layout.WAYS.get(op.way, ""),
         "algorithm": op.algorithm, "peer": "" if op.peer < 0 else op.peer, "waited us": round(op.seconds * 1e6, 1),
@@ -58,13 +67,19 @@ def _arguments(op: Operation) -> dict[str, Any]:
     return {"tag": op.tag, "bytes": op.nbytes, **{name: value for name, value in named.items() if value != ""}}
 
 
-def _lanes(operations: list[Operation]) -> Iterator[tuple[Operation, int]]:
-    """Yield operations with numbers of lanes, in each of which they follow each other."""
+def lanes(spans: Sequence[tuple[float, float]]) -> list[int]:
+    """Return numbers of lanes for spans of time, so that those of one lane follow each other.
+
+    Args:
+        spans: begin and end of each, sorted by the begins.
+    """
     free: list[int] = []
     busy: list[tuple[float, int]] = []
-    for op in operations:
-        while busy and busy[0][0] <= op.begin:
+    found = []
+    for begin, end in spans:
+        while busy and busy[0][0] <= begin:
             heapq.heappush(free, heapq.heappop(busy)[1])
         lane = heapq.heappop(free) if free else len(busy)
-        heapq.heappush(busy, (op.begin if op.end is None else op.end, lane))
-        yield op, lane
+        heapq.heappush(busy, (end, lane))
+        found.append(lane)
+    return found

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import base64
+import csv
+import io
 import json
 import re
 import runpy
@@ -20,7 +23,7 @@ import aiompi
 import aiompi.trace
 from aiompi.coll.registry import ALLGATHER
 from aiompi.core.pure import recorder as layout
-from aiompi.trace import analysis, page, pictures
+from aiompi.trace import analysis, events, page, pictures
 from aiompi.trace.reading import NOWHERE, Operation, Place, Rank, Trace, read
 from support.jobs import Site
 
@@ -44,7 +47,7 @@ world.Allgather(bytes(2**16), bytearray(3 * 2**16))
 def test_the_late_rank_and_its_line_are_named(site: Site) -> None:
     trace = site.directory / "trace"
     assert site.launch("-n", "3", "--trace", str(trace), site.program(SLOW, "slow.py")).finish().code == 0
-    command = [sys.executable, "-m", "aiompi.trace", str(trace)]
+    command = [sys.executable, "-m", "aiompi.trace", str(trace), "--csv", "events.csv"]
     done = site.start(*command).finish()
     assert (done.code, done.err) == (0, "")
     report = done.out
@@ -55,10 +58,12 @@ def test_the_late_rank_and_its_line_are_named(site: Site) -> None:
     assert f"The same with pictures: {trace}/report.html" in report
     drawn = re.findall('src="data:image/svg[+]xml;base64,([^"]*)"', (trace / "report.html").read_text())
     assert [ET.fromstring(base64.b64decode(each)).tag for each in drawn] == ["{http://www.w3.org/2000/svg}svg"] * 4
-    events = json.loads((trace / "trace.json").read_text())["traceEvents"]
-    assert sum(event["ph"] == "s" for event in events) == sum(event["ph"] == "f" for event in events) == 5
-    assert {event["pid"] for event in events if event.get("name") == "Barrier"} == {0, 1, 2}
-    [algorithm] = {event["args"]["algorithm"] for event in events if event.get("name") == "Allgather"}
+    names = [row["Name"] for row in csv.DictReader((site.directory / "events.csv").read_text().splitlines())]
+    assert names.count("MpiSend") == names.count("MpiRecv") == 5
+    slices = json.loads((trace / "trace.json").read_text())["traceEvents"]
+    assert sum(event["ph"] == "s" for event in slices) == sum(event["ph"] == "f" for event in slices) == 5
+    assert {event["pid"] for event in slices if event.get("name") == "Barrier"} == {0, 1, 2}
+    [algorithm] = {event["args"]["algorithm"] for event in slices if event.get("name") == "Allgather"}
     assert algorithm in ALLGATHER.algorithms
 
 
@@ -139,6 +144,31 @@ def test_the_timeline_shows_states_where_they_are() -> None:
         (1, 2.5, pictures.COMPUTING),
     ]:
         assert grid[rank, int(second / 4 * grid.shape[1])] == pytest.approx(to_rgb(pictures.COLOURS[state]))
+
+
+def test_events_for_pipit() -> None:
+    """Operations of a thread are left before the next one is entered; messages have both ranks."""
+    file = io.StringIO()
+    events.write(two_ranks(), file)
+    rows = list(csv.DictReader(file.getvalue().splitlines()))
+    assert [int(row["Timestamp (ns)"]) for row in rows] == sorted(int(row["Timestamp (ns)"]) for row in rows)
+    inside: dict[tuple[str, str], str] = {}
+    for row in rows:
+        thread = row["Process"], row["Thread"]
+        if row["Event Type"] == "Enter":
+            assert thread not in inside
+            inside[thread] = row["Name"]
+        elif row["Event Type"] == "Leave":
+            assert inside.pop(thread) == row["Name"]
+    assert inside == {}
+    messages = [
+        (row["Name"], row["Process"], ast.literal_eval(row["Attributes"]))
+        for row in rows
+        if row["Event Type"] == "Instant"
+    ]
+    assert [(name, rank) for name, rank, _ in messages] == [("MpiSend", "1"), ("MpiRecv", "0"), ("MpiRecv", "0")]
+    assert messages[0][2] == {"receiver": 0, "communicator": 0, "msg_tag": 0, "msg_length": 8}
+    assert messages[1][2]["sender"] == 1
 
 
 def test_names_in_a_trace_are_no_markup() -> None:
