@@ -16,6 +16,12 @@ HEADER: Final = struct.Struct("<BBQQ")
 ACKNOWLEDGEMENT: Final = 0
 #: the second field of a message that its receiver acknowledges at once
 _ASKS: Final = 1
+#: in place of a kind: messages follow, each after its length
+BUNDLE: Final = 255
+_BUNDLE_HEAD: Final = bytes((BUNDLE,))
+_LENGTH: Final = struct.Struct("<L")
+#: bytes of messages that are sent together
+_MOST_TOGETHER: Final = 8192
 
 #: bytes of messages that a line keeps before senders wait
 _LIMIT: Final = 4 * 2**20
@@ -35,7 +41,8 @@ class Line:
 
     The sender keeps a message until the other member acknowledges it, and sends it again in the next world. The
     receiver drops a message that it has. Acknowledgements travel with messages of the other direction, and alone where
-    the sender asks for one.
+    the sender asks for one. The first message in a turn of the event loop leaves at once, and those that follow it in
+    the same turn travel together.
 
     Args:
         birth: number of the world in which the line began, the same at both ends.
@@ -56,6 +63,9 @@ class Line:
         self._sent = self._received = 0
         self._bytes = self._unasked = 0  # of kept messages; of messages since the last that asked to be acknowledged
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._together: list[bytes] = []
+        self._bytes_together = 0
+        self._has_sent = False  # in this turn of the event loop
 
     @property
     def has_room(self) -> bool:
@@ -99,7 +109,30 @@ class Line:
             asks = settle is not None or self._unasked >= _LIMIT // 4
             if asks:
                 self._unasked = 0
-            self.transmit(HEADER.pack(kind, asks, self._sent, self._received) + data)
+            self._send(self.transmit, HEADER.pack(kind, asks, self._sent, self._received) + data)
+
+    def _send(self, transmit: Callable[[bytes], object], message: bytes) -> None:
+        if not self._has_sent:
+            self._has_sent = True
+            asyncio.get_running_loop().call_soon(self._on_turn)
+            transmit(message)
+        elif len(message) >= _MOST_TOGETHER:
+            self._send_together()
+            transmit(message)
+        else:
+            self._together += (_LENGTH.pack(len(message)), message)
+            self._bytes_together += len(message)
+            if self._bytes_together >= _MOST_TOGETHER:
+                self._send_together()
+
+    def _on_turn(self) -> None:
+        self._has_sent = False
+        self._send_together()
+
+    def _send_together(self) -> None:
+        messages, self._together, self._bytes_together = self._together, [], 0
+        if messages and self.transmit is not None:
+            self.transmit(b"".join((_BUNDLE_HEAD, *messages)))
 
     def acknowledge(self) -> None:
         """Tell the other member which messages have come."""
@@ -114,15 +147,31 @@ class Line:
     def resume(self, transmit: Callable[[bytes], object]) -> None:
         """Go on in a new world: send all messages again that the other member may not have."""
         self.transmit = transmit
+        self._together, self._bytes_together = [], 0
         for number, kind, data, _ in [*self._kept]:
             transmit(HEADER.pack(kind, _ASKS, number, self._received) + data)
 
     def arrived(self, message: memoryview) -> None:
-        """Take a message of the other member.
+        """Take what the other member has sent.
 
         Raises:
             RemoteProtocolError: the other member breaks the protocol.
         """
+        if not message or message[0] != BUNDLE:
+            self._arrived(message)
+            return
+        bundle = bytes(message)  # so that a message that is kept keeps no others
+        start = 1
+        while start < len(bundle) and self.error is None:
+            end = start + _LENGTH.size
+            if end <= len(bundle):
+                start, end = end, end + _LENGTH.unpack_from(bundle, start)[0]
+            if end > len(bundle):
+                raise RemoteProtocolError(f"messages of {len(bundle)} bytes came whose last one ends at {end}")
+            self._arrived(memoryview(bundle[start:end]))
+            start = end
+
+    def _arrived(self, message: memoryview) -> None:
         if len(message) < HEADER.size:
             raise RemoteProtocolError(f"a message of {len(message)} bytes came, which is shorter than a header")
         kind, asks, number, received = HEADER.unpack_from(message)

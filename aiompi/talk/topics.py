@@ -206,8 +206,10 @@ class Topics:
             self._last = number = self._last + 1
             data = _HEADER.pack(number, confirm, len(name), len(context)) + name + context + content
             future = self._await(number) if confirm else None
-            lines, own, under_way = self._exchange.lines, self._exchange.own, self._under_way
-            for line in lines:
+            own, under_way = self._exchange.own, self._under_way
+            for line in self._exchange.lines:
+                if line is own and future is None and topic not in self._subscribers:
+                    continue
                 if line.error is None:
                     under_way[line] = under_way.get(line, 0) + 1
                     if line is own:

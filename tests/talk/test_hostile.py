@@ -10,7 +10,7 @@ import pytest
 import aiompi
 from aiompi.objects import Codec
 from aiompi.talk import calls, shared_dict, team, topics
-from aiompi.talk.line import HEADER
+from aiompi.talk.line import BUNDLE, HEADER
 from support.limits import LIMIT
 
 pytestmark = pytest.mark.asyncio
@@ -37,7 +37,11 @@ def fields(*values: object) -> bytes:
         HEADER.pack(0, 0, 1, 0),  # an acknowledgement with a number
         HEADER.pack(0, 1, 0, 9),  # of messages that nobody has sent
         first(77),
-        first(255, b"\0" * 100),
+        b"\xff\1\0",  # a bundle with half of a length
+        b"\xff\xff\xff\xff\xffshort",
+        b"\xff\0\0\0\0",  # a message without a header
+        b"\xff\x17\0\0\0\xff\0\0\0\0" + b"\0" * 18,  # a bundle in a bundle
+        first(254, b"\0" * 100),
         *(first(kind, b"\0" * length) for kind in range(1, 9) for length in (0, 5)),
         first(calls.CALL, b"\0" * 8 + b"\xff\xff" + b"short"),  # a context
         first(topics.PUBLISH, b"\0" * 9 + b"\xff\xff\0\0" + b"short"),
@@ -62,7 +66,9 @@ async def test_a_malformed_message_ends_the_line(message: bytes) -> None:
         world.handler(abs)
     broken = victim._talk.exchange.lines[0]
     assert await victim.call(0, "abs", -1) == 1
-    hostile._talk.exchange.lines[1].transmit(message if len(message) < HEADER.size else renumbered(message))
+    hostile._talk.exchange.lines[1].transmit(
+        message if len(message) < HEADER.size or message[0] == BUNDLE else renumbered(message)
+    )
     async with asyncio.timeout(LIMIT):
         while broken.error is None:
             await asyncio.sleep(0)

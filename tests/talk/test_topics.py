@@ -39,6 +39,15 @@ async def test_all_subscriptions_get_everything_in_order() -> None:
     assert await taken(other, 1) == ["one"]
 
 
+async def test_long_and_short_publications_keep_their_order() -> None:
+    one, other = aiompi.local_world(2)
+    subscription = other.subscribe("news")
+    sizes = [*range(50), 9_000, *range(50), 5_000_000, 8_100, *range(200), 3_000_000]
+    publishing = asyncio.gather(*(one.publish("news", bytes(size)) for size in sizes))
+    assert [len(news) for news in await taken(subscription, len(sizes))] == sizes
+    await publishing
+
+
 async def test_a_confirmed_publication_is_with_all_subscriptions() -> None:
     worlds = aiompi.local_world(3)
     waiting = asyncio.create_task(worlds[0].publish("news", 1, confirm=True))
