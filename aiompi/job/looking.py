@@ -20,6 +20,8 @@ from aiompi.wire.look import RUNS, WAITS, Look
 
 #: records that are kept, 1 MiB
 _RECORDS: Final = 2**14
+#: says nothing in most programs, and takes room
+_EVERYBODY: Final = " on MPI_COMM_WORLD"
 
 
 class Looking:
@@ -111,6 +113,7 @@ def _operation(task: Any) -> str:
     link, place = task.get_coro(), ""
     while link is not None:
         words = link.__name__ if type(link).__module__.startswith("aiompi.") else ""
+        words = words.removesuffix(_EVERYBODY).rstrip(",")
         if words:
             return f"{words} at {place}" if place else words
         frame = getattr(link, "cr_frame", None) or getattr(link, "gi_frame", None)

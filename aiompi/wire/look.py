@@ -87,12 +87,15 @@ def table(looks: Sequence[Look]) -> Any:
 
     made = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("rank", "host", "CPU", "memory", "messages/s", "MB/s", "state"):
-        made.add_column(name, justify="left" if name in ("host", "state") else "right", no_wrap=True)
+        # Of the last column there may be less than the whole, if the terminal is narrow.
+        made.add_column(name, justify="left" if name in ("host", "state") else "right", no_wrap=name != "state")
     for look in looks:
         cpu = "" if look.cpu is None else f"{look.cpu:.0%}"
         memory = "" if look.memory is None else f"{look.memory / 1e6:.0f} MB"
         rates = f"{look.messages:,.0f}", f"{look.nbytes / 1e6:,.1f}"
         rank = str(look.rank) if look.rank >= 0 else ""
-        cells = [Text(cell) for cell in (rank, look.host, cpu, memory, *rates, str(look))]
+        cells = [
+            Text(cell, no_wrap=True, overflow="ellipsis") for cell in (rank, look.host, cpu, memory, *rates, str(look))
+        ]
         made.add_row(*cells, style=_STYLES.get(look.state, ""))
     return made

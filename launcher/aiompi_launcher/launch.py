@@ -257,9 +257,9 @@ async def _serve_members(spec: ServeSpec, name: str, key: bytes, place: _Place) 
 
     async with Live(members, _served(spec, listener), outputs).at(directory, top=spec.top):
         code, reason = await end
+        if code == EXIT_TIMEOUT:
+            outputs.say(reason)
         outputs.close()
-    if code == EXIT_TIMEOUT:
-        outputs.say(reason)
     job.close(reason)
     await outputs.drain()
     outputs.stop()

@@ -16,7 +16,9 @@ import pytest
 
 from aiompi.impi.command import Code
 from aiompi.wire.version import MAGIC, banner
+from aiompi_launcher.start.directory import TOP
 from support.jobs import FACES, KEY, Port, Running, Site, in_face
+from support.machines import until
 from support.worlds import STREAMS
 
 FIRST_BYTES: Final = {
@@ -99,11 +101,11 @@ def hold_out(site: Site, job: Running, gate: Gate, count: int) -> None:
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("transport", sorted({"unix", "shared_memory"} & STREAMS.keys()))
 def test_unix_sockets(site: Site, face: str, transport: str) -> None:
-    """The ports are those of the launcher and of each rank."""
+    """The ports are those of the launcher, one of which is for viewers, and of each rank."""
     gate = Gate(site.directory)
     program = site.program(in_face(face, PATIENT))
     job = site.launch("-n", "3", program, gate.path, env={"AIOMPI_TRANSPORTS": transport})
-    hold_out(site, job, gate, 1 + 3)
+    hold_out(site, job, gate, 2 + 3)
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -111,7 +113,7 @@ def test_tcp_ports(site: Site, face: str) -> None:
     gate = Gate(site.directory)
     program = site.program(in_face(face, PATIENT))
     job = site.launch("-n", "3", program, gate.path, env={"AIOMPI_TRANSPORTS": "tcp"})
-    hold_out(site, job, gate, 1 + 3)
+    hold_out(site, job, gate, 2 + 3)
 
 
 #: Rank 0 waits for a rank that finalizes once a stranger has connected to rank 0. The argument is a pipe.
@@ -177,17 +179,20 @@ asyncio.run(main())
 
 
 def test_ports_of_a_job_that_others_join(site: Site) -> None:
-    """Of the launcher before anybody has joined; then also those of the ranks, one for each transport."""
+    """Those of the launcher, for ranks and for viewers; then also those of the ranks, one for each transport."""
     gate = Gate(site.directory)
     job, address = site.serve(2)
-    assert [":".join(map(str, port.address)) for port in site.ports()] == [address]
-    with strangers(site.ports()) as early:
-        assert all(is_thrown_out(early[kind][0]) for kind in OBVIOUS)
+    until(lambda: len(site.ports()) == 2)
+    for_ranks, for_viewers = sorted(site.ports(), key=lambda port: port.family == socket.AF_UNIX)
+    assert ":".join(map(str, for_ranks.address)) == address
+    assert os.path.basename(for_viewers.address) == TOP
+    with strangers([for_ranks, for_viewers]) as early:
+        assert all(is_thrown_out(connection) for kind in OBVIOUS for connection in early[kind])
         joiners = site.start(sys.executable, site.program(TWO_JOINERS), address, gate.path, env={"AIOMPI_KEY": KEY})
         gate.hold()
         joiners.expect("ready")
         ports = site.ports()
-        assert len(ports) == 1 + 2 * len(STREAMS), ports
+        assert len(ports) == 2 + 2 * len(STREAMS), ports
         with strangers(ports) as connections:
             assert all(is_thrown_out(connection) for kind in OBVIOUS for connection in connections[kind])
             gate.open()

@@ -21,7 +21,7 @@ from aiompi_launcher.job.table import Job
 from aiompi_launcher.top.client import Client
 from aiompi_launcher.top.viewers import Viewers
 from aiompi_launcher.top.watch import Ranks, Title, Watch
-from support.jobs import LAUNCHER, Site
+from support.jobs import KEY, LAUNCHER, Site
 from support.terminal import InTerminal
 
 PROGRAM = """\
@@ -98,10 +98,42 @@ def test_a_wait_that_began_before(site: Site) -> None:
     while "recv from 1" not in out:
         out = site.launch("--attach", str(job.process.pid)).finish().out
     first, second = rows(out)
-    assert re.fullmatch(r"waits \d\.\d s: recv from 1, any tag, on MPI_COMM_WORLD, and 1 more", first)
-    assert re.fullmatch(r"waits \d\.\d s: recv from 0, any tag, on MPI_COMM_WORLD at app.py:8", second)
+    assert re.fullmatch(r"waits \d\.\d s: recv from 1, any tag, and 1 more", first)
+    assert re.fullmatch(r"waits \d\.\d s: recv from 0, any tag at app.py:8", second)
     job.signal(15)
     job.finish()
+
+
+MEMBER = """\
+import asyncio, sys
+import aiompi
+async def main():
+    async with aiompi.join(sys.argv[1]) as member:
+        if sys.argv[2] == "in":
+            world = await member.assemble(at_least=2)
+            await world.recv(source=1 - world.rank)
+        await asyncio.sleep(1000)
+asyncio.run(main())
+"""
+
+
+def test_members_of_an_open_job(site: Site) -> None:
+    """They have rows in and outside of a world, and none when they have gone."""
+    environ = site.environ | {"AIOMPI_KEY": KEY}
+    with InTerminal([*LAUNCHER, "--serve", "--top"], environ, site.directory) as terminal:
+        address = terminal.until(lambda text: "127.0.0.1:" in text and "\n" in text).split()[0]
+        member = [sys.executable, site.program(MEMBER), address]
+        started = [site.start(*member, where, env={"AIOMPI_KEY": KEY}) for where in ("in", "in", "out")]
+        text = terminal.until(lambda text: text.count("recv from") == 2 and "is in no world" in text)
+        assert sorted(re.findall(r"\(member \d\)", text)) == ["(member 1)", "(member 2)", "(member 3)"]
+        assert re.search(r"waits \d\.\d s.*: recv from 1, any tag at app.py:7", text)
+        started[2].signal(9)
+        text = terminal.until(lambda text: "is in no world" not in text and "--serve at" in text)
+        assert "has failed: it closed its connection" in text
+        for each in started[:2]:
+            each.signal(9)
+        terminal.process.terminate()
+        terminal.finish()
 
 
 def test_without_a_terminal_or_rich(site: Site) -> None:
@@ -174,7 +206,7 @@ def test_no_other_user_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_viewer_only_looks(tmp_path: Path) -> None:
-    """Ranks are asked from its first byte to its end, and a second byte is its end. The seventeenth is refused."""
+    """Ranks are asked from the byte after its banner to its end, and another byte is its end. The 17th is refused."""
 
     async def main() -> None:
         path = str(tmp_path / "top")

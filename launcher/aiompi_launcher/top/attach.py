@@ -12,7 +12,7 @@ from aiompi_launcher.output.overlay import Overlay
 from aiompi_launcher.spec import EXIT_FAILURE, AttachSpec
 from aiompi_launcher.top import client
 from aiompi_launcher.top.client import Client, Spawned, is_below
-from aiompi_launcher.top.tables import JobLooks, lines, obstacle, text
+from aiompi_launcher.top.tables import JobLooks, lines, obstacle, ranks, text
 
 #: looks after which there are rates, where the table is shown once
 _LOOKS: Final = 2
@@ -59,7 +59,7 @@ async def _attach(spec: AttachSpec, name: str) -> int:
 
 def _list(jobs: Iterable[Client]) -> None:
     for job in sorted(jobs, key=lambda job: job.title.since):
-        print(f"aiompi-launch --attach {job.pid}    {job.title.program}, {job.title.size} ranks")
+        print(f"aiompi-launch --attach {job.pid}    {job.title.program}, {ranks(job.title.size)}")
 
 
 async def _show(job: Client, outputs: Outputs) -> int:

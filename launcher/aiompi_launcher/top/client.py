@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.net import interfaces
-from aiompi.wire import control
+from aiompi.wire import control, version
 from aiompi.wire.look import Look
 from aiompi_launcher.start import directory
 from aiompi_launcher.top.watch import MESSAGES, Looks, Title
@@ -56,7 +56,9 @@ class Client(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self.pid, user = interfaces.credentials(transport.get_extra_info("socket"))
-        if user != os.getuid():
+        if user == os.getuid():
+            self._transport.write(version.banner())
+        else:
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:

@@ -64,13 +64,18 @@ def _parts(jobs: Iterable[JobLooks], room: int | None) -> Iterator[Any]:
             yield summary
 
 
+def ranks(count: int) -> str:
+    """Return words for a number of ranks."""
+    return f"{count} rank{'s' * (count != 1)}"
+
+
 def _title(job: JobLooks) -> str:
     program = job.title.program
     program = program if len(program) <= _PROGRAM else program[: _PROGRAM - 3] + "..."
     seconds = int(max(0.0, time.time() - job.title.since))
     minutes, hours = seconds // 60, seconds // 3600
     lasts = f"{hours}:{minutes % 60:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"
-    return f"job {job.launcher}: {program}, {len(job.looks)} ranks, {lasts}"
+    return f"job {job.launcher}: {program}, {ranks(len(job.looks))}, {lasts}"
 
 
 def _choose(looks: Sequence[Look], room: int | None) -> tuple[Sequence[Look], str]:

@@ -8,8 +8,9 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from aiompi.errors import RemoteProtocolError
 from aiompi.net import interfaces
-from aiompi.wire import control
+from aiompi.wire import control, version
 from aiompi.wire.look import Look
 from aiompi_launcher.top.watch import CODES, Looks, Title, Watch
 
@@ -50,7 +51,7 @@ class _Viewer(asyncio.Protocol):
 
     def __init__(self, viewers: Viewers) -> None:
         self._viewers = viewers
-        self._looks = False
+        self._heard = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -59,15 +60,26 @@ class _Viewer(asyncio.Protocol):
             self._transport.abort()
             return
         self._viewers.connected.add(self._transport)
-        self._send(self._viewers.title())
 
     def data_received(self, data: bytes) -> None:
-        """It begins to look."""
-        if self._looks or self._transport not in self._viewers.connected:
+        """Tell its title to an aiompi of this protocol, and after one more byte what the ranks do."""
+        if self._transport not in self._viewers.connected:
+            return
+        known = len(self._heard)
+        self._heard += data
+        try:
+            version.check(self._heard)
+        except RemoteProtocolError:
             self._transport.abort()
             return
-        self._looks = True
-        self._viewers.watch.add(self._show)
+        more = len(self._heard) - version.BANNER_BYTES
+        if more > 1:
+            self._transport.abort()
+        elif more >= 0:
+            if known < version.BANNER_BYTES:
+                self._send(self._viewers.title())
+            if more:
+                self._viewers.watch.add(self._show)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._viewers.connected.discard(self._transport)
