@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from aiompi.wire.wait_report import read_number, read_text
@@ -69,7 +69,7 @@ def _amount(value: Any) -> float:
 
 
 #: for each field of `Look` the function that reads it
-_READERS: Final = (
+_READERS: Final[tuple[Callable[[Any], Any], ...]] = (
     read_number, read_text, read_text, _amount, read_text, read_number, _amount, _amount,
     lambda value: None if value is None else _amount(value),
     lambda value: None if value is None else int(_amount(value)),
