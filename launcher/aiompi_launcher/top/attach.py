@@ -35,8 +35,9 @@ def run(spec: AttachSpec, name: str) -> int:
 
 async def _attach(spec: AttachSpec, name: str) -> int:
     outputs = Outputs(name, tag=False, verbose=False, on_broken=lambda reason: None)
+    found: list[Client] = []
     try:
-        found = [*(await client.find()).values()]
+        found += (await client.find()).values()
         jobs = [job for job in found if spec.launcher in (None, job.pid)]
         if spec.launcher is None:  # jobs that others have started are shown with those
             jobs = [job for job in jobs if not any(is_below(job.title.parent, other.pid) for other in found)]
@@ -48,11 +49,14 @@ async def _attach(spec: AttachSpec, name: str) -> int:
             _list(jobs)
             return 0
         for other in found:
-            if other is not jobs[0]:
+            if other is not jobs[0]:  # it has room for few viewers
                 other.close()
         return await _show(jobs[0], outputs)
     finally:
         outputs.close()
+        for job in found:
+            job.close()
+        await asyncio.sleep(0)  # in which their connections end
         await outputs.drain()
         outputs.stop()
 
@@ -86,5 +90,4 @@ async def _show(job: Client, outputs: Outputs) -> int:
         job.watch(overlay.update)
         await job.ended
     spawned.close()
-    job.close()
     return 0
