@@ -79,6 +79,18 @@ class ImpiCommunicator(Communicator):
     ) -> Owned[Any]:
         return Owned(self.irecv(memory, source, tag, decode, status))
 
+    def recv_short(self, spec: object, source: object, tag: object, status: Status | None) -> None:
+        """Convert what other clients send: see `irecv`."""
+        self.admitted()
+
+    def recv_object(self, decode: Decode, source: Any, tag: Any, status: Status | None) -> Receive:
+        self.admitted()
+        return self.irecv(None, source, tag, decode, status)
+
+    def own_recv_object(self, codec: Decode, source: Any, tag: Any, status: Status | None) -> Owned[Any]:
+        self.admitted()
+        return self.own_recv(None, source, tag, codec, status)
+
     def irecv_short(self, spec: object, source: object, tag: object, kind: object = None) -> None:
         """Convert what other clients send: see `irecv`."""
         self.admitted()

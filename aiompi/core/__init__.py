@@ -60,6 +60,7 @@ if TYPE_CHECKING or form == "pure":
     from aiompi.core.pure.matching import Envelope, MatchQueues
     from aiompi.core.pure.owned import Owned
     from aiompi.core.pure.peer import PeerBase
+    from aiompi.core.pure.plain import PlainCodec
     from aiompi.core.pure.polling import look
     from aiompi.core.pure.progress import ProgressBase
     from aiompi.core.pure.receive import PostedReceive
@@ -80,6 +81,7 @@ else:
         MatchQueues,
         Owned,
         PeerBase,
+        PlainCodec,
         PostedReceive,
         ProgressBase,
         Recorder,
@@ -101,7 +103,7 @@ else:
 
 __all__ = [
     "Atomics", "CommunicatorBase", "DriverBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "Owned",
-    "PeerBase", "PostedReceive", "ProgressBase", "Recorder", "Request", "RequestHandle", "SendBase", "Span", "TUPLES",
-    "WindowBase", "contents", "drop_done", "form", "incoming", "look", "outgoing", "overlap", "pending_of",
-    "plain_bytes", "take_all", "why_pure",
+    "PeerBase", "PlainCodec", "PostedReceive", "ProgressBase", "Recorder", "Request", "RequestHandle", "SendBase",
+    "Span", "TUPLES", "WindowBase", "contents", "drop_done", "form", "incoming", "look", "outgoing", "overlap",
+    "pending_of", "plain_bytes", "take_all", "why_pure",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from aiompi.core.pure.matching import Envelope as Envelope
 from aiompi.core.pure.matching import MatchQueues as MatchQueues
 from aiompi.core.pure.owned import Owned as Owned
 from aiompi.core.pure.peer import PeerBase as PeerBase
+from aiompi.core.pure.plain import PlainCodec as PlainCodec
 from aiompi.core.pure.polling import look as look
 from aiompi.core.pure.progress import ProgressBase as ProgressBase
 from aiompi.core.pure.receive import PostedReceive as PostedReceive

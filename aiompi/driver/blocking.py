@@ -248,6 +248,7 @@ class BlockingDriver(DriverBase):
                     if callback is not None:
                         deliver = self._doorbells.get(fd)
                         if deliver is not None and deliver():
+                            self._brief_until = 0.0
                             self._soon.append(callback)
                         else:
                             callback()
@@ -285,6 +286,8 @@ class BlockingDriver(DriverBase):
         now = time.monotonic()
         if now >= self._descriptors_due:
             self._descriptors_due = now + _CHECK_BUSY
+            if not (self._soon or self._timers or self._observer or self._spin.yields_core):
+                self._brief_until = self._descriptors_due
             found = self._spin.review(self._pollers, now)
             if self._serve_descriptors(0.0) or found:
                 return True
@@ -350,6 +353,7 @@ class BlockingDriver(DriverBase):
         self._deadlocked = deadlocked
 
     def spin(self, seconds: float, *, yields_core: bool = False) -> None:
+        self._brief_until = 0.0
         self._spin.seconds, self._spin.yields_core = seconds, yields_core
 
     def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
@@ -359,16 +363,20 @@ class BlockingDriver(DriverBase):
         return True
 
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
+        self._brief_until = 0.0
         self._observer = observer
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
+        self._brief_until = 0.0
         self._soon.append(lambda: callback(*args))
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
+        self._brief_until = 0.0
         self._soon.append(callback)
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         timer = _Timer(time.monotonic() + delay, callback)
+        self._brief_until = 0.0
         heapq.heappush(self._timers, timer)
         return timer
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgpack
 
-from aiompi.core import FOREIGN, OTHER, TUPLES, contents
+from aiompi.core import FOREIGN, OTHER, TUPLES, PlainCodec, contents
 from aiompi.errors import InvalidTypeError, MPIError, OtherError, RemoteProtocolError
 from aiompi.objects import pickles, steps, type_tags
 from aiompi.objects.decode import HASHED, Decoder
@@ -56,7 +56,7 @@ _ROOM: Final = 1024
 _JOINED: Final = 16 * 2**10  # bytes up to which a copy is cheaper than one more segment
 
 
-class Codec:
+class Codec(PlainCodec):
     """Converts objects to messages and back.
 
     msgpack expresses None, bool, int, float, complex, str, bytes, bytearray, memoryview, tuple, list, dict with any
@@ -70,7 +70,7 @@ class Codec:
         out_of_band: bytes; payloads of at least this size are sent without a copy.
     """
 
-    __slots__ = ("_extension", "_mapping", "_out_of_band", "_pack", "_pickle")
+    __slots__ = ("_extension", "_mapping", "_pack", "_pickle")
 
     def __init__(self, *, pickle: bool = True, out_of_band: int = OUT_OF_BAND) -> None:
         self._pickle = pickle
@@ -79,18 +79,7 @@ class Codec:
         decoder = Decoder(iter(()), iter(()), pickle)
         self._extension, self._mapping = decoder.extension, None if pickle else decoder.mapping
 
-    def dumps(self, obj: object) -> tuple[list[Segment], int]:
-        """Return the message of an object.
-
-        Args:
-            obj: the object, which must not change while the segments are in use: payloads alias its memory.
-
-        Returns:
-            The segments to send in order, and their total length in bytes. A small object is a single bytes object.
-
-        Raises:
-            InvalidTypeError: the object cannot be pickled, or pickling is required and switched off.
-        """
+    def _dumps(self, obj: object) -> tuple[list[Segment], int]:
         found = contents(obj, EXTENSIONS, self._out_of_band)
         if found < OTHER:
             try:
@@ -154,20 +143,7 @@ class Codec:
         if contents(items, EXTENSIONS, self._out_of_band):
             raise TypeError
 
-    def loads(self, message: bytes | bytearray | memoryview) -> Any:
-        """Return the object of a message.
-
-        Args:
-            message: contiguous unsigned bytes, which belong to the object from now on: arrays that were sent out of
-                band are views of them, and are writable if the bytes are. A plain pickle, which a program may have sent
-                as memory, is accepted, too. The object of an empty message is None.
-
-        Raises:
-            RemoteProtocolError: the message is malformed.
-            InvalidTypeError: the message is pickled, and pickling is off.
-            OtherError: the message is a pickle that cannot be read here; the cause says why.
-            OSError: required modules cannot be imported, because there are too few file descriptors.
-        """
+    def _loads(self, message: bytes | bytearray | memoryview) -> Any:
         try:
             mark = message[0]
             if mark not in _MARKS:
@@ -185,8 +161,6 @@ class Codec:
             raise
         except Exception as error:
             return self._loads_foreign(message, error)
-
-    __call__ = loads
 
     @staticmethod
     def is_large_message(message: bytes | bytearray | memoryview) -> bool:

@@ -113,40 +113,61 @@ cdef class CommunicatorBase:
         made.say(name, self, to, number)
         return made
 
-    cdef bint put_short(self, spec, dest, tag) except -1:
+    cdef bint put_now(self, dest, tag, const char *data, Py_ssize_t nbytes) except -1:
+        """Send a short message at once; return False if it is to be sent otherwise."""
         cdef int t
-        cdef memory_t memory
         cdef Recorder recorder
         cdef uint64_t handle
         cdef PeerBase peer = self.ready(dest, tag, &t)
-        if peer is None or not is_array(spec) or not array_memory(spec, &memory):
+        if peer is None:
             return False
         recorder = recorder_of(self.engine)
         if recorder is None:
-            return peer.put_bytes(self.context_id, self.rank, t, memory.data, memory.nbytes)
-        handle = recorder.begin(REC_SEND, self.context_id, <int>peer.rank, t, memory.nbytes)
-        if not peer.put_bytes(self.context_id, self.rank, t, memory.data, memory.nbytes):
+            return peer.put_bytes(self.context_id, self.rank, t, data, nbytes)
+        handle = recorder.begin(REC_SEND, self.context_id, <int>peer.rank, t, nbytes)
+        if not peer.put_bytes(self.context_id, self.rank, t, data, nbytes):
             recorder.forget(handle)  # the call comes again, the other way
             return False
         recorder.was_sent(handle, self.engine.completed_send, peer)
         return True
 
-    def send_short(self, spec, dest, tag):
-        """Send the bytes of an array of numbers at once; return False if they are to be sent otherwise."""
-        return self.put_short(spec, dest, tag)
+    cdef bint put_short(self, spec, dest, tag) except -1:
+        cdef memory_t memory
+        return is_array(spec) and array_memory(spec, &memory) and self.put_now(dest, tag, memory.data, memory.nbytes)
 
-    def own_send_short(self, spec, dest, tag):
-        """Do what `admitted` and `send_short` do; return the request for the await, and None in place of False."""
-        cdef Owned made
-        self.admit()
-        if not self.put_short(spec, dest, tag):
-            return None
-        made = owned(self.engine.completed_send)
+    cdef bint put_object(self, codec, obj, dest, tag) except -1:
+        cdef unsigned char message[PLAIN]
+        cdef Py_ssize_t nbytes = (<PlainCodec>codec).pack(obj, message) if isinstance(codec, PlainCodec) else 0
+        return nbytes > 0 and self.put_now(dest, tag, <char *>message, nbytes)
+
+    cdef Owned own_sent(self, dest, tag):
+        """Return the request for the await of a message that has left."""
+        cdef Owned made = owned(self.engine.completed_send)
         made.say(_SEND, self, dest, tag)
         return made
 
+    def send_short(self, spec, dest, tag):
+        """Do what `admitted` does, and send the bytes of an array of numbers at once; return False if that cannot be."""
+        self.admit()
+        return self.put_short(spec, dest, tag)
+
+    def send_object(self, codec, obj, dest, tag):
+        """Do what `admitted` does, and send an object at once; return False if that cannot be."""
+        self.admit()
+        return self.put_object(codec, obj, dest, tag)
+
+    def own_send_short(self, spec, dest, tag):
+        """Do what `send_short` does; return the request for the await, and None in place of False."""
+        self.admit()
+        return self.own_sent(dest, tag) if self.put_short(spec, dest, tag) else None
+
+    def own_send_object(self, codec, obj, dest, tag):
+        """Do what `send_object` does; return the request for the await, and None in place of False."""
+        self.admit()
+        return self.own_sent(dest, tag) if self.put_object(codec, obj, dest, tag) else None
+
     def isend_short(self, spec, dest, tag, kind=None):
-        """Do what `admitted` and `send_short` do; return a request that no send shares, and None in place of False."""
+        """Do what `send_short` does; return a request that no send shares, and None in place of False."""
         cdef Request request
         self.admit()
         if not self.put_short(spec, dest, tag):
@@ -166,15 +187,38 @@ cdef class CommunicatorBase:
         return owned(self.receive(memory, source, tag, decode, status))
 
     cdef Request receive_short(self, spec, source, tag, status):
-        """Do what `admitted` does, and receive into an array of numbers; return None if that is to be done otherwise."""
-        cdef memory_t memory
+        """Receive into an array of numbers, or items without gaps; return None if that is to be done otherwise."""
+        memory = incoming(spec)
+        return None if memory is None else self.receive(memory, source, tag, None, status)
+
+    cdef Request soon(self, Request request):
+        """Look for the message of a receive for a moment."""
+        cdef ProgressBase engine
+        if request._done or not isinstance(self.engine, ProgressBase):
+            return request
+        engine = <ProgressBase>self.engine
+        if not engine.stepping and engine.recorder is None and isinstance(engine.driver, DriverBase):
+            try:
+                (<DriverBase>engine.driver).look_briefly()
+            except BaseException:
+                request.withdraw()
+                raise
+        return request
+
+    def recv_short(self, spec, source, tag, status):
+        """Receive into an array of numbers and look for its message; return None if that is to be done otherwise."""
         self.admit()
-        if not is_array(spec) or not array_memory(spec, &memory) or memory.readonly:
-            return None
-        return self.receive(span_of(spec, memory), source, tag, None, status)
+        cdef Request request = self.receive_short(spec, source, tag, status)
+        return None if request is None else self.soon(request)
+
+    def recv_object(self, decode, source, tag, status):
+        """Start to receive an object, and look for its message."""
+        self.admit()
+        return self.soon(self.receive(None, source, tag, decode, status))
 
     def irecv_short(self, spec, source, tag, kind=None):
         """Start a receive into an array of numbers, if the calling thread may; return None if it is to be done otherwise."""
+        self.admit()
         cdef Request request = self.receive_short(spec, source, tag, None)
         if request is None:
             return None
@@ -184,8 +228,18 @@ cdef class CommunicatorBase:
 
     def own_recv_short(self, spec, source, tag, status):
         """Do what `irecv_short` does; return the request for the await."""
+        self.admit()
         cdef Request request = self.receive_short(spec, source, tag, status)
         return None if request is None else owned(request)
+
+    def own_recv_object(self, codec, source, tag, status):
+        """Do what `admitted` does, and start to receive an object; return the request for the await."""
+        self.admit()
+        if isinstance(self.matcher, MatchQueues) and (<MatchQueues>self.matcher).kept_queue.count:
+            arrived = self.recv_arrived(source, tag, codec, status)
+            if arrived is not None:
+                return owned(arrived)
+        return owned(self.receive(None, source, tag, codec, status))
 
     cdef Request receive(self, memory, source, tag, decode, status):
         cdef Recorder recorder = recorder_of(self.engine)
@@ -228,6 +282,10 @@ cdef class CommunicatorBase:
         if engine.error is not None or engine.degraded or engine.withholding or engine._dropped:
             return False
         return not matcher.kept_queue.count and not matcher.early
+
+    def recv_arrived(self, source, tag, decode, status):
+        """Receive the object of a message that has arrived."""
+        raise NotImplementedError
 
     def _start_send(self, payload, nbytes, dest, tag, mode):
         """Start a send that is not as simple as most."""

@@ -8,7 +8,11 @@ cdef extern from *:
 
 #: seconds for which a task polls before it waits for a request, about as long as another rank takes to answer
 cdef double BRIEF_LOOK = 8e-6
-cdef object _BRIEF_LOOKS = range(16)  # polls of a poller that is not native
+#: seconds for which a blocking call looks before the driver looks for other work as well
+cdef double SHORT_LOOK = 10e-6
+# polls of a poller that is not native
+cdef object _BRIEF_LOOKS = range(16)
+cdef object _ONE_LOOK = range(1)
 
 
 cdef class DriverBase:
@@ -29,6 +33,12 @@ cdef class DriverBase:
     def admits(self):
         """Return True if the calling thread may make a call, in the usual case."""
         return self.allows()
+
+    cdef int look_briefly(self) except -1:
+        """Look once for the message of a blocking call, if nothing else is due."""
+        if self._brief_until and PyThread_get_thread_ident() == self.owner and seconds_now() < self._brief_until:
+            look_at(self._pollers, _ONE_LOOK, SHORT_LOOK, True)
+        return 0
 
     def completes_soon(self, Request request not None):
         """Poll before a task waits for a request, if the loop spins; return True if this completes the request."""

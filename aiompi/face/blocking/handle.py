@@ -75,7 +75,7 @@ class Handle(CommunicatorHandle, NumberedByHandle):
         return self._core.admitted()
 
     def _entered(self, call: str) -> Communicator:
-        """Return the communicator for a call that blocks: `_admitted` and `check_running_loop` in one step.
+        """Return the communicator for a call that blocks, after `check_running_loop` and a look at the thread.
 
         Args:
             call: the same call in the asyncio face, such as "Bcast(buf, root)".

@@ -146,7 +146,7 @@ class Receives(Handle):
         """
         if buf is not None:
             _warn_of_buffer("buf")
-        request = self._entered("recv(source)").irecv(None, source, tag, process.codec.loads, status)
+        request = self._entered("recv(source)").recv_object(process.codec.loads, source, tag, status)
         if not request._done:
             wait(request)
         return request.result()
@@ -200,7 +200,9 @@ class Receives(Handle):
             comm.Recv(buf, source=0)
         """
         core = self._entered("Recv(buf, source)")
-        request = core.irecv(core.conversion.to_receive(buf), source, tag, None, status)
+        request = core.recv_short(buf, source, tag, status)
+        if request is None:
+            request = core.irecv(core.conversion.to_receive(buf), source, tag, None, status)
         if not request._done:
             wait(request)
         if status is not None or request._error is not None:

@@ -49,6 +49,8 @@ class ObjectSends(Handle):
 
     def send(self, obj, dest, tag):
         core = self._entered("send(obj, dest)")
+        if core.send_object(process.codec, obj, dest, tag):
+            return
         payload, nbytes = process.codec.dumps(obj)
         request = core.send(payload, nbytes, dest, tag)
         if not request._done or request._error is not None:

@@ -1,0 +1,62 @@
+"""The part of a codec for small plain objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class PlainCodec:
+    """The part of a codec for objects of the common case; see `aiompi.objects.Codec`.
+
+    The native form packs None, bool, int, float, str, and bytes, lists and dicts of them, while the message has 1,024
+    bytes at most, and unpacks such messages. It leaves to `_dumps` and `_loads` all else, and whatever is wrong.
+
+    Attributes:
+        _out_of_band: bytes; payloads of at least this size are sent without a copy.
+    """
+
+    __slots__ = ("_out_of_band",)
+
+    _out_of_band: int
+
+    def dumps(self, obj: object) -> tuple[list[bytes | memoryview], int]:
+        """Return the message of an object.
+
+        Args:
+            obj: the object, which must not change while the segments are in use: payloads alias its memory.
+
+        Returns:
+            The segments to send in order, and their total length in bytes. A small object is a single bytes object.
+
+        Raises:
+            InvalidTypeError: the object cannot be pickled, or pickling is required and switched off.
+        """
+        return self._dumps(obj)
+
+    def loads(self, message: bytes | bytearray | memoryview) -> Any:
+        """Return the object of a message.
+
+        Args:
+            message: contiguous unsigned bytes, which belong to the object from now on: arrays that were sent out of
+                band are views of them, and are writable if the bytes are. A plain pickle, which a program may have sent
+                as memory, is accepted, too. The object of an empty message is None.
+
+        Raises:
+            RemoteProtocolError: the message is malformed.
+            InvalidTypeError: the message is pickled, and pickling is off.
+            OtherError: the message is a pickle that cannot be read here; the cause says why.
+            OSError: required modules cannot be imported, because there are too few file descriptors.
+        """
+        return self._loads(message)
+
+    def __call__(self, message: bytes | bytearray | memoryview) -> Any:
+        """Do what `loads` does."""
+        return self.loads(message)
+
+    def _dumps(self, obj: object) -> tuple[list[bytes | memoryview], int]:
+        """Return what `dumps` returns, for any object."""
+        raise NotImplementedError
+
+    def _loads(self, message: bytes | bytearray | memoryview) -> Any:
+        """Return what `loads` returns, for any message."""
+        raise NotImplementedError
