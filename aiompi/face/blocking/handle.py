@@ -75,7 +75,9 @@ class Handle(CommunicatorHandle, NumberedByHandle):
         return self._core.admitted()
 
     def _entered(self, call: str) -> Communicator:
-        """Return the communicator for a call that blocks, after `check_running_loop` and a look at the thread.
+        """Return the communicator for a call that blocks: `_admitted` and `check_running_loop` in one step.
+
+        The shortest calls look for a loop themselves, and come here only if there is one: the core looks at the thread.
 
         Args:
             call: the same call in the asyncio face, such as "Bcast(buf, root)".

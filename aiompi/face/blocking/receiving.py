@@ -6,11 +6,13 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from sys import modules
 from typing import Any, TypeVar
 
 from aiompi import engine
 from aiompi.comm import Communicator
 from aiompi.constants import ANY_SOURCE, ANY_TAG
+from aiompi.driver.threads import ASYNCIO_EVENTS, loop_is_running
 from aiompi.engine import Mode, Scattered
 from aiompi.engine import Request as EngineRequest
 from aiompi.engine.sendrecv import sendrecv
@@ -146,7 +148,9 @@ class Receives(Handle):
         """
         if buf is not None:
             _warn_of_buffer("buf")
-        request = self._entered("recv(source)").recv_object(process.codec.loads, source, tag, status)
+        if ASYNCIO_EVENTS in modules and loop_is_running():
+            self._entered("recv(source)")
+        request = self._core.recv_object(process.codec.loads, source, tag, status)
         if not request._done:
             wait(request)
         return request.result()
@@ -199,7 +203,9 @@ class Receives(Handle):
             buf = np.empty(10)
             comm.Recv(buf, source=0)
         """
-        core = self._entered("Recv(buf, source)")
+        if ASYNCIO_EVENTS in modules and loop_is_running():
+            self._entered("Recv(buf, source)")
+        core = self._core
         request = core.recv_short(buf, source, tag, status)
         if request is None:
             request = core.irecv(core.conversion.to_receive(buf), source, tag, None, status)

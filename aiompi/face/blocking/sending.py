@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from sys import modules
 from typing import Any
 
 from aiompi.comm import Communicator
 from aiompi.core.allocation import joined
 from aiompi.datatype.buffer.address import BufferAutomatic
+from aiompi.driver.threads import ASYNCIO_EVENTS, loop_is_running
 from aiompi.engine import Mode, Send
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.blocking.handle import Handle
@@ -128,7 +130,9 @@ class ObjectSends(Handle):
         Example:
             comm.send({"answer": 42}, dest=1, tag=7)
         """
-        core = self._entered("send(obj, dest)")
+        if ASYNCIO_EVENTS in modules and loop_is_running():
+            self._entered("send(obj, dest)")
+        core = self._core
         if core.send_object(process.codec, obj, dest, tag):
             return
         payload, nbytes = process.codec.dumps(obj)
@@ -321,7 +325,9 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
         Example:
             comm.Send(np.arange(10.0), dest=1, tag=7)
         """
-        core = self._entered("Send(buf, dest)")
+        if ASYNCIO_EVENTS in modules and loop_is_running():
+            self._entered("Send(buf, dest)")
+        core = self._core
         if core.send_short(buf, dest, tag):
             return
         memory = core.conversion.to_send(buf, dest)

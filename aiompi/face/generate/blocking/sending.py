@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from sys import modules
 from typing import Any
 
 from aiompi.comm import Communicator
 from aiompi.core.allocation import joined
 from aiompi.datatype.buffer.address import BufferAutomatic
+from aiompi.driver.threads import ASYNCIO_EVENTS, loop_is_running
 from aiompi.engine import Mode, Send
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.blocking.handle import Handle
@@ -48,7 +50,9 @@ class ObjectSends(Handle):
         return Request._denote(_start_copy(self._admitted, obj, dest, tag, Mode.READY))
 
     def send(self, obj, dest, tag):
-        core = self._entered("send(obj, dest)")
+        if ASYNCIO_EVENTS in modules and loop_is_running():
+            self._entered("send(obj, dest)")
+        core = self._core
         if core.send_object(process.codec, obj, dest, tag):
             return
         payload, nbytes = process.codec.dumps(obj)
@@ -74,7 +78,9 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
         return Request._denote(core.isend((memory,), len(memory), dest, tag))
 
     def Send(self, buf, dest, tag):
-        core = self._entered("Send(buf, dest)")
+        if ASYNCIO_EVENTS in modules and loop_is_running():
+            self._entered("Send(buf, dest)")
+        core = self._core
         if core.send_short(buf, dest, tag):
             return
         memory = core.conversion.to_send(buf, dest)
