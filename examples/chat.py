@@ -4,8 +4,8 @@
     python -m websockets ws://127.0.0.1:8000/chat      in several terminals; each may reach another worker
 
 What one client sends, all clients get. The answer {"sent": text} comes when every worker has the text. Kill a worker
-with kill -9: the clients of the others lose nothing, and uvicorn starts another worker, which joins. It needs FastAPI,
-uvicorn and websockets.
+with kill -9: the clients of the others lose nothing, and uvicorn starts another worker, which joins. It needs
+more packages: pip install fastapi uvicorn websockets
 """
 
 import asyncio
@@ -33,13 +33,16 @@ async def workers() -> list[int]:
 
 @app.websocket("/chat")
 async def chat(socket: WebSocket) -> None:
-    texts = team.subscribe("chat")
+    texts = team.subscribe("chat", when_full="fail")  # a browser that does not read holds nobody up
     await socket.accept()
     await socket.send_json({"worker": os.getpid()})
 
     async def show() -> None:
-        async for text in texts:
-            await socket.send_json({"said": text})
+        try:
+            async for text in texts:
+                await socket.send_json({"said": text})
+        except asyncio.QueueFull:  # 1,000 texts wait
+            await socket.close()
 
     showing = asyncio.create_task(show())
     try:

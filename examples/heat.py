@@ -4,7 +4,7 @@
 
 Each rank owns a band of rows, with a halo row above and below that mirrors its neighbours. In each step a rank
 starts the exchange of the halos, computes what does not need them, waits, and computes the rest. The picture needs
-pillow: pip install 'aiompi[examples]'
+pillow: pip install '.[examples]'
 """
 
 import argparse

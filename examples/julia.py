@@ -5,7 +5,7 @@
 Some rows take much longer than others, so that workers take the next one whenever they are free. With
 `aiompi-launch -n 5 -m aiompi.futures` before its name the workers are the other ranks.
 
-The picture needs pillow: pip install 'aiompi[examples]'
+The picture needs pillow: pip install '.[examples]'
 """
 
 import argparse

@@ -7,7 +7,7 @@
     curl 'localhost:8081/sum?n=100000'      the sum of the primes below n, computed by all replicas
 
 Kill a replica with kill -9, and ask another one: it answers with the sum, computed by the replicas that are left. Start
-a replica again: it computes with the others. It needs aiohttp: pip install 'aiompi[examples]'
+a replica again: it computes with the others. It needs aiohttp: pip install '.[examples]'
 """
 
 import argparse

@@ -6,7 +6,7 @@
 
 The first rank serves HTTP, in the event loop that its messages use too; it starts computations and awaits them as
 it awaits anything. A request that takes too long is answered with 504. Ctrl-C or SIGTERM ends the service: requests
-under way are answered, and all ranks finalize. It needs aiohttp: pip install 'aiompi[examples]'
+under way are answered, and all ranks finalize. It needs aiohttp: pip install '.[examples]'
 """
 
 import argparse

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from aiompi.core.pure.request import Request
 
 _PARTNERS: Final = {ANY_SOURCE: "any source", PROC_NULL: "PROC_NULL"}
-_KEEP: Final = "keep it: make a task of it by asyncio.create_task, or use its i-form, such as isend or Ibarrier"
+_KEEP: Final = "make a task of it by asyncio.create_task, or call its form with an i, such as isend or Iwrite_at"
+
+_DEBUG: Final = "PYTHONASYNCIODEBUG=1 shows the line of the call"
 
 
 def in_words(call: str, comm: Any, partner: int | None, tag: int | None) -> str:
@@ -118,10 +120,10 @@ def forgotten(owned: Owned[Any], depth: int) -> None:
     if operation.outlives_await():
         error = operation.unseen_error()
         failed = "" if error is None else f". It has failed: {error}"
-        text = f"{words} was never awaited: it goes on, and nothing reports how it ends. Await it, or {_KEEP}{failed}"
+        text = f"{words} was never awaited: it goes on, and its errors are lost. Write `await`; to await it later, {_KEEP}{failed}"
     else:
         operation._engine.finalizers.defer(functools.partial(abandon, operation), where)
-        text = f"{words} was never awaited, and is withdrawn. Await it, or {_KEEP}"
+        text = f"{words} was never awaited, and is withdrawn. Write `await`; to await it later, {_KEEP}"
     if sys.is_finalizing():
         return
     frames = owned.cr_origin
@@ -129,7 +131,7 @@ def forgotten(owned: Owned[Any], depth: int) -> None:
         lines = "".join(f"\n  File {file!r}, line {line}, in {name}" for file, line, name in reversed(frames))
         warnings.warn_explicit(f"{text}\nThe call was made at{lines}", RuntimeWarning, *frames[0][:2])
     else:
-        warnings.warn(text, RuntimeWarning, stacklevel=depth + 1)
+        warnings.warn(f"{text}. {_DEBUG}", RuntimeWarning, stacklevel=depth + 1)
 
 
 class _UnraisableWarning:

@@ -92,7 +92,7 @@ class RanksJob:
     @property
     def error(self) -> RanksError:
         """The error of a command when the ranks are gone."""
-        return RanksError(f"the ranks are gone: {self.lost}. Restart them")
+        return RanksError(f"the ranks are gone: {self.lost}. `%aiompi restart` starts new ones, without variables")
 
     # What they print and send.
 

@@ -97,7 +97,7 @@ def test_memory_of_a_cancelled_send_is_the_users_again(run: Run, size: int, move
 
 def test_send_that_is_not_awaited_is_sent() -> None:
     w = WireWorld(2)
-    with pytest.warns(RuntimeWarning, match="was never awaited: it goes on"):
+    with pytest.warns(RuntimeWarning, match="was never awaited: it goes on, and its errors"):
         Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
     w.run()
     assert frame.CANCEL not in w.wires[0, 1].kinds
