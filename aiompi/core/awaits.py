@@ -120,7 +120,8 @@ def forgotten(owned: Owned[Any], depth: int) -> None:
     if operation.outlives_await():
         error = operation.unseen_error()
         failed = "" if error is None else f". It has failed: {error}"
-        text = f"{words} was never awaited: it goes on, and its errors are lost. Write `await`; to await it later, {_KEEP}{failed}"
+        advice = f"Write `await`; to await it later, {_KEEP}{failed}"
+        text = f"{words} was never awaited: it goes on, and its errors are lost. {advice}"
     else:
         operation._engine.finalizers.defer(functools.partial(abandon, operation), where)
         text = f"{words} was never awaited, and is withdrawn. Write `await`; to await it later, {_KEEP}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from aiompi.core.pure import recorder as layout
-from aiompi.trace.reading import NOWHERE, Operation, Place, Trace
+from aiompi.trace.reading import NOWHERE, Operation, Place, Rank, Trace
 
 LATE_SENDER: Final = "late sender"
 LATE_RECEIVER: Final = "late receiver"
@@ -113,7 +116,7 @@ def waited(found: Iterable[Waiting]) -> dict[int, float]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Late:
-    """A rank for which others have waited.
+    """Work of a rank for which others have waited.
 
     Attributes:
         rank: its rank.
@@ -130,24 +133,73 @@ class Late:
     times: int
 
 
+class _Course:
+    """What one rank did when: it waited, or computed from one call to the next.
+
+    Args:
+        rank: the rank.
+        waits: its waiting, by time.
+    """
+
+    def __init__(self, rank: Rank, waits: list[Waiting]) -> None:
+        self.waits = waits
+        self._ends = [*itertools.accumulate((wait.begin + wait.seconds for wait in waits), max)]
+        calls = [op for op in rank.operations if op.kind in (layout.SEND, layout.RECV, layout.COLLECTIVE)]
+        self._places = [NOWHERE, *(op.place for op in calls), NOWHERE]
+        self._begins = [*(op.begin for op in calls), math.inf]
+
+    def waits_in(self, begin: float, end: float) -> Iterator[Waiting]:
+        """Return the waits that overlap a period."""
+        for index in range(bisect.bisect_right(self._ends, begin), len(self.waits)):
+            if self.waits[index].begin >= end:
+                return
+            yield self.waits[index]
+
+    def work_in(self, begin: float, end: float) -> Iterator[tuple[Place, Place, float, float]]:
+        """Divide a period at calls: the call before, the next one, the begin of the next one, and seconds."""
+        index = bisect.bisect_right(self._begins, begin)
+        while begin < end:
+            until = self._begins[index]
+            yield self._places[index], self._places[index + 1], until, min(until, end) - begin
+            begin, index = until, index + 1
+
+
 def late_ranks(trace: Trace, found: list[Waiting]) -> list[Late]:
-    """Return the ranks for which others waited, the longest waiting first."""
-    before: dict[int, Place] = {}
-    for rank in trace.ranks.values():
-        place = NOWHERE
-        for op in rank.operations:
-            if op.kind in (layout.SEND, layout.RECV, layout.COLLECTIVE):
-                before[id(op)] = place
-                place = op.place
-    seconds: Counter[tuple[int, Place, Place]] = Counter()
-    causes: dict[tuple[int, Place, Place], set[int]] = defaultdict(set)
+    """Return the work of ranks for which others waited, the longest waiting first.
+
+    While a rank that comes late waits itself, the rank that it waits for is the late one.
+    """
+    waits: dict[int, list[Waiting]] = defaultdict(list)
+    for waiting in sorted(found, key=lambda waiting: waiting.begin):
+        waits[waiting.operation.rank].append(waiting)
+    courses = {number: _Course(rank, waits[number]) for number, rank in trace.ranks.items()}
+    seconds: dict[tuple[int, Place, Place], float] = defaultdict(float)
+    times: dict[tuple[int, Place, Place], set[float]] = defaultdict(set)
+
+    def blame(rank: int, begin: float, end: float, depth: int) -> None:
+        """Find what a rank did in a period in which others waited for it."""
+        course = courses[rank]
+
+        def worked(until: float) -> None:
+            for after, place, next_call, part in course.work_in(begin, until):
+                seconds[rank, place, after] += part
+                times[rank, place, after].add(next_call)
+
+        for waiting in course.waits_in(begin, end):
+            first, last = max(waiting.begin, begin), min(waiting.begin + waiting.seconds, end)
+            if last <= begin:
+                continue
+            worked(first)
+            if waiting.cause is not None and waiting.state != TRANSFER and depth:
+                blame(waiting.cause.rank, first, last, depth - 1)
+            begin = last
+        worked(end)
+
     for waiting in found:
-        cause = waiting.cause
-        if cause is not None and waiting.state != TRANSFER:
-            key = cause.rank, cause.place, before.get(id(cause), NOWHERE)
-            seconds[key] += waiting.seconds  # type: ignore[assignment]
-            causes[key].add(id(cause))
-    return [Late(*key, total, len(causes[key])) for key, total in seconds.most_common()]
+        if waiting.cause is not None and waiting.state != TRANSFER:
+            blame(waiting.cause.rank, waiting.begin, waiting.begin + waiting.seconds, len(courses))
+    late = (Late(*key, total, len(times[key])) for key, total in seconds.items())
+    return sorted(late, key=lambda each: each.seconds, reverse=True)
 
 
 def small_messages(trace: Trace) -> list[tuple[int, Place, int, float]]:

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import base64
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -130,6 +131,23 @@ def test_tasks_that_wait_side_by_side_wait_once() -> None:
     assert analysis.waited(found) == {0: 3.0}
     [step, last] = analysis.critical_path(two_ranks(), found)
     assert (step.rank, last.rank, last.begin, last.end) == (1, 0, 3.0, 4.0)
+
+
+def test_a_rank_that_waits_itself_is_not_the_late_one() -> None:
+    """Rank 0 waits for rank 2 from 1 s to 3.5 s, and rank 2 for rank 1 from 1 s to 3 s."""
+    got, sent = waits(2, layout.RECV, (0.5, 1.0, 3.0), 1), waits(1, layout.SEND, (3.0, 3.0, 3.0), 2)
+    last, passed = waits(0, layout.RECV, (1.0, 1.0, 3.5), 2), waits(2, layout.SEND, (3.5, 3.5, 3.5), 0)
+    got.other, sent.other, last.other, passed.other = sent, got, passed, last
+    got.place, passed.place = dataclasses.replace(got.place, line=2), dataclasses.replace(passed.place, line=3)
+    trace = Trace({
+        number: Rank(number, "here", operations, 0, True, 4.0)
+        for number, operations in enumerate([[last], [sent], [got, passed]])
+    })  # fmt: skip
+    late = analysis.late_ranks(trace, analysis.waitings(trace))
+    assert late == [
+        analysis.Late(1, sent.place, NOWHERE, 4.0, 1),
+        analysis.Late(2, passed.place, got.place, 0.5, 1),
+    ]
 
 
 def test_the_timeline_shows_states_where_they_are() -> None:
