@@ -21,6 +21,7 @@ def test_files_are_up_to_date(written: Any) -> None:
     ("path", "old", "new"),
     [
         ("native/collective/nonblocking.py", "every rank has called it", "all have called it"),
+        ("native/access.py", "in elementary types of the view", "in items of the view"),
         ("blocking/access.py", "in elementary types of the view", "in items of the view"),
     ],
 )

@@ -73,7 +73,7 @@ class Access(FileCalls):
         self._access(file.independent(buf, offset_of(offset), writing=False, at_once=True), status)
 
     def Iread_at(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_at` (MPI_File_iread_at).
+        """Start to read into a buffer at an offset (MPI_File_iread_at).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -85,7 +85,8 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Request._denote(self._admitted.independent(buf, offset_of(offset), writing=False))
+        file = self._admitted
+        return Request._denote(file.independent(buf, offset_of(offset), writing=False))
 
     def Read_at_all(self, offset: int, buf: BufSpec, status: Status | None = None) -> None:
         """Read into a buffer at an offset; collective (MPI_File_read_at_all).
@@ -105,7 +106,7 @@ class Access(FileCalls):
         )
 
     def Iread_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_at_all` (MPI_File_iread_at_all).
+        """Start to read into a buffer at an offset; collective (MPI_File_iread_at_all).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -135,7 +136,7 @@ class Access(FileCalls):
         self._access(file.independent(buf, offset_of(offset), writing=True, at_once=True), status)
 
     def Iwrite_at(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_at` (MPI_File_iwrite_at).
+        """Start to write a buffer at an offset (MPI_File_iwrite_at).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -147,7 +148,8 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Request._denote(self._admitted.independent(buf, offset_of(offset), writing=True))
+        file = self._admitted
+        return Request._denote(file.independent(buf, offset_of(offset), writing=True))
 
     def Write_at_all(self, offset: int, buf: BufSpec, status: Status | None = None) -> None:
         """Write a buffer at an offset; collective (MPI_File_write_at_all).
@@ -167,7 +169,7 @@ class Access(FileCalls):
         )
 
     def Iwrite_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_at_all` (MPI_File_iwrite_at_all).
+        """Start to write a buffer at an offset; collective (MPI_File_iwrite_at_all).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -197,7 +199,7 @@ class Access(FileCalls):
         self._access(self._entered("Read(buf)").independent(buf, None, writing=False, at_once=True), status)
 
     def Iread(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Read` (MPI_File_iread).
+        """Start to read into a buffer at the pointer of this process (MPI_File_iread).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
@@ -224,7 +226,7 @@ class Access(FileCalls):
         self._access(self._entered("Read_all(buf)").collective(buf, None, writing=False, at_once=True), status)
 
     def Iread_all(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_all` (MPI_File_iread_all).
+        """Start to read into a buffer at the pointer of each process; collective (MPI_File_iread_all).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
@@ -251,7 +253,7 @@ class Access(FileCalls):
         self._access(self._entered("Write(buf)").independent(buf, None, writing=True, at_once=True), status)
 
     def Iwrite(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Write` (MPI_File_iwrite).
+        """Start to write a buffer at the pointer of this process (MPI_File_iwrite).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
@@ -278,7 +280,7 @@ class Access(FileCalls):
         self._access(self._entered("Write_all(buf)").collective(buf, None, writing=True, at_once=True), status)
 
     def Iwrite_all(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_all` (MPI_File_iwrite_all).
+        """Start to write a buffer at the pointer of each process; collective (MPI_File_iwrite_all).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
@@ -307,7 +309,7 @@ class Access(FileCalls):
         self._access(self._entered("Read_shared(buf)").by_shared_pointer(buf, writing=False, at_once=True), status)
 
     def Iread_shared(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_shared` (MPI_File_iread_shared).
+        """Start to read into a buffer at the pointer that all processes share (MPI_File_iread_shared).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
@@ -347,7 +349,7 @@ class Access(FileCalls):
         self._access(self._entered("Write_shared(buf)").by_shared_pointer(buf, writing=True, at_once=True), status)
 
     def Iwrite_shared(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_shared` (MPI_File_iwrite_shared).
+        """Start to write a buffer at the pointer that all processes share (MPI_File_iwrite_shared).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.

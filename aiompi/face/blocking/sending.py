@@ -210,14 +210,6 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
         memory = core.conversion.to_send(buf, dest)
         return core.isend((memory,), len(memory), dest, tag, mode)
 
-    def Iflush_buffer(self) -> Request[None]:
-        """Start to wait until the messages in the attached buffer have left (MPI_Comm_iflush_buffer, MPI-4.1).
-
-        Returns:
-            A request; `Wait` or `Test` completes it.
-        """
-        return Request._denote(self._admitted.attachment.flush())
-
     def Isend(self, buf: BufSpec, dest: int, tag: int = 0) -> Request[None]:
         """Start to send a buffer, standard mode (section 3.4).
 
@@ -428,6 +420,17 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
             BlockingCallError: an event loop is running in this thread.
         """
         self._finish(self._entered("Flush_buffer()").attachment.flush())
+
+    def Iflush_buffer(self) -> Request[None]:
+        """Start a `Flush_buffer` (MPI_Comm_iflush_buffer, MPI-4.1).
+
+        Returns:
+            A request; `Wait` or `Test` completes it.
+
+        Raises:
+            InvalidBufferError: none is attached.
+        """
+        return Request._denote(self._admitted.attachment.flush())
 
 
 def start_object(core: Communicator, obj: object, dest: int, tag: int, mode: Mode) -> EngineRequest[None]:

@@ -7,6 +7,9 @@ A collective of the asyncio face such as `Bcast` is the source of up to five for
 `Bcast_init` of the same face, and `Bcast`, `Ibcast` and `Bcast_init` of the blocking one. A form has the signature of
 its source, its docstring with the changes that the form needs, and one call.
 
+Other modules of the asyncio face get their i-forms, such as `isend` (`started`): `native/sending.py` has what
+`generate/native/sending.py` says by hand, and these.
+
 Other modules of the blocking face are twins (`twins`) of those of the asyncio face: `blocking/file.py` has the methods
 of `native/file.py`, and what `generate/blocking/file.py` says by hand.
 
@@ -21,12 +24,7 @@ from . import files
 from .docstring import Doc
 from .table import WRITTEN, File
 
-__all__ = ["WRITTEN", "Doc", "File", "files", "main", "outdated"]
-
-
-def outdated() -> list[File]:
-    """Return the files that do not have the text that they should have."""
-    return [written for written in WRITTEN if not _is_up_to_date(written)]
+__all__ = ["WRITTEN", "Doc", "File", "files", "main"]
 
 
 def _is_up_to_date(written: File) -> bool:
@@ -36,11 +34,15 @@ def _is_up_to_date(written: File) -> bool:
 
 def main(arguments: list[str]) -> int:
     """Write the files, or with --check name those that are not up to date."""
-    for written in (found := outdated()):
-        print(written.path)
-        if "--check" not in arguments:
-            (files.FACE / written.path).write_text(written.text(), "utf-8")
-    return int("--check" in arguments and bool(found))
+    changes = "--check" not in arguments
+    count = 0
+    for written in WRITTEN:  # in their order: some follow from others
+        if not _is_up_to_date(written):
+            count += 1
+            print(written.path)
+            if changes:
+                (files.FACE / written.path).write_text(written.text(), "utf-8")
+    return int(count > 0 and not changes)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,12 @@ def read(path: str) -> str:
 
 def beginning(inputs: Sequence[str], doc: str) -> list[str]:
     """Return the first lines of a file that follows from others, with its docstring."""
-    change = "change those" if inputs[1:] else "change that"
-    first = f"# Written by aiompi/face/generate from {', '.join(inputs)}: {change}."
-    return [first, f'"""{doc}"""\n', "from __future__ import annotations\n"]
+    return [first_line(inputs), f'"""{doc}"""\n', "from __future__ import annotations\n"]
+
+
+def first_line(inputs: Sequence[str]) -> str:
+    """Return the comment that says of which files another one is written."""
+    return f"# Written by aiompi/face/generate from {', '.join(inputs)}: change {'those' if inputs[1:] else 'that'}."
 
 
 def formatted(text: str, path: str) -> str:

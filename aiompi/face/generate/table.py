@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from .collectives import Blocking, Form, Kept, NativePersistent, Nonblocking, Persistent
+from .started import Started
 from .twins import Twin
 from .written import Written
 
-File: TypeAlias = Twin | Written
+File: TypeAlias = Started | Twin | Written
 
 _MOVEMENT: Final = "native/collective/movement.py"
 _REDUCTION: Final = "native/collective/reduction.py"
@@ -27,6 +28,10 @@ def _of_buffers(form: Form) -> list[tuple[str, list[Form]]]:
 
 
 WRITTEN: Final[list[File]] = [
+    Started("native/access.py"),
+    Started("native/message.py"),
+    Started("native/receiving.py"),
+    Started("native/sending.py"),
     Twin("blocking/access.py"),
     Twin("blocking/agreement.py"),
     Twin("blocking/communicator.py"),

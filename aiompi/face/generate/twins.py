@@ -228,7 +228,7 @@ class Call:
             returns = own.result
         elif self.kind and not own.result and not own.returns.startswith("A request that is complete"):
             returns = _STARTED if self.kind == "Request" else "An inactive persistent request; `Start` starts it."
-        sections["Returns"] = section([returns], "") if returns else ""
+        sections["Returns"] = section([returns.replace(", to be awaited once,", "")], "") if returns else ""
         return sections
 
 

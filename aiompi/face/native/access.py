@@ -1,3 +1,4 @@
+# Written by aiompi/face/generate from generate/native/access.py: change that.
 """Reads and writes of files of the asyncio face (MPI-4.1, chapter 14)."""
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Access(FileCalls):
         return Owned(file.independent(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at")
 
     def Iread_at(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_at` (MPI_File_iread_at).
+        """Start to read into a buffer at an offset (MPI_File_iread_at).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -58,7 +59,8 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return self._admitted.independent(buf, offset_of(offset), writing=False)
+        file = self._admitted
+        return file.independent(buf, offset_of(offset), writing=False)
 
     def Read_at_all(self, offset: int, buf: BufSpec) -> Owned[Status]:
         """Read into a buffer at an offset; collective (MPI_File_read_at_all).
@@ -76,7 +78,7 @@ class Access(FileCalls):
         return Owned(self._admitted.collective(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at_all")
 
     def Iread_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_at_all` (MPI_File_iread_at_all).
+        """Start to read into a buffer at an offset; collective (MPI_File_iread_at_all).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -107,7 +109,7 @@ class Access(FileCalls):
         return Owned(file.independent(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at")
 
     def Iwrite_at(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_at` (MPI_File_iwrite_at).
+        """Start to write a buffer at an offset (MPI_File_iwrite_at).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -119,7 +121,8 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return self._admitted.independent(buf, offset_of(offset), writing=True)
+        file = self._admitted
+        return file.independent(buf, offset_of(offset), writing=True)
 
     def Write_at_all(self, offset: int, buf: BufSpec) -> Owned[Status]:
         """Write a buffer at an offset; collective (MPI_File_write_at_all).
@@ -137,7 +140,7 @@ class Access(FileCalls):
         return Owned(self._admitted.collective(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at_all")
 
     def Iwrite_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_at_all` (MPI_File_iwrite_at_all).
+        """Start to write a buffer at an offset; collective (MPI_File_iwrite_at_all).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -168,7 +171,7 @@ class Access(FileCalls):
         return Owned(self._admitted.independent(buf, None, writing=False, at_once=True), "File.Read")
 
     def Iread(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Read` (MPI_File_iread).
+        """Start to read into a buffer at the pointer of this process (MPI_File_iread).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
@@ -196,7 +199,7 @@ class Access(FileCalls):
         return Owned(self._admitted.collective(buf, None, writing=False, at_once=True), "File.Read_all")
 
     def Iread_all(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_all` (MPI_File_iread_all).
+        """Start to read into a buffer at the pointer of each process; collective (MPI_File_iread_all).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
@@ -224,7 +227,7 @@ class Access(FileCalls):
         return Owned(self._admitted.independent(buf, None, writing=True, at_once=True), "File.Write")
 
     def Iwrite(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Write` (MPI_File_iwrite).
+        """Start to write a buffer at the pointer of this process (MPI_File_iwrite).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
@@ -252,7 +255,7 @@ class Access(FileCalls):
         return Owned(self._admitted.collective(buf, None, writing=True, at_once=True), "File.Write_all")
 
     def Iwrite_all(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_all` (MPI_File_iwrite_all).
+        """Start to write a buffer at the pointer of each process; collective (MPI_File_iwrite_all).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
@@ -282,7 +285,7 @@ class Access(FileCalls):
         return Owned(self._admitted.by_shared_pointer(buf, writing=False, at_once=True), "File.Read_shared")
 
     def Iread_shared(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Read_shared` (MPI_File_iread_shared).
+        """Start to read into a buffer at the pointer that all processes share (MPI_File_iread_shared).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
@@ -324,7 +327,7 @@ class Access(FileCalls):
         return Owned(self._admitted.by_shared_pointer(buf, writing=True, at_once=True), "File.Write_shared")
 
     def Iwrite_shared(self, buf: BufSpec) -> Request[Status]:
-        """Start a `Write_shared` (MPI_File_iwrite_shared).
+        """Start to write a buffer at the pointer that all processes share (MPI_File_iwrite_shared).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.

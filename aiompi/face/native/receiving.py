@@ -1,3 +1,4 @@
+# Written by aiompi/face/generate from generate/native/receiving.py: change that.
 """Receives and probes of the asyncio face (chapter 3)."""
 
 from __future__ import annotations

@@ -104,61 +104,14 @@ class Receives(Handle):
         core = self._entered("Sendrecv_replace(...)")
         self._exchange(*_begun(core, *core.conversion.to_replace(buf, dest), dest, sendtag, source, recvtag, status))
 
-    def Isendrecv(
-        self,
-        sendbuf: BufSpec,
-        dest: int,
-        sendtag: int = 0,
-        recvbuf: BufSpec = None,
-        source: int = ANY_SOURCE,
-        recvtag: int = ANY_TAG,
-    ) -> Request[Status]:
-        """Start to send one buffer and to receive into another (MPI_Isendrecv, MPI-4); see `Sendrecv`.
-
-        Args:
-            sendbuf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
-                must not be changed before the send is complete.
-            dest: rank, or PROC_NULL.
-            sendtag: 0..TAG_UB.
-            recvbuf: a writable buffer specification, at least as long as the message; it must not overlap `sendbuf`.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            recvtag: 0..TAG_UB or ANY_TAG.
-
-        Returns:
-            A request whose result is the Status of the received message.
-
-        Raises:
-            InvalidBufferError: the buffers overlap.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            TruncationError: completing it: the message is longer than the buffer.
-            ProcessFailedError: completing it: the other rank has failed.
-            BlockingCallError: an event loop is running in this thread.
-        """
+    def Isendrecv(self, sendbuf, dest, sendtag, recvbuf, source, recvtag) -> Request[Status]:
+        """Start a `Sendrecv` (MPI_Isendrecv, MPI-4)."""
         core = self._admitted
         memory = core.conversion.to_exchange(sendbuf, recvbuf, dest)
         return Request._denote(sendrecv(*_begun(core, *memory, dest, sendtag, source, recvtag)))
 
-    def Isendrecv_replace(
-        self, buf: BufSpec, dest: int, sendtag: int = 0, source: int = ANY_SOURCE, recvtag: int = ANY_TAG
-    ) -> Request[Status]:
-        """Start to send the content of a buffer, and to receive into the same buffer (MPI_Isendrecv_replace, MPI-4).
-
-        Args:
-            buf: a buffer specification (`aiompi.typing.BufSpec`).
-            dest: rank, or PROC_NULL.
-            sendtag: 0..TAG_UB.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            recvtag: 0..TAG_UB or ANY_TAG.
-
-        Returns:
-            A request; `Wait` or `Test` completes it.
-
-        Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            InvalidRankError: there is no such rank.
-            InvalidTagError: a tag is out of range.
-        """
+    def Isendrecv_replace(self, buf, dest, sendtag, source, recvtag) -> Request[Status]:
+        """Start a `Sendrecv_replace` (MPI_Isendrecv_replace, MPI-4)."""
         core = self._admitted
         memory = core.conversion.to_replace(buf, dest)
         return Request._denote(sendrecv(*_begun(core, *memory, dest, sendtag, source, recvtag)))

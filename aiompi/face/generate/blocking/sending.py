@@ -112,11 +112,7 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
         self._finish(self._entered("Flush_buffer()").attachment.flush())
 
     def Iflush_buffer(self) -> Request[None]:
-        """Start to wait until the messages in the attached buffer have left (MPI_Comm_iflush_buffer, MPI-4.1).
-
-        Returns:
-            A request; `Wait` or `Test` completes it.
-        """
+        """Start a `Flush_buffer` (MPI_Comm_iflush_buffer, MPI-4.1)."""
         return Request._denote(self._admitted.attachment.flush())
 
 

@@ -1,0 +1,316 @@
+"""Sends of the asyncio face (chapter 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiompi.datatype.buffer.address import BufferAutomatic
+from aiompi.engine import Mode, Owned, PersistentRequest, Request
+from aiompi.face.common import attach
+from aiompi.face.native.handle import Handle
+from aiompi.face.persistent import PersistentSends
+from aiompi.objects import Codec
+from aiompi.typing import BufSpec
+
+
+class ObjectSends(Handle):
+    """The sends of objects; each starts at once."""
+
+    __slots__ = ()
+
+    _codec: Codec
+
+    def isend(self, obj, dest, tag):
+        """
+        Example:
+            request = world.isend([1, 2.5], dest=1)
+            await request
+        """
+        core, codec = self._admitted, self._codec
+        if codec.is_large(obj):
+            return core.isend_encoded(codec.dumps_in_steps(obj), dest, tag)
+        payload, nbytes = codec.dumps(obj)
+        return core.isend(payload, nbytes, dest, tag)
+
+    def ibsend(self): ...
+
+    def issend(self): ...
+
+    def irsend(self): ...
+
+    def send(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
+        """Send an object, standard mode (section 3.4).
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete: large arrays in it
+                are not copied, and an object of many items is encoded in slices between turns of the event loop, with
+                later messages behind it.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request, to be awaited once.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            ProcessFailedError: awaiting it: the other rank has failed.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
+
+        Example:
+            async with asyncio.timeout(10):
+                await world.send({"answer": 42}, dest=1, tag=7)
+        """
+        core, codec = self._admitted, self._codec
+        if codec.is_large(obj):
+            return Owned(core.isend_encoded(codec.dumps_in_steps(obj), dest, tag))
+        payload, nbytes = codec.dumps(obj)
+        return core.own_send(payload, nbytes, dest, tag)
+
+    def bsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
+        """Send an object, buffered mode (sections 3.4 and 3.6).
+
+        The send is complete when the message is in the attached buffer: at once, unless it has many items.
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request, to be awaited once.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            ProcessFailedError: awaiting it: the other rank has failed.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
+        """
+        return Owned(self._isend_object(obj, dest, tag, Mode.BUFFERED))
+
+    def ssend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
+        """Send an object, synchronous mode (section 3.4).
+
+        The send is complete when a receive has matched it.
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request, to be awaited once.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            ProcessFailedError: awaiting it: the other rank has failed.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
+        """
+        return Owned(self._isend_object(obj, dest, tag, Mode.SYNCHRONOUS))
+
+    def rsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
+        """Send an object, ready mode (section 3.4).
+
+        The matching receive must be posted already.
+
+        Args:
+            obj: any object that can be pickled; it must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request, to be awaited once.
+
+        Raises:
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidTypeError: the object cannot be turned into a message.
+            OtherError: awaiting it: no receive was posted.
+            ProcessFailedError: awaiting it: the other rank has failed.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
+        """
+        return Owned(self._isend_object(obj, dest, tag, Mode.READY))
+
+    def _isend_object(self, obj: object, dest: int, tag: int, mode: Mode) -> Request[None]:
+        core, codec = self._admitted, self._codec
+        if codec.is_large(obj):
+            return core.isend_encoded(codec.dumps_in_steps(obj), dest, tag, mode)
+        payload, nbytes = codec.dumps(obj)
+        return core.isend(payload, nbytes, dest, tag, mode)
+
+
+class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
+    """The sends of buffers, and the memory for buffered ones (section 3.6); each starts at once."""
+
+    __slots__ = ()
+
+    def Isend(self, buf, dest, tag):
+        """
+        Example:
+            request = world.Isend(np.arange(10.0), dest=1)
+            await request
+        """
+        core = self._core
+        sent: Request[None] | None = core.isend_short(buf, dest, tag)
+        if sent is not None:
+            return sent
+        memory = core.conversion.to_send(buf, dest)
+        return core.isend((memory,), len(memory), dest, tag)
+
+    def Ibsend(self): ...
+
+    def Issend(self): ...
+
+    def Irsend(self): ...
+
+    def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
+        """Send a buffer, standard mode (section 3.4).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request, to be awaited once.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: awaiting it: the other rank has failed.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
+
+        Example:
+            async with asyncio.timeout(10):
+                await world.Send(np.arange(10.0), dest=1, tag=7)
+        """
+        core = self._core
+        sent = core.own_send_short(buf, dest, tag)
+        if sent is not None:
+            return sent
+        memory = core.conversion.to_send(buf, dest)
+        return core.own_send((memory,), len(memory), dest, tag)
+
+    def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
+        """Send a buffer, buffered mode (sections 3.4 and 3.6).
+
+        The send is complete at once: the message waits in the attached buffer.
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request, to be awaited once.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            ProcessFailedError: awaiting it: the other rank has failed.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
+        """
+        return Owned(self._isend_buffer(buf, dest, tag, Mode.BUFFERED))
+
+    def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
+        """Send a buffer, synchronous mode (section 3.4).
+
+        The send is complete when a receive has matched it.
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request, to be awaited once.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: awaiting it: the other rank has failed.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
+        """
+        return Owned(self._isend_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
+
+    def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
+        """Send a buffer, ready mode (section 3.4).
+
+        The matching receive must be posted already.
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before the send is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            A request, to be awaited once.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            OtherError: awaiting it: no receive was posted.
+            ProcessFailedError: awaiting it: the other rank has failed.
+
+        Cancelling:
+            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
+        """
+        return Owned(self._isend_buffer(buf, dest, tag, Mode.READY))
+
+    def _isend_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> Request[None]:
+        core = self._admitted
+        memory = core.conversion.to_send(buf, dest)
+        return core.isend((memory,), len(memory), dest, tag, mode)
+
+    def Attach_buffer(self, buf: BufSpec | BufferAutomatic) -> None:
+        """Give memory to the buffered sends of this communicator (MPI_Comm_attach_buffer, MPI-4.1).
+
+        Args:
+            buf: writable memory; each message takes its length and BSEND_OVERHEAD. None: new memory for each.
+
+        Raises:
+            InvalidBufferError: one is attached already, or it is read-only.
+        """
+        attach(self._admitted.attachment, buf)
+
+    def Detach_buffer(self) -> Request[Any]:
+        """Take the attached memory back when the messages in it have left (MPI_Comm_detach_buffer, MPI-4.1).
+
+        Returns:
+            A request whose result is the object that was attached.
+
+        Raises:
+            InvalidBufferError: none is attached.
+        """
+        return self._admitted.attachment.detach()
+
+    def Flush_buffer(self) -> Request[None]:
+        """Complete when the messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1).
+
+        Returns:
+            A request.
+
+        Raises:
+            InvalidBufferError: none is attached.
+        """
+        return self._admitted.attachment.flush()

@@ -1,0 +1,169 @@
+"""Modules of the asyncio face that have i-forms, such as `isend`, and split collectives, which are written.
+
+`generate/native` has such a module as it is, but for these forms: `def ibsend(self): ...` follows from `bsend`, which
+is awaited. An i-form has the signature and the docstring of its source, with the changes that follow, and its body
+without `Owned`. It gives the arguments, the first sentence, entries of the docstring or the body where they differ.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from .docstring import Doc, section
+from .files import first_line, formatted, read
+from .twins import Call, Module
+
+_KEPT: Final = "A request, which can be awaited any number of times."
+
+
+class Form(Call):
+    """A form of a method that is awaited, and what is said of the form by hand."""
+
+    @staticmethod
+    def source(name: str) -> str:
+        """Return the name of the method of which another one is this form; empty if it is none."""
+        raise NotImplementedError
+
+    def _operation(self) -> ast.expr:
+        """Return the call that starts the operation."""
+        (value,) = (each.value for each in self.own.body if isinstance(each, ast.Return))
+        assert isinstance(value, ast.Call), f"{self.own.name} does not return a call"
+        assert ast.unparse(value.func) == "Owned", f"{self.own.name} does not return an Owned"
+        operation = copy.deepcopy(value.args[0])
+        if isinstance(operation, ast.Call):
+            operation.keywords = [one for one in operation.keywords if one.arg != "at_once"]
+        return operation
+
+
+class Kept(Form):
+    """An i-form, such as `isend`, whose request is kept and awaited later."""
+
+    @staticmethod
+    def source(name: str) -> str:
+        return {"i": name[1:], "I": name[1:].capitalize()}.get(name[0], "")
+
+    def _annotation(self) -> str:
+        return f"Request[{ast.unparse(self.result)}]"
+
+    def _arguments(self) -> ast.arguments:
+        assert self.part is not None
+        return super()._arguments() if self.part.args.args[1:] else self.own.args
+
+    def _body(self) -> Iterator[ast.stmt]:
+        yield from self.own.body[1:-1]
+        yield ast.Return(self._operation())
+
+    def _doc(self) -> Doc:
+        assert self.part is not None
+        own, part = Doc.parse(ast.get_docstring(self.own) or ""), Doc.parse(ast.get_docstring(self.part) or "")
+        names = [argument.arg for argument in self._arguments().args]
+        described = {entry.partition(":")[0]: entry for doc in (own, part) for entry in doc.entries("Args")}
+        sections = {
+            "Args": section(entry for name, entry in described.items() if {*name.split(", ")} & {*names}),
+            "Returns": own.returns.replace(", to be awaited once,", "").replace(
+                "A request, to be awaited once.", _KEPT
+            ),
+            "Raises": section(own.entries("Raises")),
+            "Example": part.sections.get("Example", ""),
+        }
+        started = re.sub(r"\bMPI_File_", "MPI_File_i", own.summary)
+        summary = part.summary or f"Start to {started[0].lower()}{started[1:]}"
+        return Doc(summary, part.text or own.text, sections)
+
+
+class Begun(Form):
+    """The beginning of a split collective of a file, such as `Read_all_begin`."""
+
+    @staticmethod
+    def source(name: str) -> str:
+        return name.removesuffix("_begin") if name.endswith("_begin") else ""
+
+    def _annotation(self) -> str:
+        return "None"
+
+    def _arguments(self) -> ast.arguments:
+        return self.own.args
+
+    def _body(self) -> Iterator[ast.stmt]:
+        operation = ast.unparse(self._operation()).replace("self._admitted", "file")
+        yield from ast.parse(f'file = self._admitted\nfile.begin("{self.own.name}", lambda: {operation})').body
+
+    def _doc(self) -> Doc:
+        own = Doc.parse(ast.get_docstring(self.own) or "")
+        errors = ["LocalProtocolError: another split collective is in progress on the file.", *own.entries("Raises")]
+        summary = f"Begin a `{self.own.name}` (MPI_File_{self.name.lower()})."
+        return Doc(summary, "", {"Args": section(own.entries("Args")), "Raises": section(errors)})
+
+
+class Ended(Begun):
+    """The end of a split collective of a file, such as `Read_all_end`."""
+
+    @staticmethod
+    def source(name: str) -> str:
+        return name.removesuffix("_end") if name.endswith("_end") else ""
+
+    def _annotation(self) -> str:
+        return ast.unparse(self.own.returns or ast.Constant(None))
+
+    def _arguments(self) -> ast.arguments:
+        arguments = copy.deepcopy(self.own.args)
+        arguments.args = [argument for argument in arguments.args if argument.arg in ("self", "buf")]
+        return arguments
+
+    def _body(self) -> Iterator[ast.stmt]:
+        yield from ast.parse(f'return Owned(self._admitted.end("{self.own.name}"), "File.{self.name}")').body
+
+    def _doc(self) -> Doc:
+        own = Doc.parse(ast.get_docstring(self.own) or "")
+        summary = f"Return the `{self.own.name}` that was begun, to be awaited (MPI_File_{self.name.lower()})."
+        sections = {
+            "Args": f"buf: the buffer that was given to `{self.own.name}_begin`.",
+            "Returns": own.returns,
+            "Raises": "LocalProtocolError: none was begun.",
+        }
+        return Doc(summary, "", sections)
+
+
+@dataclass
+class Started:
+    """A file of the asyncio face with its forms.
+
+    Attributes:
+        path: of the file, such as "native/access.py".
+    """
+
+    path: str
+    face = "native"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The file that it follows from."""
+        return (f"generate/{self.path}",)
+
+    def text(self) -> str:
+        """Return the text that the file has when it is up to date."""
+        (source,) = self.inputs
+        module, lines = Module(source), read(source).splitlines()
+        forms = [form for cls in module.classes().values() for form in _forms(module, cls)]
+        for form in reversed(forms):
+            assert form.part is not None
+            assert form.part.end_lineno is not None
+            written = textwrap.indent(form.render(), "    ").splitlines()
+            lines[form.part.lineno - 1 : form.part.end_lineno] = written
+        return formatted("\n".join([first_line(self.inputs), *lines, ""]), self.path)
+
+
+def _forms(module: Module, cls: ast.ClassDef) -> Iterator[Form]:
+    """Yield the forms of a class, in their order."""
+    methods = {node.name: node for node in cls.body if isinstance(node, ast.FunctionDef)}
+    for name, method in methods.items():
+        for form in (Kept, Begun, Ended):
+            source = methods.get(form.source(name))
+            if source is not None and method.returns is None:
+                yield form(source, method, module.body(method))
