@@ -59,9 +59,7 @@ class Receives(ObjectSends, BufferSends):
             async with asyncio.timeout(10):
                 obj = await world.recv(source=aiompi.ANY_SOURCE, tag=7, status=status)
         """
-        core, codec = self._admitted, self._codec
-        arrived = core.recv_arrived(source, tag, codec, status) if core.matcher.arrivals else None
-        return core.own_recv(None, source, tag, codec, status) if arrived is None else Owned(arrived)
+        return self._core.own_recv_object(self._codec, source, tag, status)
 
     def Irecv(self, buf, source, tag):
         """Start to receive into a buffer (section 3.7).

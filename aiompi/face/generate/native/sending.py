@@ -63,7 +63,10 @@ class ObjectSends(Handle):
             async with asyncio.timeout(10):
                 await world.send({"answer": 42}, dest=1, tag=7)
         """
-        core, codec = self._admitted, self._codec
+        core, codec = self._core, self._codec
+        sent = core.own_send_object(codec, obj, dest, tag)
+        if sent is not None:
+            return sent
         if codec.is_large(obj):
             return Owned(core.isend_encoded(codec.dumps_in_steps(obj), dest, tag))
         payload, nbytes = codec.dumps(obj)
