@@ -41,7 +41,7 @@ class Line:
 
     The sender keeps a message until the other member acknowledges it, and sends it again in the next world. The
     receiver drops a message that it has. Acknowledgements travel with messages of the other direction, and alone where
-    the sender asks for one. The first message in a turn of the event loop leaves at once, and those that follow it in
+    the sender asks for one. The first messages in a turn of the event loop leave at once, and those that follow in
     the same turn travel together.
 
     Args:
@@ -65,7 +65,7 @@ class Line:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._together: list[bytes] = []
         self._bytes_together = 0
-        self._has_sent = False  # in this turn of the event loop
+        self._alone = 0  # messages that have left alone, in this turn of the event loop but for the first
 
     @property
     def has_room(self) -> bool:
@@ -112,9 +112,10 @@ class Line:
             self._send(self.transmit, HEADER.pack(kind, asks, self._sent, self._received) + data)
 
     def _send(self, transmit: Callable[[bytes], object], message: bytes) -> None:
-        if not self._has_sent:
-            self._has_sent = True
-            asyncio.get_running_loop().call_soon(self._on_turn)
+        if self._alone < 2:
+            self._alone += 1
+            if self._alone == 2:  # a member that answers each message needs no callback
+                asyncio.get_running_loop().call_soon(self._on_turn)
             transmit(message)
         elif len(message) >= _MOST_TOGETHER:
             self._send_together()
@@ -126,7 +127,7 @@ class Line:
                 self._send_together()
 
     def _on_turn(self) -> None:
-        self._has_sent = False
+        self._alone = 0
         self._send_together()
 
     def _send_together(self) -> None:
@@ -179,6 +180,8 @@ class Line:
             raise RemoteProtocolError(
                 f"message {number} of kind {kind} came after {self._received}, acknowledging {received} of {self._sent}"
             )
+        if self._alone == 1:
+            self._alone = 0  # another turn
         self._settle(received)
         if number == self._received + 1:
             self._received = number

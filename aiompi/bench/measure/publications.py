@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiompi.bench.measure.turns import timed_async
-from aiompi.face.native.job import World
+
+if TYPE_CHECKING:
+    from aiompi.face.native.job import World
 
 #: what a chat would say
 TEXT: Final = "a line that somebody has written to all others, as long as such lines are" + "." * 27
