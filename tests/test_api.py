@@ -175,19 +175,19 @@ def _docstring(cls: type) -> str:
     return next(ast.get_docstring(node) or "" for node in found if node.name == cls.__name__)
 
 
-def methods() -> list[pytest.ParameterSet]:
+def methods() -> list[Any]:
     """The public methods that classes of the blocking face have, but for those that raise NotImplementedError."""
-    found: dict[Any, pytest.ParameterSet] = {}
+    found: dict[Any, Any] = {}
     kinds = (MPI.Cartcomm, MPI.Graphcomm, MPI.Distgraphcomm, MPI.Intercomm, MPI.Message, MPI.Prequest, MPI.Grequest)
     for kind in kinds:
         for name, function in inspect.getmembers(kind, callable):
             inner = getattr(function, "__func__", function)
             if not name.startswith("_") and not hasattr(inner, "is_absent"):
-                found.setdefault(inner, pytest.param(function, id=f"{kind.__name__}.{name}"))
+                found.setdefault(inner, function)
     return list(found.values())
 
 
-@pytest.mark.parametrize("method", methods())
+@cases("method", methods())
 def test_docstrings_of_the_blocking_face(method: Any) -> None:
     """Arguments, results, errors and the section of the standard, as `help()` shows them."""
     doc = inspect.getdoc(method) or ""

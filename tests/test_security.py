@@ -32,6 +32,7 @@ from aiompi_launcher.job import members, traffic
 from aiompi_launcher.net import control as agent
 from aiompi_launcher.net import listen
 from aiompi_launcher.net.control import ControlServer
+from support.cases import cases
 from support.frames import Header
 from support.limits import LIMIT
 from support.pages import PAGES, ROOT, text_of
@@ -370,7 +371,7 @@ def test_each_paragraph_promises_something_that_is_tested() -> None:
     assert [item[:80] for item in items() if not any(words in item for words in PROMISES)] == []
 
 
-@pytest.mark.parametrize("words", PROMISES)
+@cases("words", PROMISES)
 def test_a_promise_is_on_the_page_and_has_tests(words: str) -> None:
     assert plain(text_of(PAGE)).count(words) == 1
     for test in filter(None, map(str.strip, PROMISES[words].split(","))):

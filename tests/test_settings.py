@@ -12,6 +12,7 @@ import pytest
 from aiompi import settings
 from aiompi.errors import InvalidArgumentError
 from aiompi.settings import RC, Settings, load, rc
+from support.cases import cases
 from support.jobs import Site
 
 
@@ -140,8 +141,8 @@ def test_value_that_cannot_be_read(name: str, text: str) -> None:
         load({f"AIOMPI_{name.upper()}": text})
 
 
-@pytest.mark.parametrize("text", ["", " "])
-@pytest.mark.parametrize("name", Settings.__dataclass_fields__)
+@cases("text", ["", " "])
+@cases("name", Settings.__dataclass_fields__)
 def test_empty_means_the_default(name: str, text: str) -> None:
     assert load({f"AIOMPI_{name.upper()}": text}) == Settings()
     setattr(rc, name, text)

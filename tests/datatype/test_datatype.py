@@ -14,6 +14,7 @@ from aiompi import datatype as mpi
 from aiompi.datatype import BYTE, CHAR, DATATYPE_NULL, DOUBLE, DOUBLE_INT, INT, LB, UB, Datatype
 from aiompi.datatype.handle import PREDEFINED
 from aiompi.errors import InvalidTypeError
+from support.cases import cases
 from support.datatype_model import addresses
 
 CONSTANTS = [datatype for name, datatype in PREDEFINED.items() if name not in ("MPI_DATATYPE_NULL", "MPI_LB", "MPI_UB")]
@@ -45,7 +46,7 @@ def test_a_second_commit_does_nothing() -> None:
 
 
 @pytest.mark.spec("S3.12.4-2")
-@pytest.mark.parametrize("constant", CONSTANTS, ids=str)
+@cases("constant", CONSTANTS)
 def test_predefined_types_need_no_commit(constant: Datatype) -> None:
     constant.check_usable("datatype")
     assert constant.is_committed
@@ -103,7 +104,7 @@ def test_types_made_of_a_freed_one_remain() -> None:
 
 
 @pytest.mark.spec("S3.12.4-7", "S2.4.1-6")
-@pytest.mark.parametrize("constant", [*CONSTANTS, LB, UB], ids=str)
+@cases("constant", [*CONSTANTS, LB, UB])
 def test_predefined_types_cannot_be_freed(constant: Datatype) -> None:
     with pytest.raises(InvalidTypeError, match=f"{constant.name} is predefined and cannot be freed"):
         constant.Free()

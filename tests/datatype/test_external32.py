@@ -16,6 +16,7 @@ from aiompi.datatype.external32 import element_of, is_native, packed_layout, to_
 from aiompi.datatype.handle import PREDEFINED
 from aiompi.datatype.predefined import BYTE, CHAR, DOUBLE, INT, Datatype
 from aiompi.errors import ERR_ARG, InvalidArgumentError, InvalidBufferError, InvalidTypeError
+from support.cases import cases
 
 INF, NAN = float("inf"), float("nan")
 
@@ -111,7 +112,7 @@ def test_every_predefined_type_is_here() -> None:
     assert set(PREDEFINED) - named == {"MPI_DATATYPE_NULL", "MPI_LB", "MPI_UB"}
 
 
-@pytest.mark.parametrize(("name", "cases"), GOLDEN.items(), ids=GOLDEN)
+@cases(("name", "cases"), GOLDEN.items())
 @pytest.mark.spec("D4.3-1", "D4.3-6")
 def test_golden_bytes(name: str, cases: list[tuple[Any, str]]) -> None:
     datatype: Datatype = getattr(predefined, name)
@@ -123,7 +124,7 @@ def test_golden_bytes(name: str, cases: list[tuple[Any, str]]) -> None:
     assert back.tolist() == values.tolist() or (name == "LONG_DOUBLE" and repr(back) == repr(values))
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@cases("name", GOLDEN)
 @pytest.mark.spec("D4.3-2")
 def test_sizes(name: str) -> None:
     datatype: Datatype = getattr(predefined, name)

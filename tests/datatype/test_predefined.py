@@ -10,6 +10,7 @@ from aiompi import datatype
 from aiompi.datatype import predefined
 from aiompi.datatype.handle import PREDEFINED
 from aiompi.errors import ERR_TYPE, InvalidTypeError
+from support.cases import cases
 
 # Attribute, MPI name, bytes, format of the struct module that is the same C type (None: it has none).
 C_TYPES = [
@@ -152,7 +153,7 @@ def test_aliases_are_the_same_object(alias: str, name: str) -> None:
     assert getattr(datatype, alias) is getattr(datatype, name)
 
 
-@pytest.mark.parametrize("type_", PREDEFINED.values(), ids=PREDEFINED)
+@cases("type_", PREDEFINED.values())
 def test_copies_are_the_constant_itself(type_: datatype.Datatype) -> None:
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(type_, protocol)) is type_
@@ -161,7 +162,7 @@ def test_copies_are_the_constant_itself(type_: datatype.Datatype) -> None:
 
 
 @pytest.mark.spec("S2.4.1-6", "S3.12.4-7")
-@pytest.mark.parametrize("type_", PREDEFINED.values(), ids=PREDEFINED)
+@cases("type_", PREDEFINED.values())
 def test_predefined_types_cannot_be_freed(type_: datatype.Datatype) -> None:
     with pytest.raises(InvalidTypeError, match=type_.name) as caught:
         type_.Free()

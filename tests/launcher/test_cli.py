@@ -10,6 +10,7 @@ import aiompi
 from aiompi import core
 from aiompi_launcher.cli import parse
 from aiompi_launcher.spec import RunSpec, Section, ServerAddress, ServerSpec, ServeSpec
+from support.cases import cases
 
 
 def run(line: str) -> RunSpec:
@@ -44,8 +45,8 @@ def test_code():
     ]
 
 
-@pytest.mark.parametrize("words", ["-p", "-ho", "-hos", "-po -p=3 -n4 -nX --tag -m -c -- -client", "-5 - --=x -=3 -x"])
-@pytest.mark.parametrize(
+@cases("words", ["-p", "-ho", "-hos", "-po -p=3 -n4 -nX --tag -m -c -- -client", "-5 - --=x -=3 -x"])
+@cases(
     ("program", "expected"),
     [
         ("app.py", ["app.py"]),
@@ -55,7 +56,7 @@ def test_code():
         ("-- -strange", ["-strange"]),
     ],
 )
-@pytest.mark.parametrize("options", ["-n 2", "--mpi4py", "-n2 --timeout=3", "-n 1 first : -n 2"])
+@cases("options", ["-n 2", "--mpi4py", "-n2 --timeout=3", "-n 1 first : -n 2"])
 def test_nothing_behind_the_name_of_a_program_is_looked_at(options: str, program: str, expected: list[str], words: str):
     assert run(f"{options} {program} {words}").programs[-1].argv == (*expected, *words.split())
 

@@ -143,9 +143,7 @@ def test_specification(kind: Any, rest: list[Any], values: list[Any], type_: Dat
         assert not values or np.shares_memory(buffer.array(), FIVE)
 
 
-@pytest.mark.parametrize(
-    "type_", [type_ for type_ in PREDEFINED.values() if type_.is_committed], ids=lambda type_: type_.name
-)
+@cases("type_", [type_ for type_ in PREDEFINED.values() if type_.is_committed])
 def test_every_type_can_be_named(type_: Datatype) -> None:
     memory = bytearray(3 * type_.extent)
     buffer = resolve_recv([memory, 2, type_])

@@ -17,6 +17,7 @@ from aiompi_launcher.conformance.journal import Severity
 from aiompi_launcher.conformance.results import Verdict
 from aiompi_launcher.conformance.script import parse
 from aiompi_launcher.conformance.setup import Setup
+from support.cases import cases
 from support.rehearsal import HASTY, Outcome, rehearse
 
 ALL = catalogue.load()
@@ -44,7 +45,7 @@ def test_there_are_enough():
         assert f"MPI_{call}(" in text
 
 
-@pytest.mark.parametrize("script", ALL, ids=lambda script: script.name)
+@cases("script", ALL)
 def test_comments_say_what_is_checked_and_caught(script: Script):
     parse(script.source)
     assert script.description.endswith(".")
