@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, cast
 
 import pytest
 
@@ -106,3 +107,32 @@ def test_a_list_that_a_finalizer_changes(engine: Engine) -> None:
     assert take_all(handles, Handle)
     assert handles[0]._core is None
     assert not pending._core.done()
+
+
+def test_operations_of_a_list_are_finished_while_there_are_messages(engine: Engine) -> None:
+    operations: list[Request[Any]] = [Request(engine) for _ in range(5)]
+    left = operations[2:]
+    driver = cast(BlockingDriver, engine.driver)
+
+    class Completing:
+        """Completes an operation at each look, as long as there are messages."""
+
+        def poll(self, looks: range) -> bool:
+            if left:
+                left.pop().complete()
+                return True
+            return False
+
+    driver._pollers, driver._brief_until = [Completing()], math.inf
+    pending = [*operations]
+    driver.finish_soon(pending)
+    assert pending == operations[:2]
+    driver._brief_until = 0.0  # other work may be due
+    left += operations[:2]
+    driver.finish_soon(pending)
+    assert len(pending) == len(left) == 2
+    driver._brief_until = math.inf
+    left.pop().fail(ValueError("wrong"))
+    driver.finish_soon(pending)
+    assert pending == operations[:2], "one that has failed is left to the caller"
+    driver._pollers.clear()

@@ -199,7 +199,7 @@ cdef class CommunicatorBase:
         engine = <ProgressBase>self.engine
         if not engine.stepping and engine.recorder is None and isinstance(engine.driver, DriverBase):
             try:
-                (<DriverBase>engine.driver).look_briefly()
+                (<DriverBase>engine.driver).look_briefly(True)
             except BaseException:
                 request.withdraw()
                 raise

@@ -5,6 +5,7 @@ cdef extern from *:
     #include <pythread.h>
     """
     unsigned long PyThread_get_thread_ident()
+    int PyErr_CheckSignals() except -1
 
 #: seconds for which a task polls before it waits for a request, about as long as another rank takes to answer
 cdef double BRIEF_LOOK = 8e-6
@@ -34,11 +35,22 @@ cdef class DriverBase:
         """Return True if the calling thread may make a call, in the usual case."""
         return self.allows()
 
-    cdef int look_briefly(self) except -1:
-        """Look once for the message of a blocking call, if nothing else is due."""
-        if self._brief_until and PyThread_get_thread_ident() == self.owner and seconds_now() < self._brief_until:
-            look_at(self._pollers, _ONE_LOOK, SHORT_LOOK, True)
-        return 0
+    cdef bint look_briefly(self, bint single) except -1:
+        """Look once for the message of a blocking call, if nothing else is due; return True if there was any."""
+        if not self._brief_until or PyThread_get_thread_ident() != self.owner or seconds_now() >= self._brief_until:
+            return False
+        return look_at(self._pollers, _ONE_LOOK, SHORT_LOOK, single)
+
+    def finish_soon(self, list pending not None):
+        """Look for the messages of plain operations, and remove those from the end of a list that have succeeded."""
+        while pending:
+            engine = (<Request?>pending[len(pending) - 1])._engine
+            if not isinstance(engine, ProgressBase) or engine.stepping or (<ProgressBase>engine).recorder is not None:
+                return
+            if not self.look_briefly(False):
+                return
+            PyErr_CheckSignals()
+            drop_done(pending)
 
     def completes_soon(self, Request request not None):
         """Poll before a task waits for a request, if the loop spins; return True if this completes the request."""

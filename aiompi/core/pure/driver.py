@@ -44,6 +44,15 @@ class DriverBase:
         """Return True if the calling thread may make a call, and False if `check_thread` must say so."""
         return self._thread() == self.owner and (self.loop_runs is None or self.loop_runs())
 
+    def finish_soon(self, pending: list[Request[Any]]) -> None:
+        """Look for the messages of operations, and remove those from the end of a list that have succeeded.
+
+        The native form does so until there is none for a moment, or other work may be due. This form does nothing.
+
+        Args:
+            pending: operations whose outcome is nothing but their success (see `pending_of`).
+        """
+
     def completes_soon(self, request: Request[Any]) -> bool:
         """Poll before a task waits for a request, if the loop spins; return True if this completes the request.
 

@@ -65,7 +65,10 @@ def wait_for_all(requests: Sequence[Request[Any]], kind: type[Request[Any]]) -> 
     pending = pending_of(requests, kind)
     # Whether these have failed is known only when they are asked for what they have received.
     decoding: list[Any] = []
-    if pending is None:
+    if pending:
+        check_caller()
+        process.driver.finish_soon(pending)
+    elif pending is None:
         if not check(requests):
             return
         pending = [operation for request in reversed(requests) if (operation := request._active) is not None]
@@ -111,10 +114,15 @@ def find(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
     return None, active
 
 
+def check_caller() -> None:
+    """Check that the calling thread may make a call that blocks."""
+    check_running_loop("Request.Waitall and its kin", "await asyncio.gather(*requests)")
+    process.check_thread()
+
+
 def wait_until(requests: Sequence[Request[Any]], satisfied: Callable[[], bool]) -> None:
     if not satisfied():
-        check_running_loop("Request.Waitall and its kin", "await asyncio.gather(*requests)")
-        process.check_thread()
+        check_caller()
         operations = (request._active for request in requests)
         process.driver.wait_until(satisfied, [operation for operation in operations if operation is not None])
 
