@@ -41,8 +41,8 @@ def test_what_each_rank_does(site: Site) -> None:
     looks, rates = waiting(trace, 12)
     assert {looks[1].state, looks[0].host} == {"runs", os.uname().nodename}
     assert rates[0] > 0 < rates[1]
-    assert looks[1].cpu is not None
-    assert looks[1].cpu > 0.1
+    top = Top(trace)
+    until(lambda: (top.look()[1].cpu or 0.0) > 0.1)  # on a busy machine it gets little for a while
     assert all(look.memory and look.memory > 5e6 for look in looks)
     command = [sys.executable, "-m", "aiompi.trace", "--top", str(trace)]
     shown = site.start(*command).finish()
