@@ -573,7 +573,12 @@ def last_used_code() -> int:
 
 
 def failure(error: BaseException) -> str:
-    """Return the text that describes an exception which ends a process. Making that text may raise another one."""
+    """Return the text that describes an exception which ends a process. Making that text may raise another one.
+
+    Of a group of exceptions it is the first one that is no group.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
     try:
         words = str(error)
     except Exception:

@@ -216,3 +216,8 @@ def test_tree_in_the_documentation_is_the_real_one() -> None:
     for exception in EXCEPTIONS:
         if exception.__bases__[0] is not errors.MPIError or exception is errors.InvalidBufferError:
             assert any(f"─ {exception.__name__} " in line for line in tree), exception
+
+
+def test_the_failure_of_a_group_is_that_of_its_first_exception() -> None:
+    group = BaseExceptionGroup("tasks", [ExceptionGroup("inner", [KeyError("lost"), ValueError()]), SystemExit(1)])
+    assert errors.failure(group) == "failed: KeyError: 'lost'"

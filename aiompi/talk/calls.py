@@ -164,7 +164,9 @@ class Calls:
             with spans.active.of_handler(rank, name if function else None, context):
                 if function is None:
                     there = ", ".join(sorted(self._functions))
-                    raise LookupError(f"rank {rank} has no handler {name!r}, but {there or 'none'}")
+                    raise LookupError(
+                        f"rank {rank} has {f'the handlers {there}' if there else 'no handlers'}, not {name!r}"
+                    )
                 result = function(*args)
                 if inspect.isawaitable(result):
                     result = await result

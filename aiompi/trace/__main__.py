@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import sys
 
 from aiompi.errors import InvalidArgumentError
@@ -31,12 +32,13 @@ def main() -> None:
         trace = read(directory)
     except InvalidArgumentError as error:
         parser.error(str(error))
-    sys.stdout.write(report.text(trace))
     with open(os.path.join(directory, "trace.json"), "w", encoding="utf-8") as file:
         perfetto.write(trace, file)
     if args.csv is not None:
         with open(args.csv, "w", encoding="utf-8", newline="") as file:
             events.write(trace, file)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `| head`
+    sys.stdout.write(report.text(trace))
     write_page(trace, directory)
 
 
