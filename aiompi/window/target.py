@@ -97,7 +97,9 @@ class Area(NamedTuple):
         Raises:
             RemoteProtocolError: the description is none.
         """
-        if not (isinstance(start, int) and isinstance(nbytes, int) and isinstance(runs, bytes) and nbytes >= 0):
+        if not (isinstance(start, int) and isinstance(nbytes, int) and isinstance(runs, bytes)):
+            raise RemoteProtocolError("a part of a window is not described by numbers")
+        if not (abs(start) < 2**63 and 0 <= nbytes < 2**63):
             raise RemoteProtocolError("a part of a window is not described by numbers")
         if not runs:
             return cls(start, nbytes)

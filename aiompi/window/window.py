@@ -291,8 +291,8 @@ class Window(WindowBase):
             raise InvalidRankError(f"{self.where(operation)}: target {rank} is not in 0..{self.comm.size - 1}")
         if not self.epochs.permits(rank):
             raise WindowError(
-                f"{self.where(operation)}: no epoch for rank {rank} is open; call Fence, Start, Lock or Lock_all before, "
-                f"or in the asyncio face `async with win.lock({rank}):`",
+                f"{self.where(operation)}: no epoch for rank {rank} is open; call Fence, Start, Lock or Lock_all "
+                f"before, or in the asyncio face `async with win.lock({rank}):`",
                 ERR_RMA_SYNC,
             )
         failed = self.error_of(rank)

@@ -10,7 +10,6 @@ import dataclasses
 import io
 import json
 import re
-import runpy
 import sys
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -25,6 +24,7 @@ import aiompi.trace
 from aiompi.coll.registry import ALLGATHER
 from aiompi.core.pure import recorder as layout
 from aiompi.trace import analysis, events, page, pictures
+from aiompi.trace.__main__ import main
 from aiompi.trace.reading import NOWHERE, Operation, Place, Rank, Trace, read
 from support.jobs import Site
 
@@ -207,7 +207,7 @@ def test_without_the_extra_there_is_the_text(
     asyncio.run(one_rank(tmp_path / "trace"))
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.setattr(sys, "argv", ["trace", str(tmp_path / "trace")])
-    runpy.run_module("aiompi.trace", run_name="__main__")
+    main()
     told = capsys.readouterr()
     assert told.out.startswith("Late ranks:\n  none")
     assert told.err == f"no {tmp_path}/trace/report.html: it needs jinja2, which comes with the extra trace of aiompi\n"
