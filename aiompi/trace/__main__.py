@@ -37,7 +37,6 @@ def main() -> None:
     if args.csv is not None:
         with open(args.csv, "w", encoding="utf-8", newline="") as file:
             events.write(trace, file)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # of `| head`
     sys.stdout.write(report.text(trace))
     write_page(trace, directory)
 
@@ -69,4 +68,5 @@ def watch(parser: argparse.ArgumentParser, directory: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # for `| head`
     main()
