@@ -81,7 +81,7 @@ def test_directory_of_a_dead_job_is_swept(site: Site) -> None:
     assert site.directories() == [stale]
     left = sorted(os.listdir(site.base / stale))
     memory = ["memory-0", "memory-1"] if core.form == "native" else []
-    assert left == ["control", "lock", *memory, "rank-0", "rank-1"]
+    assert left == ["control", "lock", *memory, "rank-0", "rank-1", "top"]
     foreign = site.base / "aiompi-not-a-job"
     foreign.mkdir()
     assert site.ok(2, in_face("blocking", "await comm.Barrier()")).code == 0
