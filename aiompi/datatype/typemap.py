@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from aiompi.base.lazy import np
-from aiompi.constants import COMBINER_NAMED
+from aiompi.constants import COMBINER_NAMED, Constant
 from aiompi.datatype.arguments import Integers
 from aiompi.datatype.bounds import Bounds
 from aiompi.datatype.layout.layout import Layout
@@ -243,7 +243,7 @@ def recalled(combiner: int, types: Iterable[TypeMap], *arguments: object) -> Typ
     """
     call: list[object] = [combiner, *types]
     for given in arguments:
-        if type(given) is int:
+        if type(given) is int or type(given) is Constant:  # the default of `order`
             call.append(given)
         elif (type(given) is list or type(given) is tuple) and len(given) <= _MOST and _are_integers(map(type, given)):
             call.append(tuple(given))

@@ -342,3 +342,12 @@ def test_memory_of_many_constructors() -> None:
         assert tracemalloc.get_traced_memory()[0] < 4 * 2**20
     finally:
         tracemalloc.stop()
+
+
+def test_an_equal_subarray_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the default of `order`, too, which is an integer with a name."""
+    kept = INT.Create_subarray([9, 7], [3, 2], [1, 5])
+    monkeypatch.setattr("aiompi.datatype.derived.subarray", None)
+    assert INT.Create_subarray((9, 7), (3, 2), (1, 5)) == kept
+    with pytest.raises(TypeError):
+        INT.Create_subarray([9, 7], [3, 2], [0, 5])
