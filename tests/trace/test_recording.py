@@ -35,7 +35,7 @@ def of_kind(found: list[tuple[Any, ...]], kind: int) -> list[tuple[Any, ...]]:
 def test_messages_and_collectives(site: Site) -> None:
     """Both ends of a message are recorded, with places, also those of a rank that was killed."""
     program = """
-        import os, signal
+        import os, signal, time
         from aiompi import MPI
         world = MPI.COMM_WORLD
         if world.rank == 0:
@@ -43,6 +43,9 @@ def test_messages_and_collectives(site: Site) -> None:
         else:
             world.recv(source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG)
         world.Barrier()
+        os.mkdir(f"past-{world.rank}")
+        while not os.path.exists(f"past-{1 - world.rank}"):  # the launcher kills the other one, too
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     job = site.launch("-n", "2", "--trace", str(site.directory / "trace"), site.program(textwrap.dedent(program)))
