@@ -33,7 +33,7 @@ async def workers() -> list[int]:
 
 @app.websocket("/chat")
 async def chat(socket: WebSocket) -> None:
-    texts = team.subscribe("chat", when_full="fail")  # a browser that does not read holds nobody up
+    texts = team.subscribe("chat", when_full="fail")  # a browser that does not read delays no publisher
     await socket.accept()
     await socket.send_json({"worker": os.getpid()})
 

@@ -317,7 +317,7 @@ PROMISES: Final = {
     "Further connections wait, at most": (
         "launcher/test_control.py::test_of_too_many_that_wait_the_last_of_the_largest_crowd_are_closed"
     ),
-    # Who can watch a job
+    # Viewers of a job
     "sends no byte to others than its own user and root": "launcher/test_top.py::test_no_other_user_looks",
     "At most 16 look at a time": "launcher/test_top.py::test_a_viewer_only_looks",
     "Characters that move the cursor of a terminal": "launcher/test_top.py::test_ranks_of_a_table",

@@ -142,7 +142,7 @@ class Calls:
         if len(running) >= _LIMIT:
             raise RemoteProtocolError(f"more than {_LIMIT:,} calls came that have not ended")
         running[number] = task = asyncio.get_running_loop().create_task(self._perform(line, number, context, content))
-        task.add_done_callback(lambda _: self._end(line, number, b""))  # if it has not begun, and nobody waits for it
+        task.add_done_callback(lambda _: self._end(line, number, b""))  # if it was cancelled before it began
 
     def _cancel(self, line: Line, data: memoryview) -> None:
         task = self._running.get(line, {}).get(_NUMBER.unpack_from(data)[0])

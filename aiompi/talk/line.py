@@ -32,7 +32,7 @@ _OVERHEAD: Final = 256
 Settle: TypeAlias = Callable[[Exception | None], object]
 
 
-#: a message: number, kind, content, and whom to tell
+#: a message: number, kind, content, and the function to call when it has been received
 _Kept: TypeAlias = tuple[int, int, bytes, Settle | None]
 
 

@@ -87,9 +87,8 @@ class Subscription:
         self._objects: deque[_Publication] = deque()
         self._beyond: deque[_Publication] = deque()  # their publishers wait
         self._waiting: set[asyncio.Future[None]] = set()  # tasks may share a subscription
-        self._in_process: dict[
-            asyncio.Task[Any] | None, Callable[[], object]
-        ] = {}  # task -> ends the span of its object
+        #: task -> ends the span of its object
+        self._in_process: dict[asyncio.Task[Any] | None, Callable[[], object]] = {}
         self._error: Exception | None = None
         self._closed = False
 

@@ -39,7 +39,7 @@ class Viewers:
         step.add_done_callback(self._steps.discard)
 
     def close(self) -> None:
-        """Let nobody look any more."""
+        """Refuse all viewers from now on."""
         for transport in [*self.connected]:
             transport.close()
 
