@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import socket
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from aiompi.core._native import Outgoing, PeerProcess, Ring, RingPoller
+from aiompi.core._native import PeerProcess, Ring, RingPoller
 from aiompi.engine import Driver, Peer
 from aiompi.engine.blame import cause_of
 from aiompi.engine.seams import BufferOwner
 from aiompi.net import interfaces
-from aiompi.transport.connection import COPY_LIMIT
 from aiompi.transport.dial import EXHAUSTED, describe
+from aiompi.transport.shared_memory.backlog import Backlog
 from aiompi.transport.shared_memory.sharing import Segment, Sharing
 from aiompi.transport.shared_memory.slots import SlotArea
-from aiompi.transport.unread import MAX_UNREAD, Unread
-from aiompi.wire.frame import EAGER, Payload
+from aiompi.transport.unread import MAX_UNREAD
+from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
     from aiompi.transport.shared_memory.transport import SharedMemory
@@ -29,8 +28,6 @@ _FULL: Final = 65
 #: most bytes written per turn, and most bytes written by one call, of which a turn may have many
 WRITTEN: Final = 2 * 2**20
 BEGUN: Final = 2**20
-#: cost of a frame without its payload, as the number of bytes that can be written in the same time
-_WRITE_COST: Final = 16 * 2**10
 
 
 class RingLink(RingPoller):
@@ -47,13 +44,11 @@ class RingLink(RingPoller):
         self._dialled = dialled
         self._rounds = transport.exchanges
         self._driver: Driver = transport.engine.driver
-        # As in `connection`: without progress in the background a send is complete only when its bytes have left.
-        self._copying = transport.engine.driver.background
         self._socket: socket.socket | None = None
         self._segment: Segment | None = None
         self.sharing: Sharing | None = None
-        self._queue: deque[Outgoing] = deque()
-        self._unread = Unread()
+        # As in `connection`: without progress in the background a send is complete only when its bytes have left.
+        self._queue = Backlog(copying=self._driver.background)
         self._lingering = False
         self._seen = 0  # read position at the last call of `stale`
         self._closed = False
@@ -102,8 +97,7 @@ class RingLink(RingPoller):
 
     def cannot_connect(self, cause: str) -> None:
         frames_lost = bool(self._queue) or not self._dialled  # frames in the queue, or frames of the peer
-        completed_early = any(frame.owner is None and frame.header[0] == EAGER for frame in self._queue)
-        self._transport.cannot_connect(self, cause, frames_lost, completed_early)
+        self._transport.cannot_connect(self, cause, frames_lost, self._queue.completed_early)
 
     def _use(self, segment: Segment) -> None:
         assert self._socket is not None
@@ -146,20 +140,18 @@ class RingLink(RingPoller):
             if owner is not None:
                 self.peer.buffer_unsent(owner)
             return False
-        ring, first = self._ring, not self._queue
-        frame = Outgoing(header, payload, owner)
-        if owner is None and not payload:
-            if not self._unread.add():
-                if self._unread.frames == MAX_UNREAD:
-                    self._driver.call_soon(self.lost, f"it does not read what is sent to it: {MAX_UNREAD} frames")
-                return False
-            frame.owner = self._unread
-        self._queue.append(frame)
+        ring, queue = self._ring, self._queue
+        first = not queue
+        frame = queue.add(header, payload, owner)
+        if frame is None:
+            if queue.unread.frames == MAX_UNREAD:
+                self._driver.call_soon(self.lost, f"it does not read what is sent to it: {MAX_UNREAD} frames")
+            return False
         if ring is not None:
             ring.queued = True
             if first:
                 self._flush(BEGUN)
-        return not (frame.done or self._closed or frame.owner is self._unread) and self._kept(frame)
+        return not (frame.done or self._closed) and queue.keeps(frame)
 
     def grant(self, nbytes: int) -> bool:
         ring = self._ring
@@ -176,14 +168,6 @@ class RingLink(RingPoller):
             self.lost(cause_of(error))
             return 0
 
-    def _kept(self, frame: Outgoing) -> bool:
-        """Copy the rest of a small frame, if this completes its send; return True if it was copied."""
-        if not self._copying or frame.nbytes > COPY_LIMIT:
-            return False
-        frame.copy()
-        frame.owner = None
-        return True
-
     def shown(self, area: SlotArea) -> Ring | None:
         """Let the peer read the slots of this rank; return the rings that wake it; None if this fails."""
         return self._ring if self.sharing is not None and self.sharing.show(area) else None
@@ -191,38 +175,26 @@ class RingLink(RingPoller):
     def detach(self, owner: BufferOwner, lent: bool) -> None:
         if lent and self.sharing is not None:
             self.sharing.take_back()
-        for frame in self._queue:
-            if frame.owner is owner:
-                frame.copy()
+        self._queue.copy_of(owner)
 
     def _flush(self, budget: int) -> None:
         """Write queued frames as long as there is room and the budget of bytes lasts."""
+        ring, queue = self._ring, self._queue
         try:
-            self._write(budget)
+            while queue and ring is not None:
+                budget = queue.write(ring, budget)
+                if queue and budget <= 0:
+                    if not self._lingering:
+                        self._again()
+                    return
+                if queue and (self._lingering or ring.want()):
+                    return
+            if ring is not None:
+                ring.queued = False
+            self._transport.drained()
         except BaseException as error:
             self._again()
             self.lost(cause_of(error))
-
-    def _write(self, budget: int) -> None:
-        ring, queue = self._ring, self._queue
-        while queue and ring is not None:
-            frame = queue[0]
-            nbytes = 0 if frame.done else ring.write(frame, budget)
-            budget -= nbytes + _WRITE_COST
-            if frame.done:
-                if frame.owner is not None:
-                    frame.owner.sent()  # before `popleft`: a signal handler may raise in between
-                if queue and queue[0] is frame:
-                    queue.popleft()
-            elif not nbytes and (self._lingering or ring.want()):
-                return
-            if budget <= 0 and queue:
-                if not self._lingering:
-                    self._again()
-                return
-        if ring is not None:
-            ring.queued = False
-        self._transport.drained()
 
     # Receiving. When the peer has rung, the driver calls `_hand_out` at once, so that waiting code continues, and
     # `_turn` at once or in the next turn for all other work. While the link is polled, the driver calls `poll` instead,
@@ -319,7 +291,7 @@ class RingLink(RingPoller):
 
     def _end(self) -> None:
         """End the link of a peer that has closed its socket; in good order if the peer has announced its end."""
-        self._poll_rounds()
+        self._rounds.poll()  # what the peer wrote before it left
         whole = self._ring is None or self._ring.between_frames
         if whole and self.peer.finalize_error is not None:
             self.close()
@@ -332,15 +304,10 @@ class RingLink(RingPoller):
     def lost(self, cause: str) -> None:
         if self._closed:
             return
-        self._poll_rounds()
+        self._rounds.poll()
         self.close()
         self.peer.connection_lost(cause)
         self._transport.drained()
-
-    def _poll_rounds(self) -> None:
-        """Take the frames that the peer wrote before it left."""
-        if not self._closed:
-            self._rounds.poll()
 
     def disown(self) -> None:
         """Forget the memory: this process is a fork of the process that shares it with the peer."""
@@ -358,8 +325,7 @@ class RingLink(RingPoller):
         self._closed = True
         if self.peer.ring is self._ring:
             self.peer.ring = None
-        owners = [frame.owner for frame in self._queue if frame.owner not in (None, self._unread)]
-        self._queue.clear()
+        owners = self._queue.drop()
         self._transport.links.discard(self)
         segment, self._segment, self._ring = self._segment, None, None
         sharing, self.sharing = self.sharing, None

@@ -157,7 +157,7 @@ def test_sends_that_are_complete_and_cannot_leave_for_want_of_memory_end_the_job
 
     monkeypatch.setattr(Segment, "create", refuse)
     link: Any = w.engines[0].peer(1).connect()
-    link._copying = True  # as with progress in the background
+    link._queue.copying = True  # as with progress in the background
     send = isend(w.comms[0], b"x", 1)
     assert send.done()
     if gone:
