@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import heapq
-import itertools
-import math
-import os
 import select
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
 from aiompi.core import DriverBase, look
+from aiompi.driver.due import Due
 from aiompi.driver.epoll import Epoll
 from aiompi.driver.spin import ONCE, ROUND, Spin, stop_polling
 from aiompi.driver.threads import NO_THREAD, detach_descriptors, get_ident, name_of_thread
@@ -59,9 +54,7 @@ class BlockingDriver(DriverBase):
         self._writers: dict[int, Callable[[], object]] = {}
         self._doorbells: dict[int, Callable[[], bool]] = {}
         self._asleep = False  # asleep or about to sleep: any call now comes from a signal handler
-        self._alarm: int | None = None
-        self._soon: deque[Callable[[], object]] = deque()
-        self._timers: list[_Timer] = []
+        self._due = Due()
         self._deadlocked: Callable[[], bool] | None = None
         self._observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]] | None = None
         self._spin = Spin()
@@ -170,7 +163,7 @@ class BlockingDriver(DriverBase):
 
     def _look(self) -> bool:
         """Look for a message if nothing else is due. Return True if there was one."""
-        if not self._pollers or self._soon or self._timers or time.monotonic() >= self._descriptors_due:
+        if not self._pollers or self._due.soon or self._due.timers or time.monotonic() >= self._descriptors_due:
             return False
         return look(self._pollers, ONCE, 0.0 if self._spin.yields_core else ROUND, single=True)
 
@@ -211,10 +204,15 @@ class BlockingDriver(DriverBase):
 
     def _turn(self, timeout: float | None) -> None:
         """Do what is due, then serve pollers and descriptors. Sleep for up to `timeout` seconds if nothing is due."""
-        ran = bool(self._soon or self._timers) and self._run_due()
+        due = self._due
+        try:
+            ran = bool(due.soon or due.timers) and due.run()
+        except BaseException:
+            self._report_doorbells_again()
+            raise
         if self._pollers and self._poll_or_spin(0.0 if ran else timeout):
             return
-        if timeout is None and not self._asleep and not (ran and (self._soon or self._pollers)):
+        if timeout is None and not self._asleep and not (ran and (due.soon or self._pollers)):
             # Sleep in the next turn: the caller checks its request first, because callbacks may have completed it.
             # From now on a call by a signal handler ends the sleep.
             self._asleep, self.owner = True, NO_THREAD
@@ -229,14 +227,11 @@ class BlockingDriver(DriverBase):
         Raises:
             LocalProtocolError: nothing can end the wait.
         """
-        if self._readers and self._deadlocked is None and not self._timers:
+        if self._readers and self._deadlocked is None and not self._due.timers:
             return None  # the usual case
         if self._stuck():
             raise LocalProtocolError(DEADLOCK)
-        return self._until_due()
-
-    def _until_due(self) -> float | None:
-        return max(0.0, self._timers[0].due - time.monotonic()) if self._timers else None
+        return self._due.seconds()
 
     def _serve_descriptors(self, timeout: float | None) -> bool:
         """Wait up to `timeout` seconds for descriptors and call their callbacks. Return True if any were ready."""
@@ -249,7 +244,7 @@ class BlockingDriver(DriverBase):
                         deliver = self._doorbells.get(fd)
                         if deliver is not None and deliver():
                             self._brief_until = 0.0
-                            self._soon.append(callback)
+                            self._due.soon.append(callback)
                         else:
                             callback()
                 if event & ~_IN:
@@ -267,14 +262,8 @@ class BlockingDriver(DriverBase):
         This runs before each call by a handler, and again after each call that waits, because a wait consumes the
         alarm.
         """
-        if not self._asleep:
-            return
-        if self._alarm is None:
-            alarm = os.eventfd(1, os.EFD_CLOEXEC)
-            self._epoll.register(alarm, _DOORBELL)
-            self._alarm = alarm
-        else:
-            self._epoll.modify(self._alarm, _DOORBELL)  # epoll reports it again
+        if self._asleep:
+            self._epoll.end_sleep()
 
     def _report_doorbells_again(self) -> None:
         """Make epoll report all doorbells again: it reports each ring only once, and some rings may be unhandled."""
@@ -286,7 +275,7 @@ class BlockingDriver(DriverBase):
         now = time.monotonic()
         if now >= self._descriptors_due:
             self._descriptors_due = now + _CHECK_BUSY
-            if not (self._soon or self._timers or self._observer or self._spin.yields_core):
+            if not (self._due.soon or self._due.timers or self._observer or self._spin.yields_core):
                 self._brief_until = self._descriptors_due
             found = self._spin.review(self._pollers, now)
             if self._serve_descriptors(0.0) or found:
@@ -298,7 +287,7 @@ class BlockingDriver(DriverBase):
     def _spin_until_found(self, start: float) -> bool:
         """Spin until there is work and return True; if the spin ends without work, stop polling."""
         pollers, check = self._pollers, start + _CHECK_IDLE
-        until, due = start + self._spin.seconds, self._timers[0].due if self._timers else math.inf
+        until, due = start + self._spin.seconds, self._due.next_time
         polls, seconds = self._spin.polls(len(pollers)), 0.0 if self._spin.yields_core else ROUND
         while True:
             if self._spin.yields_core:
@@ -322,26 +311,7 @@ class BlockingDriver(DriverBase):
         """Return True if no event can end the wait."""
         if self._deadlocked is not None and self._deadlocked():
             return True
-        return not (self._readers or self._writers or self._timers)
-
-    def _run_due(self) -> bool:
-        """Run the callbacks that are due. Return True if any ran or are due again."""
-        ran = bool(self._soon)
-        try:
-            for _ in range(len(self._soon)):
-                if not self._soon:
-                    break  # a callback has waited, and this wait ran the others
-                self._soon.popleft()()
-        except BaseException:
-            self._report_doorbells_again()
-            raise
-        timers = self._timers
-        while timers and (timers[0].cancelled or timers[0].due <= time.monotonic()):
-            timer = heapq.heappop(timers)
-            if not timer.cancelled:
-                ran = True
-                timer.callback()
-        return ran or bool(self._soon)
+        return not (self._readers or self._writers or self._due.timers)
 
     def waiter(self, request: Request[Any]) -> Waiter:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
@@ -368,17 +338,15 @@ class BlockingDriver(DriverBase):
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         self._brief_until = 0.0
-        self._soon.append(lambda: callback(*args))
+        self._due.soon.append(lambda: callback(*args))
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
         self._brief_until = 0.0
-        self._soon.append(callback)
+        self._due.soon.append(callback)
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
-        timer = _Timer(time.monotonic() + delay, callback)
         self._brief_until = 0.0
-        heapq.heappush(self._timers, timer)
-        return timer
+        return self._due.later(delay, callback)
 
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         self._change(fd, self._readers, callback)
@@ -412,30 +380,10 @@ class BlockingDriver(DriverBase):
         event = _IN if table is self._readers else _OUT
         if callback is None:
             table.pop(fd, None)
-        mask = before & ~event if callback is None else before | event
-        if not before and mask:
-            self._epoll.register(fd, mask)
-        elif before and mask:
-            self._epoll.modify(fd, mask)
-        elif before:
-            self._epoll.unregister(fd)
-        if callback is not None:
+            self._epoll.change(fd, before, before & ~event)
+        else:
+            self._epoll.change(fd, before, before | event)
             table[fd] = callback
 
     def close(self) -> None:
         self._epoll.close()
-        if self._alarm is not None:
-            os.close(self._alarm)
-
-
-@dataclasses.dataclass(order=True, slots=True)
-class _Timer:
-    """A callback with the time at which it is due. Timers are ordered by this time, then by number."""
-
-    due: float
-    callback: Callable[[], object] = dataclasses.field(compare=False)
-    number: int = dataclasses.field(default_factory=itertools.count().__next__)
-    cancelled: bool = dataclasses.field(default=False, compare=False)
-
-    def cancel(self) -> None:
-        self.cancelled = True

@@ -18,10 +18,11 @@ _MAX_EVENTS: Final = 16
 
 
 class Epoll:
-    """An epoll object of one thread. Its methods are those of `select.epoll`."""
+    """An epoll object of one thread. It has methods of `select.epoll`, `change` and `end_sleep`."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
+        self._alarm: int | None = None
 
     def fileno(self) -> int:
         return self._epoll.fileno()
@@ -38,8 +39,28 @@ class Epoll:
     def unregister(self, fd: int) -> None:
         self._epoll.unregister(fd)
 
+    def change(self, fd: int, before: int, mask: int) -> None:
+        """Watch a descriptor for the events `mask`, after those of `before`; 0 for no events."""
+        if not before and mask:
+            self.register(fd, mask)
+        elif before and mask:
+            self.modify(fd, mask)
+        elif before:
+            self.unregister(fd)
+
+    def end_sleep(self) -> None:
+        """Let a signal handler end the sleep that it interrupts: `poll` returns the event of an alarm."""
+        if self._alarm is None:
+            alarm = os.eventfd(1, os.EFD_CLOEXEC)
+            self.register(alarm, select.EPOLLIN | select.EPOLLET)
+            self._alarm = alarm
+        else:
+            self.modify(self._alarm, select.EPOLLIN | select.EPOLLET)  # epoll reports it again
+
     def close(self) -> None:
         self._epoll.close()
+        if self._alarm is not None:
+            os.close(self._alarm)
 
 
 class SharedEpoll(Epoll):

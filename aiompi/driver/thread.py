@@ -223,9 +223,9 @@ class ThreadDriver(BlockingDriver):
 
     def _seconds_to_sleep(self) -> float | None:
         if not self._stuck():
-            return self._until_due()
+            return self._due.seconds()
         self._refuse_deadlock()
-        due = self._until_due()
+        due = self._due.seconds()
         return _CHECK_AGAIN if due is None else min(_CHECK_AGAIN, due)
 
     def _refuse_deadlock(self) -> None:
@@ -248,7 +248,7 @@ class ThreadDriver(BlockingDriver):
             self._turn(0.0)
         finally:
             self._hand_over()
-        return 0.0 if self._soon or self._pollers else self._until_due()
+        return 0.0 if self._due.soon or self._pollers else self._due.seconds()
 
     def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
         waits = get_ident() != self._background.thread
