@@ -13,8 +13,6 @@ import aiompi
 import aiompi.face.blocking.environment
 import face.native.checks.collective
 import face.native.checks.message
-import face.native.checks.persistent
-import face.native.checks.point_to_point
 import face.native.checks.requests  # noqa: F401
 from aiompi import MPI, hooks
 from aiompi.comm.errhandler import Errhandler

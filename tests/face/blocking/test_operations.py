@@ -1,4 +1,4 @@
-"""The blocking face: every operation in real jobs. The programs name the rule of each check."""
+"""The blocking face: every operation in real jobs. The checks name the rules that they are for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from support.jobs import Site
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
+CHECKS: Final = Path(__file__).parents[1] / "checks"
 OPERATIONS: Final = str(PROGRAMS / "operations.py")
 #: large messages ask their receiver in shared memory, too
 ASKING: Final = {"AIOMPI_SHM_EAGER_LIMIT": "100000", "AIOMPI_TCP_EAGER_LIMIT": "0"}
@@ -20,24 +21,25 @@ ASKING: Final = {"AIOMPI_SHM_EAGER_LIMIT": "100000", "AIOMPI_TCP_EAGER_LIMIT": "
 
 @pytest.mark.spec(
     "S2.2-2", "S2.3-2", "S2.4.1-1", "S2.4.1-2", "S2.4.1-3", "S2.4.1-4", "S2.4.1-5", "S2.4.1-6", "S2.4.1-7",
-    "S2.4.1-9", "S2.7-4", "S3.2.1-1", "S3.2.1-2", "S3.2.1-3", "S3.2.2-1", "S3.2.3-2", "S3.2.3-3", "S3.2.3-4",
-    "S3.2.3-6", "S3.2.3-7", "S3.2.4-4", "S3.2.4-5", "S3.2.4-6", "S3.2.4-7", "S3.2.5-2", "S3.2.5-3", "S3.2.5-4",
-    "S3.4-1", "S3.4-2", "S3.4-4", "S3.4-5", "S3.4-6", "S3.4-8", "S3.4-9", "S3.5-1", "S3.5-3", "S3.5-4", "S3.6-1",
-    "S3.6-2", "S3.6-3", "S3.6-5", "S3.6-6", "S3.6-7", "S3.6-8", "S3.6-10", "S3.6-11", "S3.6.1-1", "S3.7-2", "S3.7-3",
-    "S3.7-4", "S3.7-5", "S3.7-7", "S3.7.3-2", "S3.7.3-5", "S3.7.3-6", "S3.7.3-7", "S3.7.3-8", "S3.7.3-10",
-    "S3.7.3-11", "S3.7.3-12", "S3.7.3-15", "S3.7.3-16", "S3.7.4-1", "S3.7.4-2", "S3.7.4-6", "S3.7.5-1", "S3.7.5-3",
-    "S3.7.5-4", "S3.7.5-5", "S3.7.5-6", "S3.7.5-7", "S3.7.5-8", "S3.7.5-9", "S3.7.5-10", "S3.7.5-11", "S3.7.5-12",
-    "S3.7.5-13", "S3.7.5-14", "S3.7.5-15", "S3.7.5-16", "S3.7.5-17", "S3.7.5-18", "S3.7.5-19", "S3.7.5-20",
-    "S3.7.5-21", "S3.7.5-22", "S3.7.5-23", "S3.8-1", "S3.8-2", "S3.8-3", "S3.8-4", "S3.8-5", "S3.8-6", "S3.8-7",
-    "S3.8-11", "S3.8-12", "S3.8-13", "S3.8-14", "S3.8-15", "S3.8-16", "S3.8-17", "S3.8-18", "S3.8-19", "S3.8-20",
-    "S3.9-1", "S3.9-2", "S3.9-3", "S3.9-4", "S3.9-5", "S3.9-6", "S3.9-7", "S3.9-8", "S3.9-9", "S3.9-10", "S3.9-12",
-    "S3.10-1", "S3.10-2", "S3.10-3", "S3.10-4", "S3.10-5", "S3.10-6", "S3.10-7", "S3.10-8", "S3.11-1", "S3.11-2",
-    "S3.11-3", "S3.11-4", "S4.1-4", "S4.1-7", "S4.1-8", "S4.2-2", "S4.3-1", "S4.4-1", "S4.4-3", "S4.5-1", "S4.6-1",
-    "S4.7-1", "S4.8-1", "S4.9.1-1", "S5.2.4-1", "S5.2.4-2", "S5.2.4-3", "S5.3.2-1", "S5.4.1-1", "S5.4.1-2",
-    "S5.4.2-1", "S5.4.2-2", "S5.4.2-3", "S5.4.2-5", "S5.4.2-6", "S5.4.2-7", "S5.4.2-8", "S5.4.2-9", "S5.4.2-11",
-    "S5.4.3-1", "S5.4.3-2", "S5.4.3-3", "S5.5-1", "S5.6-1", "S5.6-2", "S5.6.1-1", "S5.6.1-2", "S5.6.1-3", "S5.6.2-1",
-    "S5.6.2-6", "S5.6.2-8", "S5.6.2-9", "S5.7.1-2", "S5.7.1-3", "S5.7.1-6", "S7.1.1-4", "S7.4-1", "S7.5-1", "S7.5-3",
-    "S7.5-4",
+    "S2.4.1-8", "S2.4.1-9", "S2.7-4", "S2.7-6", "S3.2.1-1", "S3.2.1-2", "S3.2.1-3", "S3.2.2-1", "S3.2.3-2",
+    "S3.2.3-3", "S3.2.3-4", "S3.2.3-6", "S3.2.3-7", "S3.2.4-4", "S3.2.4-5", "S3.2.4-6", "S3.2.4-7", "S3.2.4-8",
+    "S3.2.5-1", "S3.2.5-2", "S3.2.5-3", "S3.2.5-4", "S3.4-1", "S3.4-2", "S3.4-4", "S3.4-5", "S3.4-6", "S3.4-8",
+    "S3.4-9", "S3.5-1", "S3.5-3", "S3.5-4", "S3.6-1", "S3.6-2", "S3.6-3", "S3.6-5", "S3.6-6", "S3.6-7", "S3.6-8",
+    "S3.6-10", "S3.6-11", "S3.6.1-1", "S3.7-2", "S3.7-3", "S3.7-4", "S3.7-5", "S3.7-7", "S3.7.3-2", "S3.7.3-5",
+    "S3.7.3-6", "S3.7.3-7", "S3.7.3-8", "S3.7.3-10", "S3.7.3-11", "S3.7.3-12", "S3.7.3-15", "S3.7.3-16", "S3.7.4-1",
+    "S3.7.4-2", "S3.7.4-6", "S3.7.5-1", "S3.7.5-3", "S3.7.5-4", "S3.7.5-5", "S3.7.5-6", "S3.7.5-7", "S3.7.5-8",
+    "S3.7.5-9", "S3.7.5-10", "S3.7.5-11", "S3.7.5-12", "S3.7.5-13", "S3.7.5-14", "S3.7.5-15", "S3.7.5-16",
+    "S3.7.5-17", "S3.7.5-18", "S3.7.5-19", "S3.7.5-20", "S3.7.5-21", "S3.7.5-22", "S3.7.5-23", "S3.8-1", "S3.8-2",
+    "S3.8-3", "S3.8-4", "S3.8-5", "S3.8-6", "S3.8-7", "S3.8-11", "S3.8-12", "S3.8-13", "S3.8-14", "S3.8-15",
+    "S3.8-16", "S3.8-17", "S3.8-18", "S3.8-19", "S3.8-20", "S3.9-1", "S3.9-2", "S3.9-3", "S3.9-4", "S3.9-5",
+    "S3.9-6", "S3.9-7", "S3.9-8", "S3.9-9", "S3.9-10", "S3.9-12", "S3.10-1", "S3.10-2", "S3.10-3", "S3.10-4",
+    "S3.10-5", "S3.10-6", "S3.10-7", "S3.10-8", "S3.11-1", "S3.11-2", "S3.11-3", "S3.11-4", "S4.1-4", "S4.1-7",
+    "S4.1-8", "S4.2-2", "S4.3-1", "S4.4-1", "S4.4-3", "S4.5-1", "S4.6-1", "S4.7-1", "S4.8-1", "S4.9.1-1",
+    "S5.2.2-1", "S5.2.3-1", "S5.2.4-1", "S5.2.4-2", "S5.2.4-3", "S5.3.2-1", "S5.4.1-1", "S5.4.1-2", "S5.4.2-1",
+    "S5.4.2-2", "S5.4.2-3", "S5.4.2-5", "S5.4.2-6", "S5.4.2-7", "S5.4.2-8", "S5.4.2-9", "S5.4.2-11", "S5.4.3-1",
+    "S5.4.3-2", "S5.4.3-3", "S5.5-1", "S5.6-1", "S5.6-2", "S5.6-5", "S5.6.1-1", "S5.6.1-2", "S5.6.1-3", "S5.6.2-1",
+    "S5.6.2-4", "S5.6.2-6", "S5.6.2-8", "S5.6.2-9", "S5.7.1-2", "S5.7.1-3", "S5.7.1-6", "S7.1.1-4", "S7.4-1",
+    "S7.5-1", "S7.5-3", "S7.5-4",
 )  # fmt: skip
 @pytest.mark.parametrize(("size", "transports"), [(3, ""), (2, "unix"), (2, "tcp"), (1, "")])
 def test_operations(site: Site, size: int, transports: str) -> None:
@@ -80,9 +82,12 @@ def test_operations_without_launcher(site: Site) -> None:
 
 
 def test_marks_are_the_rules_of_the_checks() -> None:
-    """The mark above names the same rules as the docstrings of the programs, in the order of the specification."""
-    nodes = [node for path in PROGRAMS.glob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf8")))]
-    texts = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef)]
+    """The mark above names the same rules as the docstrings of the checks, in the order of the specification."""
+    paths = [*PROGRAMS.glob("*.py"), *CHECKS.glob("*.py")]
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf8")))]
+    texts = [
+        ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     named = {rule for text in texts for rule in re.findall(r"S\d[\d.]*-\d+", text)}
     (mark,) = (mark for mark in test_operations.pytestmark if mark.name == "spec")  # type: ignore[attr-defined]
     assert list(mark.args) == sorted(named, key=place)

@@ -1,6 +1,6 @@
 """The native face: every operation, in a world of one process and over sockets, in both event loops.
 
-The package `checks` has what is checked; each check is marked with the rules that it is for.
+The package `checks` has what is checked; each check names the rules that it is for.
 """
 
 from __future__ import annotations
@@ -14,13 +14,8 @@ import pytest
 
 import aiompi
 import face.native.checks.collective
-import face.native.checks.collective_forms
 import face.native.checks.communicator
-import face.native.checks.exchange
 import face.native.checks.message
-import face.native.checks.modes
-import face.native.checks.persistent
-import face.native.checks.point_to_point
 import face.native.checks.requests
 import face.native.checks.threads  # noqa: F401
 from aiompi import Settings

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+
+from waiting import both
 
 from aiompi import MPI
 
 CHECKS: dict[str, Callable[[], None]] = {}
 
-#: Checks of what only ranks of one IMPI client do: IMPI has no packet that says that no receive is posted.
-WITHIN_A_CLIENT = {"ready_without_receive"}
-
 comm = MPI.COMM_WORLD
 rank, size = comm.rank, comm.size
 successor, predecessor = (rank + 1) % size, (rank - 1) % size
-SMALL, LARGE = 10, 300_000  # bytes; the large ones are more than is sent without asking the receiver
+SMALL, LARGE, raises, fields, waste = both.SMALL, both.LARGE, both.raises, both.fields, both.waste
 
 
 def check(function: Callable[[], None]) -> Callable[[], None]:
+    assert function.__name__ not in both.CHECKS
     CHECKS[function.__name__] = function
     return function
-
-
-@contextlib.contextmanager
-def raises(kind: type[BaseException], text: str = "") -> Iterator[None]:
-    try:
-        yield
-    except kind as error:
-        assert text in str(error), error
-    else:
-        raise AssertionError(f"no {kind.__name__}")
-
-
-def fields(status: MPI.Status) -> tuple[int, int, int]:
-    return status.source, status.tag, status.nbytes
 
 
 def is_empty(status: MPI.Status) -> bool:
@@ -45,13 +30,6 @@ def is_empty(status: MPI.Status) -> bool:
         and status.Get_error() == MPI.SUCCESS
         and not status.Is_cancelled()
     )
-
-
-def waste() -> MPI.Status:
-    """A status in which anything that is not set shows."""
-    status = MPI.Status.of(77, 88, 99, cancelled=True)
-    status.error = MPI.ERR_UNKNOWN
-    return status
 
 
 def settle() -> None:

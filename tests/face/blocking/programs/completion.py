@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from checks import LARGE, SMALL, check, comm, fields, is_empty, predecessor, raises, rank, settle, successor, waste
+from checks import LARGE, check, comm, fields, is_empty, predecessor, raises, rank, successor, waste
 
 from aiompi import MPI
 
@@ -43,17 +43,6 @@ def null_requests() -> None:
 
 
 @check
-def requests_are_apart() -> None:
-    """Also those that are complete at once."""
-    sends = [comm.isend("first", rank, 8), comm.Isend(b"second", rank, 9), comm.isend("nobody", MPI.PROC_NULL)]
-    for number, send in enumerate(sends):
-        assert sends.index(send) == number
-    assert comm.recv(source=rank, tag=8) == "first"
-    comm.Recv(bytearray(6), rank, 9)
-    MPI.Request.Waitall(sends)
-
-
-@check
 def wait_and_test() -> None:
     """S3.7.3-5, S3.7.3-7, S3.7.3-16, S2.4.1-1: a completed request is null, and equal to REQUEST_NULL."""
     for way in ("Wait", "Test"):
@@ -80,24 +69,6 @@ def wait_and_test() -> None:
         pass
     assert result == (True, predecessor)
     send.wait()
-
-
-@check
-def free() -> None:
-    """S3.7.3-12: the communication of a freed request ends well."""
-    for nbytes in (SMALL, LARGE):
-        memory = bytearray(nbytes)
-        send, receive = comm.Isend(b"x" * nbytes, successor, 1), comm.Irecv(memory, predecessor, 1)
-        send.Free()
-        receive.Free()
-        assert not send
-        assert not receive
-        request = comm.isend("behind", successor, 2)
-        assert comm.recv(source=predecessor, tag=2) == "behind"
-        while nbytes and memory[-1:] != b"x":
-            comm.Iprobe()
-        request.wait()
-        comm.Barrier()
 
 
 @check
@@ -378,56 +349,3 @@ def error_of_one() -> None:
         with raises(MPI.TruncationError):
             way([MPI.REQUEST_NULL, request])
         assert not request
-
-
-@check
-def cancel() -> None:
-    """S3.8-11, S3.8-12, S3.8-13, S3.8-14, S3.8-15, S3.8-16, S3.8-17"""
-    memory, status = bytearray(b"kept"), MPI.Status()
-    receive = comm.Irecv(memory, predecessor, 1)
-    receive.Cancel()
-    assert receive
-    receive.Wait(status)
-    assert status.Is_cancelled()
-    assert not receive
-    comm.Barrier()
-    send = comm.issend("recalled", successor, 1)
-    settle()
-    send.cancel()
-    send.Wait(status)
-    assert status.cancelled
-    comm.Barrier()
-    assert comm.sendrecv("other", successor, 1, source=predecessor, recvtag=1) == "other"
-    assert memory == b"kept"
-    receive = comm.Irecv(memory, predecessor, 1)
-    comm.Send(b"came", successor, 1)
-    settle()
-    receive.Cancel()
-    receive.Wait(status)
-    assert not status.Is_cancelled()
-    assert memory == b"came"
-
-
-@check
-def many_requests() -> None:
-    """S3.7-7: hundreds of them, completed in reverse order."""
-    sends = [comm.isend(tag, successor, tag) for tag in range(500)]
-    receives = [comm.irecv(source=predecessor, tag=tag) for tag in reversed(range(500))]
-    assert MPI.Request.waitall(receives) == list(reversed(range(500)))
-    MPI.Request.Waitall(sends)
-
-
-@check
-def order() -> None:
-    """S3.5-1, S3.5-3, S3.7.4-2: between modes, sizes, and blocking or not."""
-    sends = []
-    for number, nbytes in enumerate([LARGE, 1, LARGE, 2]):
-        start = comm.Isend if number % 2 else comm.Issend
-        sends.append(start(bytes([number]) * nbytes, successor, 3))
-    seen = []
-    for _ in sends:
-        memory, status = bytearray(LARGE), MPI.Status()
-        comm.Recv(memory, predecessor, 3, status)
-        seen.append((memory[0], status.nbytes))
-    assert seen == [(0, LARGE), (1, 1), (2, LARGE), (3, 2)]
-    MPI.Request.Waitall(sends)

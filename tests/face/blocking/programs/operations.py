@@ -1,4 +1,4 @@
-"""Every operation of the blocking face, called by all ranks of a job of any size.
+"""Every operation of the blocking face, called by all ranks of a job of any size: those of both faces, and its own.
 
 Runs the checks whose names are given, all without any, and prints how many have passed.
 """
@@ -6,29 +6,27 @@ Runs the checks whose names are given, all without any, and prints how many have
 from __future__ import annotations
 
 import sys
+from functools import partial
 
-import collective_forms  # noqa: F401
-import collectives  # noqa: F401
-import communicators  # noqa: F401
 import completion  # noqa: F401
 import environment  # noqa: F401
-import messages  # noqa: F401
-import modes  # noqa: F401
 import persistent  # noqa: F401
 import point_to_point  # noqa: F401
-from checks import CHECKS, WITHIN_A_CLIENT, comm, raises, rank, successor
+from checks import CHECKS, comm, raises, rank, successor
+from waiting import both, run
 
 from aiompi import MPI
 
 
 def main() -> None:
     """At the end: S7.5-4."""
-    names = sys.argv[1:] or list(CHECKS)
+    checks = {name: partial(run, check) for name, check in both.CHECKS.items()} | CHECKS
+    names = sys.argv[1:] or list(checks)
     if comm.Get_attr(MPI.IMPI_CLIENT_SIZE) > 1:
-        names = [name for name in names if name not in WITHIN_A_CLIENT]
+        names = [name for name in names if name not in both.WITHIN_A_CLIENT]
     for name in names:
         try:
-            CHECKS[name]()
+            checks[name]()
         except BaseException as error:
             error.add_note(f"in check {name!r}, rank {rank}")
             raise

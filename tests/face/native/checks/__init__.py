@@ -1,4 +1,4 @@
-"""What the checks of the native face are made with, and the table of them.
+"""What the checks of the native face are made with, and the table of them, with those of both faces.
 
 A check is a coroutine that gets the communicators of three ranks, all in the running loop. Each one runs alone in a
 local world, and after each other in a job whose ranks have joined it. It leaves no message behind, nor a buffer.
@@ -10,18 +10,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
-from aiompi import Intracomm, Status
+from aiompi import Intracomm
+from face import checks as both
+from face.checks import collectives, communicators, messages, modes, persistent, point_to_point  # noqa: F401
 
 World: TypeAlias = list[Intracomm]
 Check: TypeAlias = Callable[[World], Coroutine[Any, Any, None]]
 
 SIZE = 3
-SMALL, LARGE = 10, 300_000  # items; the large ones are more than is sent without asking the receiver
+SMALL, LARGE = both.SMALL, both.LARGE
 CHECKS: dict[str, Check] = {}
 
 #: Checks of what only ranks of the same client do: IMPI has no packet that says that no receive is posted, and no
 #: message by which to find out that Comm_create is given groups that contradict each other.
-WITHIN_A_CLIENT = {"ready_without_receive", "cancelled_await_of_a_ready_send", "bad_groups"}
+WITHIN_A_CLIENT = {*both.WITHIN_A_CLIENT, "cancelled_await_of_a_ready_send", "bad_groups"}
 
 
 def check(function: Check) -> Check:
@@ -45,5 +47,11 @@ async def settle(one: Intracomm, other: Intracomm) -> None:
         await asyncio.gather(sender.ssend(None, receiver.rank, 32767), receiver.recv(sender.rank, 32767))
 
 
-def fields(status: Status) -> tuple[int, int, int]:
-    return status.source, status.tag, status.nbytes
+def on_all_ranks(function: both.Check) -> Check:
+    async def run(world: World) -> None:
+        await everywhere(world, lambda comm: both.prepared(function, comm, comm.COMM_SELF))
+
+    return run
+
+
+CHECKS |= {name: on_all_ranks(function) for name, function in both.CHECKS.items()}

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import aiompi
-from aiompi import ANY_SOURCE, PROC_NULL
+from aiompi import ANY_SOURCE, ANY_TAG, PROC_NULL, PersistentRequest, Status
 from aiompi.MPI import BSEND_OVERHEAD
+from face.checks import fields
 from face.native.checks import LARGE, SMALL, World, check, expect, settle
 from support.limits import LIMIT
 
@@ -182,43 +183,6 @@ async def dropped_receives(world: World) -> None:
 
 
 @check
-@pytest.mark.spec("S3.7.3-10", "S3.8-11", "S3.8-12", "S3.8-15", "S3.8-16")
-async def cancelled_request(world: World) -> None:
-    """`cancel` is MPI_Cancel: the request completes, and tells."""
-    buffer = bytearray(b"kept")
-    receive = world[1].Irecv(buffer, source=0)
-    assert receive.cancel()
-    status = await receive
-    assert status.Is_cancelled()
-    assert receive.cancelled()
-    assert buffer == b"kept"
-    for send in (world[0].issend("recalled", dest=1), world[0].Isend(bytes(LARGE), dest=1)):
-        assert send.cancel()
-        await send
-        assert send.cancelled()
-        assert send.status.Is_cancelled()
-    assert await world[1].sendrecv(1, dest=1, source=ANY_SOURCE) == 1
-
-
-@check
-@pytest.mark.spec("S3.7.3-10", "S3.8-14", "S3.8-15", "S3.8-17")
-async def cancelled_too_late(world: World) -> None:
-    """A communication that has begun at the receiver succeeds, and the request tells that too."""
-    for nbytes in (SMALL, LARGE):
-        sends = [world[0].Issend(b"x" * nbytes, 1), world[0].Isend(b"y" * nbytes, 1)]
-        received = [bytearray(nbytes), bytearray(nbytes)]
-        receives = [world[1].Irecv(memory, 0) for memory in received]
-        await settle(world[0], world[1])
-        for request in (*sends, *receives):
-            request.cancel()
-        await asyncio.gather(*sends, *receives)
-        for request in (*sends, *receives):
-            assert not request.cancelled()
-            assert not request.status.Is_cancelled()
-        assert [set(memory) for memory in received] == [set(b"x"), set(b"y")]
-
-
-@check
 @pytest.mark.spec("S3.7.3-7")
 async def result_too_early(world: World) -> None:
     """It is neither there nor waited for."""
@@ -229,3 +193,93 @@ async def result_too_early(world: World) -> None:
         assert not request.done()
         request.cancel()
         await request
+
+
+@check
+async def requests_in_sets(world: World) -> None:
+    """Also those that are complete at once are apart."""
+    comm = world[0]
+    sends = [comm.isend(0, 1), comm.Isend(b"1", 1), comm.isend(2, PROC_NULL), comm.Isend(b"3", PROC_NULL)]
+    done, pending = await asyncio.wait(sends)
+    assert (done, pending) == (set(sends), set())
+    assert len(done) == len(sends)
+    assert await world[1].recv(source=0) == 0
+    await world[1].Recv(bytearray(1), source=0)
+
+
+@check
+@pytest.mark.spec("S3.4-6", "S3.4-13", "S3.7-4", "S3.7-6")
+async def completion(world: World) -> None:
+    """A short standard send is complete before its receive, a long one not; a synchronous one never."""
+    short, long = world[0].isend("short", 1, 1), world[0].Isend(bytes(LARGE), 1, 2)
+    sync, buffer_sync = world[0].issend("sync", 1, 3), world[0].Issend(b"x", 1, 4)
+    await short
+    await settle(world[0], world[1])
+    assert [send.done() for send in (long, sync, buffer_sync)] == [False] * 3
+    receives = world[1].Irecv(bytearray(1), 0, 4), world[1].irecv(0, 3), world[1].Irecv(bytearray(LARGE), 0, 2)
+    await asyncio.gather(sync, buffer_sync, long)
+    assert (await receives[1], await world[1].recv()) == ("sync", "short")
+
+
+@check
+@pytest.mark.spec("S3.6-4")
+async def detaching_waits(world: World) -> None:
+    """Detach waits for the messages, also if an await is cancelled; another buffer can be attached at once."""
+    comm, memory, other = world[0], bytearray(LARGE + BSEND_OVERHEAD), bytearray(1000)
+    comm.Attach_buffer(memory)
+    await comm.Bsend(b"x" * LARGE, 1)
+    flush, detach = comm.Flush_buffer(), comm.Detach_buffer()
+    await settle(comm, world[1])
+    for waiting in (flush, detach):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await waiting
+    comm.Attach_buffer(other)
+    await comm.Bsend(b"second", 1)
+    assert await comm.Detach_buffer() is other
+    assert not detach.done()
+    received = bytearray(LARGE)
+    await world[1].Recv(received)
+    assert received == b"x" * LARGE
+    assert await flush is None
+    assert await detach is memory
+    await world[1].Recv(received)
+    assert received[:6] == b"second"
+
+
+@check
+async def timeout_of_a_persistent_request(world: World) -> None:
+    """Leaves the operation alone: the same await can be made again."""
+    receive = world[1].Recv_init(target := bytearray(1))
+    receive.start()
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await receive
+    await asyncio.gather(world[0].Send(b"x", 1), receive)
+    assert target == b"x"
+
+
+@check
+@pytest.mark.spec("S3.9-6")
+async def cancelled_wait_in_the_turn_of_completion(world: World) -> None:
+    """A cancelled await does not take the outcome, which is there for the next wait."""
+    target = bytearray(1)
+    request = world[1].Recv_init(target, ANY_SOURCE, ANY_TAG)
+    for number in range(3):
+        request.start()
+        waiting = asyncio.ensure_future(_awaited(request))
+        await asyncio.sleep(0)
+        await world[0].Send(bytes([number]), 1, number)
+        while not request.done():
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        if waiting.cancelled():
+            assert fields(await request) == (0, number, 1)
+        assert target[0] == number
+        assert await request == Status(), "the outcome has been taken"
+
+
+async def _awaited(request: PersistentRequest[Status]) -> Status:
+    return await request
