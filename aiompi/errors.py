@@ -289,7 +289,7 @@ class SpawnError(OtherError):
 
 
 class InvalidPortError(OtherError):
-    """No port, or one that nobody can connect to any more."""
+    """The port does not exist, or was closed."""
 
     error_class = ERR_PORT
 

@@ -234,7 +234,7 @@ def surface(namespace: N, names: Iterable[str] | None = None) -> N:
 
 
 def _public_names(namespace: Namespace) -> Iterator[str]:
-    # A module may list names in dir() that it makes on first use, none of them a function.
+    # dir() of a module may also list the names that the module makes on first use; no function is among them.
     for name in dir(namespace) if isinstance(namespace, type) else sorted(vars(namespace)):
         if not name.startswith("_") and _is_call(inspect.getattr_static(namespace, name)):
             yield name

@@ -161,7 +161,7 @@ def taken_by_the_launcher() -> Iterator[tuple[str, str]]:
 
 def test_launcher_imports_the_lowest_layer_and_what_the_page_names() -> None:
     """It starts without the engine. Of the package itself it takes the version."""
-    named = tuple(f"aiompi.{name}." for name in names_in_the_sentence("It imports only the lowest layer of aiompi"))
+    named = tuple(f"aiompi.{name}." for name in names_in_the_sentence("It starts without NumPy, because it imports"))
     ours = [(name, module) for name, module in taken_by_the_launcher() if module.split(".")[0] == "aiompi"]
     others = [(name, module) for name, module in ours if not f"{module}.".startswith(named)]
     assert [pair for pair in others if unit_of(pair[1]) not in {*UNITS_OF["words"], "__init__"}] == []

@@ -336,7 +336,7 @@ def bind(everyone: Sequence[Conversation], cores: Sequence[int]) -> None:
     """Bind the processes of each contender to cores.
 
     Args:
-        everyone: conversations with the contenders.
+        everyone: the conversations with all contenders.
         cores: cores by rank; further ranks begin again at the first core.
     """
     for conversation in everyone:

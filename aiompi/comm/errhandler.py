@@ -66,7 +66,7 @@ class Errhandler(Reference[_Handler]):
         """Call the function of the handler.
 
         Args:
-            comm: communicator, session or file that the error is of.
+            comm: communicator, session or file in which the error occurred.
             code: error code.
 
         Raises:

@@ -120,7 +120,7 @@ def split_type(
 
 
 def _colors(comm: Communicator, kind: int, node: Callable[[], str], info: Info) -> list[str]:
-    """Return the resource of this process, empty if it has none; for an unguided split that of each type."""
+    """Return the resource of this process, or one of each type for an unguided split; no resource is \"\"."""
     if kind == UNDEFINED:
         return []
     host = node()

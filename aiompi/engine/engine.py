@@ -251,7 +251,7 @@ class Engine(Receiving):
     def close(self) -> None:
         """Start no operation any more.
 
-        From now on events beyond the other ranks, such as a message of the agent, can end a wait.
+        From now on a wait can end without another rank, for example by a message of the agent.
         """
         self.closing = True
         self.driver.set_deadlock_check(None)

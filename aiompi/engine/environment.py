@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Environment:
     """The world around an engine, which is given to the engine at its construction.
 
-    This class is the environment of a rank that is in no job and reaches nobody. That of other ranks,
-    `aiompi.job.wiring.Wiring`, derives from it.
+    This class is the environment of a rank that is in no job and reaches no other rank. The environment of a rank in a
+    job, `aiompi.job.wiring.Wiring`, derives from it.
     """
 
     # Connections.

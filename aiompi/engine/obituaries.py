@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aiompi.engine.environment import Environment
     from aiompi.engine.processes import Name
 
-#: most obituaries that are kept. One may arrive before this rank has met its process, or lost the connection to it.
+#: most obituaries that are kept. An obituary may arrive before this rank meets its process or notices its end.
 _KEPT: Final = 512
 
 

@@ -144,7 +144,7 @@ class Driver(Protocol):
         """Call `deadlocked` before each wait. It returns True if all other ranks have ended.
 
         Args:
-            deadlocked: None while this rank waits for an event from outside the other ranks.
+            deadlocked: None while something other than a rank, such as the agent, can end the waits of this rank.
         """
 
     def spin(self, seconds: float, *, yields_core: bool = False) -> None:

@@ -213,7 +213,7 @@ class CommunicatorHandle:
         return self._core.compare(other)
 
     def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]:
-        """Return the request for a communicator of the face, whose core a constructor, `call`, makes."""
+        """Return the request for the communicator of the face around the core that the constructor `call` makes."""
 
         async def make() -> Any:
             core = await request

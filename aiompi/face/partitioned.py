@@ -26,7 +26,7 @@ class Partitions(CommunicatorHandle, Generic[Sending, Receiving]):
         may have another number of partitions, of the same length in all.
 
         Args:
-            buf: a buffer specification, whose items are divided equally; a count that is given is that of a partition.
+            buf: a buffer specification, whose items are divided equally; its count is the count of one partition.
             partitions: their number, 1 or above.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
@@ -49,7 +49,7 @@ class Partitions(CommunicatorHandle, Generic[Sending, Receiving]):
         It meets the `Psend_init` of the other rank that is in turn for its rank, tag and communicator.
 
         Args:
-            buf: a buffer specification, whose items are divided equally; a count that is given is that of a partition.
+            buf: a buffer specification, whose items are divided equally; its count is the count of one partition.
             partitions: their number, 1 or above.
             source: rank, or PROC_NULL; not ANY_SOURCE.
             tag: 0..TAG_UB; not ANY_TAG.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
-    """A handle of a window: memory that the ranks of a communicator read and write without its owner's part.
+    """A handle of a window: memory that the ranks of a communicator read and write while its owner takes no part.
 
     It is null when it is made without arguments, and after `Free`.
     """

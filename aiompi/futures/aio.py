@@ -376,7 +376,7 @@ class _Source:
         self._ended = False
 
     def take(self, size: int) -> list[Any]:
-        """Return the next chunk, of at most `size` calls; an empty one at the end, or while it is being taken."""
+        """Return the next chunk, of at most `size` calls; an empty one at the end, or while none is ready."""
         if self._ended:
             return []
         if self.drawing is None:

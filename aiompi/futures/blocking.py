@@ -83,8 +83,8 @@ class RemoteWorkers(BlockingWorkers):
     """Workers of another job: a job that this process starts, or a job with a service name.
 
     Raises:
-        RuntimeError: the thread level is lower than THREAD_MULTIPLE, or loading the main program in a worker makes an
-            executor.
+        RuntimeError: the thread level is lower than THREAD_MULTIPLE, or a worker makes an executor while
+            it loads the main program.
     """
 
     def __init__(self) -> None:

@@ -517,14 +517,14 @@ def _checked(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a member as others will see them.
 
     Raises:
-        InvalidArgumentError: they are too long, or no dict of what msgpack can express.
+        InvalidArgumentError: the attributes are too long, or no dict of values that msgpack can express.
     """
     try:
         data = control.encode(control.Enter(0, "", "", dict(attributes)))
         decoded = control.Decoder().receive_data(data) if len(data) <= control.MAX_ATTRIBUTES else []
     except (TypeError, ValueError, OverflowError, RemoteProtocolError) as error:
         raise InvalidArgumentError(
-            f"the attributes of a member must be a dict of what msgpack can express, with words as keys: {error}"
+            f"the attributes of a member must be a dict of values that msgpack can express, with words as keys: {error}"
         ) from None
     if not decoded:
         raise InvalidArgumentError(

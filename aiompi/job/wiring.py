@@ -155,7 +155,7 @@ class Wiring(Environment):
             return registry.connect(self.transports, peer, self.engine.processes.cards[peer.rank])
         except OtherError:
             raise
-        except Exception as error:  # all that is not of this machine is what the card says, which nobody has checked
+        except Exception as error:  # a card, which has not been checked, may say anything about another machine
             cause = describe(error) if isinstance(error, OSError) else cause_of(error)
             label = self.engine.processes.label(peer.rank)
             raise OtherError(f"{label} cannot be reached: {cause}") from None

@@ -172,7 +172,7 @@ class Calls:
                     result = await result
             message = _message(self._codec, (result, None, ""), f"the result of the handler {name!r}")
         except asyncio.CancelledError as error:
-            message = self._failure(error)  # which nobody reads if the caller has given up
+            message = self._failure(error)  # the caller drops it if it has given up
         except Exception as error:
             message = self._failure(error)
         if not line.has_room:

@@ -49,9 +49,9 @@ class Line:
         take: called with the line, the kind and the content of each message.
 
     Attributes:
-        birth: as above.
+        birth: number of the world in which the line began.
         transmit: sends bytes to the other member in the world of both; None while there is no world.
-        error: why the other member receives nothing more; None while it does.
+        error: why the other member receives nothing more; None while it still receives.
     """
 
     def __init__(self, birth: int, take: Callable[[Line, int, memoryview], object]) -> None:

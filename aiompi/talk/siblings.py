@@ -1,7 +1,7 @@
 """The job of processes with one parent, such as the workers of a web server, which find it without configuration.
 
 The first of them starts a process that serves the job, and writes its address and key to a file that only their user
-can read. The server holds a lock on the file as long as it lives, so that nobody takes the file of a dead one.
+can read. The server holds a lock on the file as long as it lives, so that no process uses the file of a dead server.
 """
 
 from __future__ import annotations

@@ -253,9 +253,10 @@ class Step:
 
 
 def critical_path(trace: Trace, found: list[Waiting]) -> list[Step]:
-    """Return the chain of work that made the job as long as it was, in time.
+    """Return the chain of work that made the job as long as it was, in order of time.
 
-    It is followed from the end: where a rank has waited for another one, it goes on at that one.
+    The search begins at the end of the job. Where a rank has waited for a late rank, it goes on at the
+    late rank.
     """
     waits: dict[int, list[Waiting]] = defaultdict(list)
     for waiting in found:

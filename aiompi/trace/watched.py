@@ -47,13 +47,13 @@ class Watched:
         self._names = Names(path.with_suffix(".names"))
         self._names.read()
         self._here = self._names.host == os.uname().nodename
-        # The first rates are those since the trace began, of which another machine has another clock.
+        # The first rates count from the begin of the trace, or from now if the trace has the clock of another machine.
         self._head: int = 0 if self._here else head
         self._time: float = begin / 1e9 if self._here else time.monotonic()
         self._usage = Usage(pid)
 
     def look(self) -> Look:
-        """Look at the rank; rates are those since the last look."""
+        """Look at the rank; the rates count from the last look."""
         self._names.read()
         head, ended = (layout.COUNT.unpack_from(self._memory, at)[0] for at in (layout.HEAD, layout.END))
         first = max(0, head - self._mask - 1, min(self._head, head - _RECENT))

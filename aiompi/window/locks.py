@@ -1,7 +1,7 @@
 """The lock of one rank's memory: words that all ranks of its host share.
 
-The first word names the holder of the lock: nobody (0), a number of ranks that share it, or one rank alone
-(`_EXCLUSIVE` and its rank). A byte for each rank follows. A rank sets its byte before it tries a last time and waits.
+The first word names the holders of the lock: none (0), the number of ranks that share it, or `_EXCLUSIVE` and the rank
+that has it alone. A byte for each rank follows. A rank sets its byte before it tries a last time and waits.
 The rank that releases the lock clears the bytes and wakes these ranks by messages. All accesses are sequentially
 consistent: either the waiting rank has seen the release, or the releasing rank sees its byte.
 """

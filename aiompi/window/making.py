@@ -32,7 +32,7 @@ from aiompi.window.window import Target, Window
 
 #: sizes of dynamic windows, whose displacements are addresses
 _ANY: Final = -1
-#: no rank has so much memory, and no displacement so many bytes
+#: more bytes than the memory of a rank, or a displacement, can have
 _LIMIT: Final = 2**63
 
 
@@ -40,11 +40,11 @@ class _Card(NamedTuple):
     """What a rank tells the others of its window.
 
     Attributes:
-        error: why it has none; empty if it has one.
+        error: why the rank has no window; empty if it has one.
         size, unit: bytes of its window, and of a displacement.
-        boot, namespace: its `Machine`; ("", 0) if nobody can map its memory.
-        pid, fd, nbytes: where the memory is found, and its size.
-        address: address of memory of the program that other processes may copy; otherwise 0.
+        boot, namespace: `Machine` of the rank; ("", 0) if no other process can map its memory.
+        pid, fd, nbytes: process and descriptor of the memory, and its size.
+        address: address of the program's own memory if other processes may copy it; otherwise 0.
         form: form of the core.
     """
 

@@ -156,7 +156,7 @@ class Window(WindowBase):
             raise RevokedError(f"{self.where(operation)}: its communicator is revoked")
 
     def error_of(self, rank: int) -> Exception | None:
-        """Return why a rank has failed, None if it is not known to have."""
+        """Return the error of a rank that is known to have failed; None for any other rank."""
         return self.comm.engine.failure.error_of(self.comm.targets[rank])
 
     def check_alive(self, ranks: Iterable[int]) -> None:
@@ -318,7 +318,7 @@ class Window(WindowBase):
         return send
 
     def tell(self, rank: int, kind: Kind, *arguments: Any) -> None:
-        """Tell a rank of something for which nobody waits."""
+        """Send a rank a notice that has no answer, and whose send no call awaits."""
         self.comm.engine.disown(self.comm.isend(*request(kind, 0, *arguments), rank, REQUESTS))
 
     def ask(self, rank: int, memory: memoryview, kind: Kind, *arguments: Any, data: Any = ()) -> Request[Any]:

@@ -87,7 +87,7 @@ def table(looks: Sequence[Look]) -> Any:
 
     made = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("rank", "host", "CPU", "memory", "messages/s", "MB/s", "state"):
-        # Of the last column there may be less than the whole, if the terminal is narrow.
+        # A narrow terminal cuts the last column only.
         made.add_column(name, justify="left" if name in ("host", "state") else "right", no_wrap=name != "state")
     for look in looks:
         cpu = "" if look.cpu is None else f"{look.cpu:.0%}"

@@ -83,10 +83,10 @@ class Queued:
 async def responsiveness(comm: Intracomm, outstanding: int, nbytes: int, seconds: float) -> list[float]:
     """Seconds by which callbacks came late, in each of two ranks.
 
-    Rank 0 streams messages to rank 1, which has receives outstanding for others; these come at the end.
+    Rank 0 streams messages to rank 1. Rank 1 has outstanding receives, whose messages come after the stream.
 
     Args:
-        outstanding: number of these receives.
+        outstanding: number of outstanding receives.
         nbytes: of a message of the stream; 0 for none, when both ranks only wait.
         seconds: for which the stream lasts.
     """

@@ -140,7 +140,7 @@ async def halves(comm: Any, numbers: random.Random) -> None:
 
 
 async def shrinking(comm: Any, numbers: random.Random) -> None:
-    """Shrink, although nobody has failed, or while members fail."""
+    """Shrink, although no member has failed, or while members fail."""
     await _used(comm, await result(comm.Shrink()), numbers)
 
 

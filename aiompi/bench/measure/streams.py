@@ -96,9 +96,9 @@ def at_once(comm: Intracomm, rows: list[Any]) -> tuple[float, float]:
 
 
 async def producers(comm: Intracomm, messages: int) -> list[int]:
-    """Stream from all other ranks to rank 0 until it has received so many messages; return their numbers by sender.
+    """Stream from all other ranks to rank 0 until it has received `messages` messages.
 
-    The first half of the messages does not count.
+    Return the number of messages of each sender, without the first half of all messages.
     """
     counts = [0] * comm.size
     await comm.Barrier()

@@ -39,7 +39,7 @@ call, by its own clock, after a barrier: the median of the calls of a turn, wher
 of calls and ranks. What takes long now and then, as where ranks that spin share cores, does not show in a median. Sizes
 are those of a rank's block, or of the vector. Reductions add doubles, or bytes if the size is no multiple of 8, and in
 reduce_scatter. Objects are a dict with a number and an array of so many bytes, in reductions the array alone.
-Before each benchmark everybody exchanges a message that is longer than all others, and has 16 MiB at least: until
+Before each benchmark all contenders exchange a message that is longer than all others, and has 16 MiB at least: until
 malloc has seen one it gives memory back to the kernel, and some rows would have page faults in them, depending on which
 come before. targets mpich measures objects before and after such a message.
 socket and uvloop have no message of 0 bytes, which are none in a stream. A peer that does not start, or fails, is left

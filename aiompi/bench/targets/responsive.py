@@ -13,7 +13,7 @@ from aiompi.bench.targets.figures import Family, Figure, Goal, Options, compare
 OUTSTANDING: Final = 10_000
 #: bytes of a message of the stream -> how they are written
 SIZES: Final = {8: "8 B", 2**16: "64 KiB", 2**18: "256 KiB", 2**20: "1 MiB", 2**24: "16 MiB"}
-#: those of them that go through sockets
+#: the sizes that are measured through sockets
 _SHORT: Final = (8, 2**18)
 
 _SECONDS: Final = 1.0
@@ -22,7 +22,7 @@ _GOAL: Final = Goal("ours", "at most", 5)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Compare streams of several sizes through each transport with the same loops when they only wait."""
+    """Compare loops that serve a stream with loops that only wait, for several sizes of messages and each transport."""
     seconds = 0.05 if options.quick else _SECONDS
     count = options.scaled(OUTSTANDING)
     idle = {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": seconds}

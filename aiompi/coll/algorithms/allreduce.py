@@ -35,7 +35,7 @@ async def linear(channel: Channel, accumulator: Vector) -> None:
     rank, size, count = channel.rank, channel.size, accumulator.count
     parts = [accumulator.part(i * count // size, (i + 1) * count // size) for i in range(size)]
     own = parts[rank]
-    # Each rank begins with another one, so that not all wait for the same rank.
+    # Each rank begins with its right neighbour, so that the ranks do not all wait for one of them.
     others = [(rank + distance) % size for distance in range(1, size)]
     rooms = {other: own.room() for other in others}
     arrivals = {other: rooms[other].irecv(channel, other) for other in others}

@@ -40,14 +40,14 @@ class CommunicatorBase(Generic[R]):
     _reach: int
 
     def process_of(self, rank: int) -> int:
-        """Return the process number of a rank that this one reaches; -1 if it is none, or in another job."""
+        """Return the process number of a destination; -1 if it is no rank, or a process of another job."""
         return shown(self.targets[rank]) if 0 <= rank < len(self.targets) else -1
 
     def admitted(self) -> Self:
         """Return this communicator for a call.
 
         Raises:
-            LocalProtocolError: the call is made in another thread or event loop than those that may make calls.
+            LocalProtocolError: the thread or event loop of the call may not make calls.
         """
         driver = self.engine.driver
         if not driver.admits():
@@ -137,17 +137,17 @@ class CommunicatorBase(Generic[R]):
         return False
 
     def own_send_object(self, codec: object, obj: object, dest: object, tag: object) -> Owned[None] | None:
-        """Do what `send_object` does; return the request for the await, and None in place of False."""
+        """Do what `send_object` does; return the request for the await, or None in place of False."""
         self.admitted()
         return None
 
     def own_send_short(self, spec: object, dest: object, tag: object) -> Owned[None] | None:
-        """Do what `send_short` does; return the request for the await, and None in place of False."""
+        """Do what `send_short` does; return the request for the await, or None in place of False."""
         self.admitted()
         return None
 
     def isend_short(self, spec: object, dest: object, tag: object, kind: type[RequestHandle] | None = None) -> Any:
-        """Do what `send_short` does; return a request that no send shares, and None in place of False.
+        """Do what `send_short` does; return a request of this send alone, or None in place of False.
 
         Args:
             kind: class of the handle that is returned; None for the request itself.

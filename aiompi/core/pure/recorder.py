@@ -247,7 +247,7 @@ class Recorder:
 
 
 def shown(number: object) -> int:
-    """Return a rank or a tag to be shown; -1 for one that no call accepts, which the call itself reports."""
+    """Return a rank or a tag for the record; -1 for an argument that the call itself refuses."""
     try:
         found = index(number)  # type: ignore[arg-type]
     except TypeError:

@@ -73,13 +73,13 @@ def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> boo
 
 
 def _far_apart(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
-    """Return True if the memories of two groups are disjoint; the blocks of one buffer have the same memory."""
+    """Return True if each group of buffers lies in one memory, and these two memories are disjoint."""
     one, other = _memory_of(some), _memory_of(others)
     return one is not None and other is not None and not overlap(one, other)
 
 
 def _memory_of(buffers: Sequence[Buffer]) -> memoryview | None:
-    """Return the memory of all buffers; None if they may have several."""
+    """Return the memory that all buffers share, as the blocks of one buffer do; None if they may have several."""
     memory = buffers[0].memory
     for buffer in buffers:
         if buffer.memory is not memory or type(buffer) is not Buffer:

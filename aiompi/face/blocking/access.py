@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/access.py, generate/blocking/access.py: change those.
+# Written by aiompi/face/generate from native/access.py, generate/blocking/access.py: edit these files.
 """Reads and writes of files of the blocking face (MPI-4.1, chapter 14)."""
 
 from __future__ import annotations

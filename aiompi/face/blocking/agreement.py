@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/agreement.py, generate/blocking/agreement.py: change those.
+# Written by aiompi/face/generate from native/agreement.py, generate/blocking/agreement.py: edit these files.
 """What living members do together after a failure, in the blocking face (ULFM)."""
 
 from __future__ import annotations

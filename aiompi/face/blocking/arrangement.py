@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/arrangement.py: change that.
+# Written by aiompi/face/generate from native/arrangement.py: edit this file.
 """Constructors of the blocking face that an intracommunicator alone has (chapters 5 and 6)."""
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Arrangement(Handle):
             The new communicator.
 
         Raises:
-            InvalidGroupError: this process is not in the group, or the group has processes that are not here.
+            InvalidGroupError: this process is not in the group, or another process of the group is not in this
+                communicator.
             BlockingCallError: an event loop is running in this thread.
         """
         made: Intracomm = self._finish(

@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/communicator.py, generate/blocking/communicator.py: change those.
+# Written by aiompi/face/generate from native/communicator.py, generate/blocking/communicator.py: edit these files.
 """Communicators of the blocking face (chapter 5)."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Comm(
 
     @classmethod
     def _denote(cls, denoted: Communicator) -> Self:
-        """A handle of the class that the communicator is of, or of this one if that is a special one."""
+        """Return a handle of the class for this kind of communicator if it derives from `cls`, otherwise of `cls`."""
         kind = Intercomm if denoted.remote is not None else _ARRANGED[type(denoted.topology)]
         return cast(Self, (kind if issubclass(kind, cls) else cls)()._hold(denoted))
 
@@ -195,7 +195,8 @@ class Comm(
             The new communicator, a null one in a process that is not in it.
 
         Raises:
-            InvalidGroupError: the group has processes that are not here; a process of a group has given another one.
+            InvalidGroupError: the group has processes that are not in this communicator; a process of a group has given
+                another group.
             BlockingCallError: an event loop is running in this thread.
         """
         made: Comm = self._finish(self._made(create.create(self._entered("Create(group)"), group), "Create"))

@@ -40,7 +40,7 @@ def Init_thread(required: int = THREAD_MULTIPLE) -> int:
             and progress is made while the program computes.
 
     Returns:
-        The level that the program has, at least the required one: THREAD_FUNNELED for THREAD_SINGLE.
+        The level that the program has: the required level or a higher one. THREAD_SINGLE gives THREAD_FUNNELED.
 
     Raises:
         LocalProtocolError: the job has been joined already.

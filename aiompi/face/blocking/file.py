@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/file.py, generate/blocking/file.py: change those.
+# Written by aiompi/face/generate from native/file.py, generate/blocking/file.py: edit these files.
 """Files of the blocking face (MPI-4.1, chapter 14)."""
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class File(Access):
         datarep: str = "native",
         info: Info = INFO_NULL,
     ) -> None:
-        """Set what this process sees of the file, and go to its start; collective (MPI_File_set_view).
+        """Choose the part of the file that this process sees, and go to its start; collective (MPI_File_set_view).
 
         Args:
             disp: bytes before the first file type.

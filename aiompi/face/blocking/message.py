@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/message.py, generate/blocking/message.py: change those.
+# Written by aiompi/face/generate from native/message.py, generate/blocking/message.py: edit these files.
 """Messages that a matched probe has taken (MPI-3, section 3.8.2), in the blocking face."""
 
 from __future__ import annotations

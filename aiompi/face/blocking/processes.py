@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/processes.py, generate/blocking/processes.py: change those.
+# Written by aiompi/face/generate from native/processes.py, generate/blocking/processes.py: edit these files.
 """Processes that meet at run time, in the blocking face (MPI-2, chapter 5)."""
 
 from __future__ import annotations

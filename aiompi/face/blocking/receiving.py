@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/receiving.py, generate/blocking/receiving.py: change those.
+# Written by aiompi/face/generate from native/receiving.py, generate/blocking/receiving.py: edit these files.
 """Receives and probes of the blocking face (chapter 3)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/sending.py, generate/blocking/sending.py: change those.
+# Written by aiompi/face/generate from native/sending.py, generate/blocking/sending.py: edit these files.
 """Sends of the blocking face (chapter 3)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/window.py, generate/blocking/window.py: change those.
+# Written by aiompi/face/generate from native/window.py, generate/blocking/window.py: edit these files.
 """Windows of the blocking face (MPI-4.1, chapter 12)."""
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Win(WindowCalls):
     def Allocate(cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, comm: Intracomm = COMM_SELF) -> Self:
         """Make a window of new memory of zeros (MPI_Win_allocate, section 12.2.2); all ranks of `comm` call it.
 
-        Ranks of one host with the native core access this memory without its owner, also while that computes.
+        Ranks of one host with the native core access this memory without its owner, also while the owner computes.
 
         Args:
             size: bytes of this rank's memory; ranks may have different sizes.
@@ -339,7 +339,7 @@ class Win(WindowCalls):
     def Fetch_and_op(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0, op: Op = SUM
     ) -> None:
-        """Combine one element with one of another rank, and fetch that one as it was (MPI_Fetch_and_op).
+        """Combine one element with one of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
 
         It is complete at the end of the epoch, or after a flush.
 

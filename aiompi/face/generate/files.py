@@ -22,8 +22,9 @@ def beginning(inputs: Sequence[str], doc: str) -> list[str]:
 
 
 def first_line(inputs: Sequence[str]) -> str:
-    """Return the comment that says of which files another one is written."""
-    return f"# Written by aiompi/face/generate from {', '.join(inputs)}: change {'those' if inputs[1:] else 'that'}."
+    """Return the comment that names the files from which a file is written."""
+    named = "these files" if inputs[1:] else "this file"
+    return f"# Written by aiompi/face/generate from {', '.join(inputs)}: edit {named}."
 
 
 def formatted(text: str, path: str) -> str:

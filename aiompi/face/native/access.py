@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from generate/native/access.py: change that.
+# Written by aiompi/face/generate from generate/native/access.py: edit this file.
 """Reads and writes of files of the asyncio face (MPI-4.1, chapter 14)."""
 
 from __future__ import annotations

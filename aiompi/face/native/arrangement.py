@@ -32,7 +32,8 @@ class Arrangement(Handle):
             A request whose result is the new communicator.
 
         Raises:
-            InvalidGroupError: this process is not in the group, or the group has processes that are not here.
+            InvalidGroupError: this process is not in the group, or another process of the group is not in this
+                communicator.
         """
         return Owned(self._made(create.create_group(self._admitted, group, tag), "Create_group"))
 

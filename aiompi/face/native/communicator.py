@@ -150,8 +150,8 @@ class Comm(
             A request whose result is the new communicator, a null one in a process that is not in it.
 
         Raises:
-            InvalidGroupError: the group has processes that are not here; awaiting it: a process of a group has given
-                another one.
+            InvalidGroupError: the group has processes that are not in this communicator; awaiting it: a process of a
+                group has given another group.
         """
         return Owned(self._made(create.create(self._admitted, group), "Create"))
 

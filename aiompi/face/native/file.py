@@ -135,7 +135,7 @@ class File(Access):
         datarep: str = "native",
         info: Info = INFO_NULL,
     ) -> Owned[None]:
-        """Set what this process sees of the file, and go to its start; collective (MPI_File_set_view).
+        """Choose the part of the file that this process sees, and go to its start; collective (MPI_File_set_view).
 
         Args:
             disp: bytes before the first file type.

@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from generate/native/message.py: change that.
+# Written by aiompi/face/generate from generate/native/message.py: edit this file.
 """Messages that a matched probe has taken (MPI-3, section 3.8.2), in the native face."""
 
 from __future__ import annotations

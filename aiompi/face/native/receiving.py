@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from generate/native/receiving.py: change that.
+# Written by aiompi/face/generate from generate/native/receiving.py: edit this file.
 """Receives and probes of the asyncio face (chapter 3)."""
 
 from __future__ import annotations

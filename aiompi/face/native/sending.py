@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from generate/native/sending.py: change that.
+# Written by aiompi/face/generate from generate/native/sending.py: edit this file.
 """Sends of the asyncio face (chapter 3)."""
 
 from __future__ import annotations

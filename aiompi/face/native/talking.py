@@ -66,7 +66,7 @@ class Subscription(Protocol):
     async def __anext__(self) -> Any: ...
 
     def close(self) -> None:
-        """Get no more objects; those that wait are dropped."""
+        """Get no more objects, and drop the objects that wait."""
 
 
 class Calling(Protocol):
@@ -94,7 +94,7 @@ class Copies(Protocol):
 
 
 class SharedDict(Mapping[str, Any]):
-    """A dict of which every member has a copy: reads are those of a dict, writes are awaited.
+    """A dict of which every member has a copy. It is read as a dict; writes are awaited.
 
     Writes have one order at all members. An awaited write is in the copies of all. A read may see a write that its
     writer still awaits. Cancelling a write leaves open whether it is made.
@@ -102,10 +102,10 @@ class SharedDict(Mapping[str, Any]):
     Each read returns a new object, and changing it changes no copy. Keys are texts; values are objects as for `send`.
 
     Raises:
-        InvalidArgumentError: from a write: the key is no `str`, or values cannot be compared or added.
-        ProcessFailedError: from a write: this member was cut off, or rank 0 of a world has failed that no other one
-            follows. The write is made, or not.
-        RevokedError, LocalProtocolError: from a write: this member has left.
+        InvalidArgumentError: writing: the key is no `str`, or the values cannot be compared or added.
+        ProcessFailedError: writing: this member was cut off, or rank 0 has failed in a world after which there is no
+            other world. Whether the write was made is unknown.
+        RevokedError, LocalProtocolError: writing: this member has left.
     """
 
     __slots__ = ("_copies", "_name")
@@ -261,10 +261,10 @@ class Talking:
         await self._talk.publish(topic, obj, confirm)
 
     def subscribe(self, topic: str, *, bound: int = 1000, when_full: str = "wait") -> Subscription:
-        """Get what is published under a topic from now on.
+        """Get the objects that are published under a topic from now on.
 
         Args:
-            topic: the text that `publish` has.
+            topic: the topic of `publish`.
             bound: most objects that wait to be read.
             when_full: "wait" makes publishers wait, "drop oldest" drops objects, and "fail" ends the iteration by
                 `asyncio.QueueFull` after the objects that wait.

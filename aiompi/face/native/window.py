@@ -68,7 +68,7 @@ class Win(WindowCalls):
     ) -> Owned[Self]:
         """Make a window of new memory of zeros (MPI_Win_allocate, section 12.2.2); all ranks of `comm` call it.
 
-        Ranks of one host with the native core access this memory without its owner, also while that computes.
+        Ranks of one host with the native core access this memory without its owner, also while the owner computes.
 
         Args:
             size: bytes of this rank's memory; ranks may have different sizes.
@@ -242,7 +242,7 @@ class Win(WindowCalls):
     def Fetch_and_op(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0, op: Op = SUM
     ) -> Request[None]:
-        """Combine one element with one of another rank, and fetch that one as it was (MPI_Fetch_and_op).
+        """Combine one element with one of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
 
         Args:
             origin: a buffer specification: what is written or combined; of `Get`, what is read into.

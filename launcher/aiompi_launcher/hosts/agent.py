@@ -45,8 +45,8 @@ def main(starter: str, server: EarlyForkServer | None = None) -> int:
     """Be an agent.
 
     Args:
-        starter: how it was started, one of `starters.STARTERS`.
-        server: can fork its ranks.
+        starter: how this agent was started, one of `starters.STARTERS`.
+        server: fork server for the ranks of this host; None if its ranks are not forked.
 
     Returns:
         Its exit code.

@@ -1,4 +1,4 @@
-"""The live table of a job, for `--top` and `--attach`. Nothing but `live` is imported before somebody looks.
+"""The live table of a job, for `--top` and `--attach`. Before the first look only `live` is imported.
 
 live       what can be seen of a job, and where
 watch      asks the ranks of a job what they do, while there are viewers

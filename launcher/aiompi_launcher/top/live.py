@@ -1,4 +1,4 @@
-"""`Live`: what can be seen of a job: the table of `--top`, and what other launchers see (`--attach`)."""
+"""`Live`: the view of a job: the table of `--top`, and the socket for other launchers (`--attach`)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class Live:
-    """What can be seen of a job. Before somebody looks, only a socket listens.
+    """The view of a job. Before the first look, only a socket listens.
 
     Args:
-        subject: returns its ranks; called when somebody looks.
-        program: its command, or how it is served.
-        outputs: of the job.
+        subject: returns the ranks of the job; called when a look begins.
+        program: command of the job, or how it is served.
+        outputs: the outputs of its ranks.
     """
 
     def __init__(self, subject: Callable[[], Subject], program: str, outputs: Outputs) -> None:

@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/collective/movement.py, native/collective/reduction.py: change those.
+# Written by aiompi/face/generate from native/collective/movement.py, native/collective/reduction.py: edit these files.
 """Collectives of the blocking face on buffers (chapter 4)."""
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class BufferCollectives(Handle):
         self._finish(buffers.gatherv.begin(self._entered("Gatherv(sendbuf, recvbuf, root)"), sendbuf, recvbuf, root))
 
     def Allgather(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB) -> None:
-        """The buffers of all ranks become the blocks of everyone's (section 4.7).
+        """Every rank gets the buffers of all ranks, as blocks (section 4.7).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
@@ -157,7 +157,7 @@ class BufferCollectives(Handle):
         self._finish(buffers.allgather.begin(self._entered("Allgather(sendbuf, recvbuf)"), sendbuf, recvbuf))
 
     def Allgatherv(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV) -> None:
-        """The buffers of all ranks, of any lengths, come to places in everyone's (section 4.7).
+        """Every rank gets the buffers of all ranks, of any lengths, at places (section 4.7).
 
         Args:
             sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
@@ -261,7 +261,7 @@ class BufferCollectives(Handle):
         )
 
     def Allreduce(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> None:
-        """Combine the buffers of all ranks element by element, into everyone's (section 4.9.6).
+        """Combine the buffers of all ranks element by element, on every rank (section 4.9.6).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
@@ -288,7 +288,8 @@ class BufferCollectives(Handle):
 
         Args:
             sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
+            recvbuf: (recvcounts[rank],) items; under IN_PLACE the items of all ranks, and the result replaces the first
+                ones.
             recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
             op: operation, defined for the datatype.
 
@@ -314,9 +315,9 @@ class BufferCollectives(Handle):
         """Combine the buffers of all ranks; rank i gets block i of the result (MPI-2.2).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. Where a count is given it is that
-                of one block, here as in `recvbuf`.
-            recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. A count in a specification is the
+                count of one block, also in `recvbuf`.
+            recvbuf: (count,) items; under IN_PLACE the items of all blocks, and the result replaces the first ones.
             op: operation, defined for the datatype.
 
         Raises:

@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/collective/neighborhood.py: change that.
+# Written by aiompi/face/generate from native/collective/neighborhood.py: edit this file.
 """Neighbourhood collectives of the blocking face (chapter 7 of MPI-3.1, MPI-4)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/collective/objects.py: change that.
+# Written by aiompi/face/generate from native/collective/objects.py: edit this file.
 """Collectives of the blocking face on Python objects (chapter 4)."""
 
 from __future__ import annotations

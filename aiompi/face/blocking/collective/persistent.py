@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/collective/movement.py, native/collective/reduction.py: change those.
+# Written by aiompi/face/generate from native/collective/movement.py, native/collective/reduction.py: edit these files.
 """Persistent collectives of the blocking face (MPI-4)."""
 
 from __future__ import annotations
@@ -453,7 +453,8 @@ class PersistentCollectives(Handle):
 
         Args:
             sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
+            recvbuf: (recvcounts[rank],) items; under IN_PLACE the items of all ranks, and the result replaces the first
+                ones.
             recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
@@ -492,9 +493,9 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Reduce_scatter_block`; all ranks bind in the same order (MPI-4; MPI-2.2).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. Where a count is given it is that
-                of one block, here as in `recvbuf`.
-            recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. A count in a specification is the
+                count of one block, also in `recvbuf`.
+            recvbuf: (count,) items; under IN_PLACE the items of all blocks, and the result replaces the first ones.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.

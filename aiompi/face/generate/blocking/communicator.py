@@ -69,7 +69,7 @@ class Comm(
 
     @classmethod
     def _denote(cls, denoted: Communicator) -> Self:
-        """A handle of the class that the communicator is of, or of this one if that is a special one."""
+        """Return a handle of the class for this kind of communicator if it derives from `cls`, otherwise of `cls`."""
         kind = Intercomm if denoted.remote is not None else _ARRANGED[type(denoted.topology)]
         return cast(Self, (kind if issubclass(kind, cls) else cls)()._hold(denoted))
 

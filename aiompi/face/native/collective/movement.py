@@ -193,7 +193,7 @@ class MovingCollectives(Handle):
         return Owned(buffers.gatherv.using(algorithm)(self._admitted, sendbuf, recvbuf, root))
 
     def Allgather(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None) -> Owned[None]:
-        """The buffers of all ranks become the blocks of everyone's (section 4.7).
+        """Every rank gets the buffers of all ranks, as blocks (section 4.7).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
@@ -220,7 +220,7 @@ class MovingCollectives(Handle):
         return Owned(buffers.allgather.using(algorithm)(self._admitted, sendbuf, recvbuf))
 
     def Allgatherv(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None) -> Owned[None]:
-        """The buffers of all ranks, of any lengths, come to places in everyone's (section 4.7).
+        """Every rank gets the buffers of all ranks, of any lengths, at places (section 4.7).
 
         Args:
             sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.

@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/collective/movement.py, native/collective/reduction.py: change those.
+# Written by aiompi/face/generate from native/collective/movement.py, native/collective/reduction.py: edit these files.
 """Nonblocking collectives of the asyncio face on buffers (chapter 5 of MPI-3.1)."""
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class NonblockingCollectives(Handle):
     def Iallgather(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None
     ) -> Request[None]:
-        """Start an `Allgather`: the buffers of all ranks become the blocks of everyone's (section 4.7).
+        """Start an `Allgather`: every rank gets the buffers of all ranks, as blocks (section 4.7).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
@@ -234,7 +234,7 @@ class NonblockingCollectives(Handle):
     def Iallgatherv(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None
     ) -> Request[None]:
-        """Start an `Allgatherv`: the buffers of all ranks, of any lengths, come to places in everyone's (section 4.7).
+        """Start an `Allgatherv`: every rank gets the buffers of all ranks, of any lengths, at places (section 4.7).
 
         Args:
             sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
@@ -391,7 +391,7 @@ class NonblockingCollectives(Handle):
     def Iallreduce(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
     ) -> Request[None]:
-        """Start an `Allreduce`: combine the buffers of all ranks element by element, into everyone's (section 4.9.6).
+        """Start an `Allreduce`: combine the buffers of all ranks element by element, on every rank (section 4.9.6).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
@@ -434,7 +434,8 @@ class NonblockingCollectives(Handle):
 
         Args:
             sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
+            recvbuf: (recvcounts[rank],) items; under IN_PLACE the items of all ranks, and the result replaces the first
+                ones.
             recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
@@ -468,9 +469,9 @@ class NonblockingCollectives(Handle):
         (MPI-2.2).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. Where a count is given it is that
-                of one block, here as in `recvbuf`.
-            recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. A count in a specification is the
+                count of one block, also in `recvbuf`.
+            recvbuf: (count,) items; under IN_PLACE the items of all blocks, and the result replaces the first ones.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 

@@ -1,4 +1,4 @@
-# Written by aiompi/face/generate from native/collective/objects.py: change that.
+# Written by aiompi/face/generate from native/collective/objects.py: edit this file.
 """Nonblocking collectives of the asyncio face on objects (chapter 5 of MPI-3.1)."""
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class CombiningCollectives(Handle):
     def Allreduce(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
     ) -> Owned[None]:
-        """Combine the buffers of all ranks element by element, into everyone's (section 4.9.6).
+        """Combine the buffers of all ranks element by element, on every rank (section 4.9.6).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
@@ -93,7 +93,8 @@ class CombiningCollectives(Handle):
 
         Args:
             sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items; under IN_PLACE all, of which the result takes the first.
+            recvbuf: (recvcounts[rank],) items; under IN_PLACE the items of all ranks, and the result replaces the first
+                ones.
             recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
@@ -125,9 +126,9 @@ class CombiningCollectives(Handle):
         """Combine the buffers of all ranks; rank i gets block i of the result (MPI-2.2).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. Where a count is given it is that
-                of one block, here as in `recvbuf`.
-            recvbuf: (count,) items; under IN_PLACE all, of which the result takes the first.
+            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. A count in a
+                specification is the count of one block, also in `recvbuf`.
+            recvbuf: (count,) items; under IN_PLACE the items of all blocks, and the result replaces the first ones.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 

@@ -132,10 +132,10 @@ class Proc:
     """A simulated process.
 
     Attributes:
-        unexpected: messages in order of arrival, of which nobody has asked for.
+        unexpected: messages in order of arrival that no receive has matched.
         posted: receives in order.
-        sends: those that expect an answer, by request id.
-        incoming: long messages of which more is to come, by our request id.
+        sends: sends that expect an answer, by request id.
+        incoming: long messages that have arrived in part, by our request id.
         received: packets by kind.
         max_cid: IMPI_max_cid.
     """

@@ -174,7 +174,7 @@ class Machine:
 
         Raises:
             ScriptError: it broke a rule of the language.
-            MPIFailure: a call failed whose return code nobody took.
+            MPIFailure: a call failed, and the script ignores its return code.
             Exit: it has called `exit_interpreter()`.
         """
         with contextlib.suppress(_Returned):

@@ -45,10 +45,10 @@ class Listener:
             self._take(reader, writer)
 
     def stop(self) -> None:
-        """Accept no more connections; those that there are stay.
+        """Accept no more connections; the accepted connections stay.
 
-        asyncio forgets, without closing it, a connection that was accepted just before its listener is closed. So this
-        one is closed only after those have come.
+        asyncio forgets, without closing it, a connection that was accepted just before its listener is closed. So the
+        listener is closed only after all accepted connections have come.
         """
         if self._server is None:
             return
@@ -58,7 +58,7 @@ class Listener:
         loop.call_soon(self._server.close)
 
     def close(self) -> None:
-        """The same, and close all connections, also those that come a moment later."""
+        """The same, and close all connections, also connections that come a moment later."""
         self._closed = True
         for writer in self._accepted:
             writer.close()

@@ -18,7 +18,7 @@ KEY: Final = 1
 METHOD_NAMES: Final = {NONE: "IMPI_AUTH_NONE", KEY: "IMPI_AUTH_KEY"}
 
 MOST_CLIENTS: Final = 32  # bits of client_mask
-LONGEST: Final = 2**20  # payload of a command that anybody could mean, in bytes
+LONGEST: Final = 2**20  # bytes of payload; a command with more is a mistake
 
 CROSSOVER: Final = 1024  # what -1 stands for (section 4.25)
 MAX_LINEAR: Final = 4
