@@ -20,8 +20,13 @@ from support.cases import cases
 PRIME = 251
 
 
-def numbers(rank, count, salt=0):
+@functools.cache
+def drawn(rank, count, salt):
     return np.random.default_rng([rank, count, salt]).integers(0, PRIME, count)
+
+
+def numbers(rank, count, salt=0):
+    return drawn(rank, count, salt).copy()
 
 
 def compose(left, right, datatype):
@@ -38,11 +43,17 @@ COMPOSE = Op.Create(compose)
 
 
 def maps(rank, count):
+    return mapped(rank, count).copy()
+
+
+@functools.cache
+def mapped(rank, count):
     pairs = np.empty(count, TWOINT.dtype)
     pairs["value"], pairs["index"] = numbers(rank, count, 1) % (PRIME - 1) + 1, numbers(rank, count, 2)
     return pairs
 
 
+@functools.cache
 def composed(size, count):
     columns = zip(*(maps(rank, count).tolist() for rank in range(size)), strict=True)
     return np.array([functools.reduce(lambda f, g: compose(f, g, None), column) for column in columns], TWOINT.dtype)
