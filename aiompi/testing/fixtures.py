@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -19,16 +22,72 @@ if TYPE_CHECKING:
 
 
 class EachRank:
-    """The fixture `world` outside of its test: there each rank has another one."""
+    """A fixture that each rank of an `async def` test makes for itself, outside of the ranks.
+
+    Args:
+        name: of the fixture.
+        function: makes it, or yields it; None for `world`.
+        args, kwargs: of the function, among them other fixtures of this kind.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any] | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self._name, self._function, self._args, self._kwargs = name, function, args, kwargs
 
     def __getattr__(self, name: str) -> Any:
-        raise TypeError("`world` is for the arguments of an `async def` test; a blocking test takes `comm`")
+        advice = "; a blocking test takes `comm`" * (self._function is None)
+        raise TypeError(f"`{self._name}` is for `async def` tests and their fixtures{advice}")
+
+
+class RankFixtures:
+    """The fixtures of one rank of an `async def` test.
+
+    Args:
+        world: value of `world`.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._made: dict[EachRank, Any] = {WORLD: world}
+        self._ends = AsyncExitStack()
+
+    async def get(self, value: Any) -> Any:
+        """Return the value of a fixture; one of another kind is its value."""
+        if not isinstance(value, EachRank):
+            return value
+        if value not in self._made:
+            assert value._function is not None
+            kwargs = {name: await self.get(each) for name, each in value._kwargs.items()}
+            self._made[value] = await self._make(value._function, value._args, kwargs)
+        return self._made[value]
+
+    async def _make(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        made = function(*args, **kwargs)
+        if inspect.isasyncgenfunction(function):
+            self._ends.push_async_callback(anext, made, None)
+            return await anext(made)
+        if inspect.isgeneratorfunction(function):
+            self._ends.callback(next, made, None)
+            return next(made)
+        return await made if inspect.iscoroutinefunction(function) else made
+
+    async def end(self) -> None:
+        """Let the fixtures go on after their `yield`, the last one first."""
+        await self._ends.aclose()
+
+
+#: `world`
+WORLD: Final = EachRank("world")
 
 
 @pytest.fixture
 def world() -> World:
     """COMM_WORLD of the rank that runs the test: for `async def` tests, whose ranks share a process."""
-    each: Any = EachRank()
+    each: Any = WORLD
     return each  # type: ignore[no-any-return]
 
 

@@ -18,7 +18,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from aiompi.compat import STAND_IN
 from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, Settle, Settled, State, Warned
-from aiompi.testing.reports import waits_text
+from aiompi.testing.reports import AT_END, ENDED, hang_title, waits_text
 from aiompi.wire.control import ENV_LIFELINE
 from aiompi.wire.wait_report import WaitReport, compare
 
@@ -28,7 +28,7 @@ _START: Final = 120.0
 GRACE: Final = 1.0
 _ANSWER: Final = 1.0
 #: seconds until a launcher has ended, which is killed otherwise
-_END: Final = 10.0
+_END: Final = 30.0
 #: before each line that the launcher says
 LAUNCHER: Final = "aiompi-launch: "
 #: processes that may be idle
@@ -54,12 +54,14 @@ class Result(NamedTuple):
         reports: serialized reports of the ranks that have run it.
         warned: the warnings in these ranks.
         trouble: why it has failed as a whole, such as a rank that has died; empty otherwise.
+        summary: the same in a line; empty if this is the first line of `trouble`.
         notes: what the ranks did that were stopped; empty if there are none.
     """
 
     reports: Mapping[int, list[dict[str, Any]]]
     warned: Mapping[int, Sequence[Warned]]
     trouble: str = ""
+    summary: str = ""
     notes: str = ""
 
 
@@ -134,9 +136,12 @@ class Job:
         run = _Run({rank: connection for connection, rank in self._connections.items()}, seconds, self._note_begin)
         # What is left of a test, messages and collectives, must not meet the next one.
         self.broken = not (run.all_ended(order) and run.agree() and run.settles())
-        notes = "" if not run.left or run.lost else run.notes()
-        trouble = self._cause() if run.lost else run.trouble or (notes if run.late else "")
-        return Result(run.reports, run.warned, trouble, "" if run.late else notes)
+        if run.lost:
+            return Result(run.reports, run.warned, self._cause())
+        notes, summary = run.notes() if run.left else ("", "")
+        if run.late and not run.trouble:
+            return Result(run.reports, run.warned, notes, summary)
+        return Result(run.reports, run.warned, run.trouble, notes=notes)
 
     def _note_begin(self) -> None:
         """Note that what is printed from now on belongs to the test."""
@@ -241,15 +246,29 @@ class _Run:
             pass
         return not waiting and not self.lost and self._clean
 
-    def notes(self) -> str:
-        """Ask the ranks that are left what they do, and return it as text."""
-        asked = set(self.left)
+    def notes(self) -> tuple[str, str]:
+        """Ask the ranks what they do; return a text on it, and a line for the summary.
+
+        Once the time is up the text is on all ranks, and otherwise on those that are left.
+        """
+        asked = set(self._connections) if self.late else set(self.left)
         self._send(Inquire(), asked)
         deadline = time.monotonic() + _ANSWER
         while asked - self._states.keys() - self.lost and self._receive(asked - self.lost, deadline):
             pass
-        reports = {rank: _report(state) for rank, state in self._states.items()}
-        return waits_text(compare(reports, sorted(asked - reports.keys())), self._seconds if self.late else None)
+        reports = {rank: self._report(rank, state) for rank, state in self._states.items()}
+        elsewhere = {rank: f"at {state.place}" for rank, state in self._states.items() if state.place}
+        elsewhere |= dict.fromkeys(asked - self.left, AT_END)
+        silent = sorted(asked - reports.keys())
+        text = waits_text(compare(reports, silent), self._seconds if self.late else None)
+        return text, hang_title(reports | dict.fromkeys(silent, WaitReport()), elsewhere)
+
+    def _report(self, rank: int, state: State) -> WaitReport:
+        """Return the waits of a rank; if there are none, the line that it runs."""
+        report = WaitReport.unpack(state.report)
+        if rank not in self.left:
+            return report._replace(last=ENDED)
+        return report if report.waits or not state.place else report._replace(last=f"it runs {state.place}")
 
     def _send(self, message: object, ranks: Iterable[int]) -> None:
         for rank in ranks:
@@ -288,12 +307,6 @@ class _Run:
                     report["outcome"] == "failed" or "wasxfail" in report for report in reports
                 )
                 self.unfinished |= any(report["outcome"] == "skipped" for report in reports)
-
-
-def _report(state: State) -> WaitReport:
-    """Return the waits of a rank; if there are none, the line that it runs."""
-    report = WaitReport.unpack(state.report)
-    return report if report.waits or not state.place else report._replace(last=f"it runs {state.place}")
 
 
 class Jobs:

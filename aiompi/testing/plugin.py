@@ -6,7 +6,7 @@ import inspect
 import os
 import sys
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from _pytest.skipping import evaluate_skip_marks
@@ -140,6 +140,34 @@ class MPITests:
 
         test = item.stash[_TASKS] = TaskTest(item, size, self._seconds(item))
         item.runtest = test  # type: ignore[method-assign]
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, object, object]:
+        """Let each rank of an `async def` test make the fixtures that are async, and those that use such ones.
+
+        No other plugin for asyncio is involved.
+        """
+        function, name = fixturedef.func, str(request.fixturename)
+        if _TASKS not in request._pyfuncitem.stash or not (
+            inspect.iscoroutinefunction(function)
+            or inspect.isasyncgenfunction(function)
+            or any(isinstance(request.getfixturevalue(each), fixtures.EachRank) for each in fixturedef.argnames)
+        ):
+            return (yield)
+
+        def each_rank(*args: Any, **kwargs: Any) -> fixtures.EachRank:
+            if fixturedef.scope != "function":
+                reason = f"each rank makes `{name}` for one test, so its scope cannot be {fixturedef.scope!r}"
+                pytest.fail(reason, pytrace=False)
+            return fixtures.EachRank(name, function, args, kwargs)
+
+        fixturedef.func = each_rank  # type: ignore[misc]
+        try:
+            return (yield)
+        finally:
+            fixturedef.func = function  # type: ignore[misc]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

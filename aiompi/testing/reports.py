@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import pickle
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from warnings import WarningMessage
 
 import pytest
-from _pytest._code.code import TerminalRepr
+from _pytest._code.code import ReprEntryNative, ReprFileLocation, ReprTraceback, TerminalRepr
 from _pytest._io import TerminalWriter
 
 from aiompi.base.words import ranks_text
+from aiompi.wire.wait_report import WaitReport
 
 if TYPE_CHECKING:
     from aiompi.testing.jobs import Result
     from aiompi.testing.orders import Warned
+
+#: what a rank does that has ended a test in which others wait, and where it is
+ENDED: Final = "it has ended the test"
+AT_END: Final = "at the end of the test"
 
 
 class Failure(NamedTuple):
@@ -36,15 +42,20 @@ class RankFailures(TerminalRepr):
     """The representation of the failures of a test, each with its ranks.
 
     Args:
+        item: the test.
         failures: the failures. Those that look the same are shown once.
         size: number of ranks of the test.
         notes: text about the other ranks.
+        message: stands in the summary; by default the first line of the first failure.
 
     Attributes:
-        reprcrash: has the `message` that stands in the summary.
+        reprcrash: the line of the first failure, and the message.
+        sections: none; pytest sends them, `reprcrash` and `reprtraceback` from a process of pytest-xdist.
     """
 
-    def __init__(self, failures: Iterable[Failure], size: int, notes: str = "") -> None:
+    def __init__(
+        self, item: pytest.Item, failures: Iterable[Failure], size: int, notes: str = "", message: str = ""
+    ) -> None:
         merged: dict[str, Failure] = {}
         for failure in failures:
             first = merged.setdefault(str(failure.shown), failure._replace(ranks=[]))
@@ -52,10 +63,18 @@ class RankFailures(TerminalRepr):
         self._failures = [*merged.values()]
         self._size = size
         self._notes = notes
-        first = self._failures[0]
-        crash = getattr(first.shown, "reprcrash", None)
-        message = str(first.shown).strip().partition("\n")[0] if crash is None else crash.message
-        self.reprcrash = SimpleNamespace(message=f"{title(first.ranks, size)}: {message}" if first.ranks else message)
+        self.sections: list[tuple[str, str, str]] = []
+        ranks, shown = self._failures[0]
+        path, line, _ = item.location
+        crash = getattr(shown, "reprcrash", None) or ReprFileLocation(path, (line or 0) + 1, str(shown).strip())
+        message = message or crash.message.partition("\n")[0]
+        message = f"{title(ranks, size)}: {message}" if ranks else message
+        self.reprcrash = ReprFileLocation(crash.path, crash.lineno, message)
+
+    @property
+    def reprtraceback(self) -> ReprTraceback:
+        """All of the representation as one text."""
+        return ReprTraceback([ReprEntryNative([f"{self}\n"])], None, "native")
 
     def toterminal(self, tw: TerminalWriter) -> None:
         for failure in self._failures:
@@ -74,8 +93,12 @@ def title(ranks: Sequence[int], size: int) -> str:
     return f"{ranks_text(ranks)} of {size}"
 
 
+#: identifies a report among those of a rank: its phase, the subtest if it is of one, and how many of these came before
+_Phase: TypeAlias = tuple[str, str, int]
+
+
 def merge(item: pytest.Item, reports: Mapping[int, pytest.TestReport], size: int, notes: str) -> pytest.TestReport:
-    """Return one report of a phase of a test (setup, call or teardown) from those of its ranks.
+    """Return one report of a phase of a test (setup, call or teardown), or of a subtest, from those of its ranks.
 
     Args:
         item: the test.
@@ -87,30 +110,21 @@ def merge(item: pytest.Item, reports: Mapping[int, pytest.TestReport], size: int
     failed = {} if expected else {rank: report for rank, report in reports.items() if report.failed}
     skipped = [report for report in reports.values() if report.skipped]
     chosen = [*failed.values(), *skipped, *reports.values()][0]
-    longrepr = chosen.longrepr
+    merged = copy.copy(chosen)
+    merged.outcome = "failed" if failed else "skipped" if skipped else "passed"
     if failed:
         shown = (Failure([rank], report.longrepr) for rank, report in failed.items())
-        longrepr = RankFailures(shown, size, notes)
-    merged = pytest.TestReport(
-        item.nodeid,
-        item.location,
-        chosen.keywords,
-        "failed" if failed else "skipped" if skipped else "passed",
-        longrepr,
-        chosen.when,
-        [
-            (header_of(header, rank), text)
-            for rank, report in sorted(reports.items())
-            for header, text in report.sections
-            if text
-        ],
-        max(report.duration for report in reports.values()),
-        min(report.start for report in reports.values()),
-        max(report.stop for report in reports.values()),
-        [each for report in reports.values() for each in report.user_properties],
-    )
-    if hasattr(chosen, "wasxfail"):
-        merged.wasxfail = chosen.wasxfail
+        merged.longrepr = RankFailures(item, shown, size, notes)
+    merged.sections = [
+        (header_of(header, rank), text)
+        for rank, report in sorted(reports.items())
+        for header, text in report.sections
+        if text
+    ]
+    merged.duration = max(report.duration for report in reports.values())
+    merged.start = min(report.start for report in reports.values())
+    merged.stop = max(report.stop for report in reports.values())
+    merged.user_properties = [each for report in reports.values() for each in report.user_properties]
     return merged
 
 
@@ -121,17 +135,28 @@ def of_test(
 
     Args:
         item: the test.
-        of_ranks: for each rank that has run it to its end, the reports of its phases.
+        of_ranks: for each rank that has run it to its end, the reports of its phases and subtests.
         size: number of ranks of the test.
         result: how it has ended.
     """
-    phases: dict[str, dict[int, pytest.TestReport]] = {}
+    phases: dict[_Phase, dict[int, pytest.TestReport]] = {}
     for rank, reports in sorted(of_ranks.items()):
+        before = Counter[tuple[str, str]]()
         for report in reports:
-            phases.setdefault(str(report.when), {})[rank] = report
-    merged = [merge(item, phases[when], size, result.notes) for when in ("setup", "call", "teardown") if when in phases]
+            phase = (str(report.when), str(getattr(report, "context", "")))
+            phases.setdefault((*phase, before[phase]), {})[rank] = report
+            before[phase] += 1
+    when = ("setup", "call", "teardown").index
+    found = sorted(phases.items(), key=lambda each: (when(each[0][0]), not each[0][1]))  # subtests before their test
+    merged = [merge(item, reports, size, result.notes) for _, reports in found]
+    subtests = sum(report.failed for report in merged if hasattr(report, "context"))
+    for report in merged:
+        if subtests and report.when == "call" and report.passed and not hasattr(report, "context"):
+            report.outcome = "failed"
+            report.longrepr = f"contains {subtests} failed subtest{'s' * (subtests > 1)}"
     if result.trouble and not any(report.failed for report in merged):
-        failure = failed_report(item, RankFailures([Failure((), result.trouble)], size))
+        shown = RankFailures(item, [Failure((), result.trouble)], size, message=result.summary)
+        failure = failed_report(item, shown)
         failure.sections = [section for report in merged for section in report.sections]
         return [*(report for report in merged if report.when == "setup"), failure]
     return merged
@@ -191,3 +216,23 @@ def waits_text(lines: str, seconds: float | None) -> str:
     if seconds is None:
         return f"These ranks still waited, and were stopped:\n{states}"
     return f"The test has not ended after {seconds:g} s. The ranks wait:\n{states}"
+
+
+def hang_title(reports: Mapping[int, WaitReport], elsewhere: Mapping[int, str]) -> str:
+    """Return where the ranks of a test are that does not end, for the summary.
+
+    The fewest at one place come first, and those that have ended the test last.
+
+    Args:
+        reports: by rank.
+        elsewhere: where ranks are that wait in no call, as far as it is known.
+    """
+    places: dict[str, list[int]] = {}
+    for rank, report in sorted(reports.items()):
+        place = elsewhere.get(rank, "in no MPI call")
+        if report.waits:
+            wait = report.waits[0]
+            place = f"in {wait.call}{f' #{wait.number}' * bool(wait.number)} at {wait.place}"
+        places.setdefault(place, []).append(rank)
+    ordered = sorted(places.items(), key=lambda each: (each[0] == AT_END, len(each[1])))
+    return f"Hang: {'; '.join(f'{ranks_text(ranks)} {place}' for place, ranks in ordered)}"

@@ -6,22 +6,25 @@ import asyncio
 import contextlib
 import io
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import pytest
 
 from aiompi import World, local_world
 from aiompi.hang_report import HangReporter
-from aiompi.testing.fixtures import EachRank
-from aiompi.testing.reports import Failure, RankFailures, waits_text
+from aiompi.testing.fixtures import RankFixtures
+from aiompi.testing.reports import AT_END, ENDED, Failure, RankFailures, hang_title, waits_text
 from aiompi.wire.wait_report import compare
 
 #: seconds that the other ranks have after one has failed
 GRACE: Final = 0.5
 #: seconds after which the reporter of waits would speak by itself
 _NEVER: Final = 1e5
+#: fixtures that capture output themselves, of all ranks
+_CAPTURING: Final = frozenset({"capsys", "capsysbinary", "capteesys", "capfd", "capfdbinary"})
 _rank: Final[ContextVar[int | None]] = ContextVar("aiompi.testing.rank", default=None)
 
 
@@ -31,12 +34,12 @@ class Outcome(NamedTuple):
     Attributes:
         errors: exceptions of ranks, by rank.
         notes: where the ranks waited that had to be cancelled; empty if there were none.
-        hangs: True if they have waited until the limit.
+        hang: the same in a line if they have waited until the limit; empty otherwise.
     """
 
-    errors: Mapping[int, BaseException]
-    notes: str
-    hangs: bool
+    errors: Mapping[int, BaseException] = MappingProxyType({})
+    notes: str = ""
+    hang: str = ""
 
 
 class Output(io.TextIOBase):
@@ -75,7 +78,7 @@ class TaskTest:
 
     def __init__(self, item: pytest.Function, size: int, seconds: float) -> None:
         self._item, self._size, self._seconds = item, size, seconds
-        self._outcome = Outcome({}, "", hangs=False)
+        self._outcome = Outcome()
 
     def __call__(self) -> None:
         """Run the test once.
@@ -87,8 +90,8 @@ class TaskTest:
         arguments = {name: self._item.funcargs[name] for name in self._item._fixtureinfo.argnames}
         with self._captured(), asyncio.Runner() as runner:
             self._outcome = outcome = runner.run(self._run(arguments))
-        if outcome.hangs:
-            pytest.fail(outcome.notes, pytrace=False)
+        if outcome.hang:
+            pytest.fail(outcome.hang, pytrace=False)
         errors = sorted(outcome.errors.values(), key=lambda error: isinstance(error, pytest.skip.Exception))
         if errors:
             raise errors[0]
@@ -100,24 +103,35 @@ class TaskTest:
             report: of the test, which has failed.
             shown: the error that the test has raised.
         """
-        errors = self._outcome.errors
-        if shown in errors.values():
+        errors, notes, hang = self._outcome
+        rank = _rank.get()
+        failures: list[Failure] = []
+        if rank is not None:  # a subtest of one rank
+            failures = [Failure([rank], report.longrepr)]
+        elif hang:
+            failures = [Failure((), notes)]
+        elif shown in errors.values():
             failures = [
                 Failure([rank], self._item.repr_failure(pytest.ExceptionInfo.from_exception(error)))
                 for rank, error in sorted(errors.items())
             ]
-            representation: Any = RankFailures(failures, self._size, self._outcome.notes)
-            report.longrepr = representation
+        if failures:
+            shown_ranks: Any = RankFailures(self._item, failures, self._size, "" if hang else notes, hang)
+            report.longrepr = shown_ranks
 
     @contextlib.contextmanager
     def _captured(self) -> Iterator[None]:
-        if self._item.config.option.capture == "no":
+        option = self._item.config.option
+        if option.capture == "no" or _CAPTURING & self._item.funcargs.keys():
             yield
             return
         with contextlib.ExitStack() as stack:
             outputs = {"stdout": Output(sys.stdout), "stderr": Output(sys.stderr)}
             stack.enter_context(contextlib.redirect_stdout(outputs["stdout"]))
             stack.enter_context(contextlib.redirect_stderr(outputs["stderr"]))
+            # Subtests of several ranks overlap, and must not redirect the same output.
+            stack.callback(setattr, option, "capture", option.capture)
+            option.capture = "no"
             try:
                 yield
             finally:
@@ -136,7 +150,8 @@ class TaskTest:
             hangs = bool(left) and not any(task.exception() for task in done)
             if left and not hangs:
                 _, left = await asyncio.wait(left, timeout=GRACE)
-            notes = self._waits({rank: reporters[rank] for rank in range(self._size) if tasks[rank] in left}, hangs)
+            waiting = {rank for rank, task in enumerate(tasks) if task in left}
+            notes, hang = self._waits(reporters, waiting, hangs) if left else ("", "")
         finally:
             for reporter in reporters:
                 reporter.close()
@@ -145,15 +160,26 @@ class TaskTest:
         if left:
             await asyncio.wait(left, timeout=GRACE)
         errors = {rank: error for rank, task in enumerate(tasks) if task not in left and (error := task.exception())}
-        return Outcome(errors, notes, hangs)
+        return Outcome(errors, notes, hang)
 
     async def _rank(self, world: World, arguments: Mapping[str, Any]) -> None:
         _rank.set(world.rank)
-        own = {name: world if isinstance(value, EachRank) else value for name, value in arguments.items()}
-        await self._item.obj(**own)
+        fixtures = RankFixtures(world)
+        try:
+            for value in self._item.funcargs.values():  # some are used, and are no arguments
+                await fixtures.get(value)
+            await self._item.obj(**{name: await fixtures.get(value) for name, value in arguments.items()})
+        finally:
+            await fixtures.end()
 
-    def _waits(self, reporters: Mapping[int, HangReporter], hangs: bool) -> str:
-        if not reporters:
-            return ""
-        lines = compare({rank: reporter.report() for rank, reporter in reporters.items()}, ())
-        return waits_text(lines, self._seconds if hangs else None)
+    def _waits(self, reporters: Sequence[HangReporter], waiting: Container[int], hangs: bool) -> tuple[str, str]:
+        """Return a text on ranks that wait, and a line for the summary of a test that hangs."""
+        reports = {
+            rank: report if rank in waiting else report._replace(last=ENDED)
+            for rank, report in ((rank, reporter.report()) for rank, reporter in enumerate(reporters))
+            if hangs or rank in waiting
+        }
+        if not hangs:
+            return waits_text(compare(reports, ()), None), ""
+        ended = {rank: AT_END for rank in reports if rank not in waiting}
+        return waits_text(compare(reports, ()), self._seconds), hang_title(reports, ended)

@@ -25,6 +25,12 @@ def run(pytester: pytest.Pytester, text: str, *args: str) -> pytest.RunResult:
     return pytester.runpytest_subprocess(*PLAIN, *args)
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the lines of the summary be long."""
+    monkeypatch.setenv("COLUMNS", "160")
+
+
 def text_of(result: pytest.RunResult) -> str:
     """The output with numbers of seconds left out, which differ from run to run."""
     return re.sub(r"for \d+\.\d s", "for # s", result.stdout.str())
@@ -40,7 +46,20 @@ def test_ranks_are_tasks_of_one_process(pytester: pytest.Pytester) -> None:
         seen = []
 
         @pytest.fixture
-        async def unused():
+        async def total(world):
+            return await world.allreduce(1)
+
+        @pytest.fixture
+        async def ranks(world, total):
+            yield [*range(total)]
+            seen.extend(await world.allgather(world.rank))
+
+        @pytest.fixture
+        def last(ranks):
+            yield ranks[-1]
+
+        @pytest.fixture(scope="module")
+        async def shared():
             pass
 
         @pytest.mark.mpi(ranks=[1, 2, 5])
@@ -54,11 +73,23 @@ def test_ranks_are_tasks_of_one_process(pytester: pytest.Pytester) -> None:
         class TestClass:
             @pytest.mark.parametrize("word", ["a", "b"])
             @pytest.mark.mpi(ranks=2)
-            async def test_method(self, world, word, tmp_path):
+            async def test_method(self, world, word, tmp_path, capsys):
                 assert await world.bcast((word, tmp_path) if world.rank == 0 else None) == (word, tmp_path)
 
         async def test_one_rank(world):
             assert world.size == 1
+
+        @pytest.mark.mpi(ranks=2)
+        async def test_fixtures_of_each_rank(world, last, total):
+            assert (last, total) == (1, 2)
+            seen.clear()
+
+        def test_fixtures_have_ended():
+            assert seen == [0, 1, 0, 1]
+
+        @pytest.mark.mpi(ranks=2)
+        async def test_module(world, shared):
+            pass
 
         @pytest.mark.xfail(raises=ZeroDivisionError, strict=True)
         @pytest.mark.mpi(ranks=2)
@@ -79,7 +110,8 @@ def test_ranks_are_tasks_of_one_process(pytester: pytest.Pytester) -> None:
         """,
         "-W", "error", "--strict-markers", "-k", "not awaited",
     )  # fmt: skip
-    result.assert_outcomes(passed=7, xfailed=1, skipped=1, deselected=1)
+    result.assert_outcomes(passed=9, xfailed=1, skipped=1, deselected=1, errors=1)
+    assert "\neach rank makes `shared` for one test, so its scope cannot be 'module'\n" in text_of(result)
 
 
 def test_a_failing_task_is_reported_with_its_rank(pytester: pytest.Pytester) -> None:
@@ -100,9 +132,14 @@ def test_a_failing_task_is_reported_with_its_rank(pytester: pytest.Pytester) -> 
         @pytest.mark.mpi(ranks=2, timeout=0.2)
         async def test_hangs(world):
             await world.recv(source=1 - world.rank, tag=5)
+
+        @pytest.mark.mpi(ranks=3, timeout=0.2)
+        async def test_ends_early(world):
+            if world.rank:
+                await world.barrier()
         """,
     )
-    result.assert_outcomes(failed=2)
+    result.assert_outcomes(failed=3)
     text = text_of(result)
     assert "- rank 1 of 3 -" in text
     assert ">           assert numbers == [1, 2, 3]\nE           assert [1, 2, 1] == [1, 2, 3]" in text
@@ -111,6 +148,10 @@ def test_a_failing_task_is_reported_with_its_rank(pytester: pytest.Pytester) -> 
     assert "FAILED test_it.py::test_fails[3] - rank 1 of 3: assert [1, 2, 1] == [1, 2, 3]" in text
     assert "The test has not ended after 0.2 s. The ranks wait:\n  rank 0: recv(source=1, tag=5)" in text
     assert "ranks wait in a circle: rank 0 for rank 1, rank 1 for rank 0" in text
+    place = "in recv(source={}, tag=5) at test_it.py:14"
+    assert f"_hangs[2] - Hang: rank 0 {place.format(1)}; rank 1 {place.format(0)}\n" in text
+    assert "rank 0 has not come to barrier #1 on MPI_COMM_WORLD: it is in no MPI call; it has ended the test\n" in text
+    assert "_early[3] - Hang: ranks 1-2 in barrier #1 at test_it.py:19; rank 0 at the end of the test\n" in text
 
 
 def test_ranks_are_processes_that_later_tests_use_again(pytester: pytest.Pytester) -> None:
@@ -170,6 +211,13 @@ def test_ranks_are_processes_that_later_tests_use_again(pytester: pytest.Pyteste
                 time.sleep(60)
             comm.Barrier()
 
+        @pytest.mark.mpi(ranks=2)
+        def test_subtests(comm, subtests):
+            for number in range(3):
+                with subtests.test(number=number):
+                    assert number != 1 or comm.rank == 0
+            comm.Barrier()
+
         @pytest.mark.mpi(ranks=2, threads=3)
         def test_fresh(comm, first_pid):
             assert comm.allreduce(1) == 2
@@ -183,7 +231,7 @@ def test_ranks_are_processes_that_later_tests_use_again(pytester: pytest.Pyteste
         """,
         "-W", "error",
     )  # fmt: skip
-    result.assert_outcomes(passed=6, failed=3, skipped=1)
+    result.assert_outcomes(passed=6, failed=5, skipped=1)
     text = text_of(result)
     assert "- rank 1 of 2 -" in text
     assert "E       assert [1, 1] == [1, 0]" in text
@@ -194,6 +242,10 @@ def test_ranks_are_processes_that_later_tests_use_again(pytester: pytest.Pyteste
     assert "aiompi-launch" not in text
     assert re.search(r"Barrier #1 on MPI_COMM_WORLD \(\w+\) at test_it.py:52 for # s, waiting for rank 1", text)
     assert "rank 1: in no MPI call; it runs test_it.py:51, in test_hangs" in text
+    place = "rank 0 in Barrier #1 at test_it.py:52; rank 1 at test_it.py:51, in test_hangs"
+    assert f"FAILED test_it.py::test_hangs[2] - Hang: {place}\n" in text
+    assert re.search(r"SUBFAILED.number='?1'?. .*::test_subtests\[2\] - rank 1 of 2: assert .1 != 1 or 1 == 0.\n", text)
+    assert "FAILED test_it.py::test_subtests[2] - contains 1 failed subtest\n" in text
 
 
 def test_warnings_of_ranks_are_in_the_summary(pytester: pytest.Pytester) -> None:
@@ -264,11 +316,14 @@ def test_reports_pass_through_xdist(pytester: pytest.Pytester) -> None:
             print("hello from", comm.rank)
             assert comm.size != 1
         """,
-        "-p", "xdist", "-n", "1",
+        "-p", "xdist", "-n", "1", "--junitxml", "found.xml",
     )  # fmt: skip
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["*- rank 1 of 2 -*", "E * assert 1 != 1"])
     result.stdout.fnmatch_lines(["*- rank 0 of 1 -*", "*Captured stdout of rank 0 call*", "hello from 0"])
+    message = "rank 0 of 1: assert 1 != 1"
+    result.stdout.fnmatch_lines([f"FAILED test_it.py::test_process?1? - {message}*"])
+    assert f'<failure message="{message}' in (pytester.path / "found.xml").read_text()
 
 
 #: the marks of pytest-mpi and mpi-pytest
