@@ -91,9 +91,8 @@ def test_a_disk_that_is_full(site: Site, size: str, said: str) -> None:
     """What the launcher or the agent of a host cannot store is said in a line."""
     (site.directory / "large").write_bytes(os.urandom(2**20))
     full = site.base / "full"
-    full.mkdir()
     words = ("--starter", "local", "--preload", "large", "--hosts", "a,b", "env", "true")
-    prepare = f"mount -t tmpfs -o size={size} none {full} && export XDG_RUNTIME_DIR={full}"
+    prepare = f"mkdir {full} && mount -t tmpfs -o size={size} none {full} && export XDG_RUNTIME_DIR={full}"
     code, out, err = in_namespaces(site, "-m", prepare, *words)
     full.rmdir()
     assert (code, out) == (1, "")

@@ -234,7 +234,7 @@ class Site:
         while left := self.processes():
             assert time.monotonic() < deadline, f"processes are left: {left}"
             self._await_end(next(iter(left)), deadline)
-        assert self.directories() == [], "files are left"
+        assert not (left_over := self.directories()), f"files are left: {left_over}"
 
     def close(self) -> None:
         """End the processes that a failed test has left."""
