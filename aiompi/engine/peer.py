@@ -71,14 +71,7 @@ class Peer(SendingPeer):
         matcher = self._matcher(context, source)
         receive = matcher.take_posted(source, tag)
         if receive is not None:
-            if kind != EAGER:
-                self.emit(frame.SYNCACK, srqid=srqid)
-            receive.noted(drqid)
-            try:
-                return receive.begin(self, source, tag, length, length, eager)
-            except MemoryError:
-                receive.out_of_memory(source, tag, length)
-                return Landing.dropped(self, length, eager)
+            return self._land_at(receive, header, eager)
         if kind == frame.EAGER_READY:
             self.emit(frame.NOTREADY, srqid=srqid)
             return Landing.dropped(self, length, eager)
@@ -91,6 +84,22 @@ class Peer(SendingPeer):
             landing = Landing.dropped(self, length, eager)
         self._keep(message)
         return landing
+
+    def land_at(self, receive: Receive, header: tuple[int, ...]) -> Landing:
+        """Return the landing of an eager message that the core has matched."""
+        receive.resume()
+        return self._land_at(receive, header, self._hold(header[5]))
+
+    def _land_at(self, receive: Receive, header: tuple[int, ...], eager: int) -> Landing:
+        kind, tag, source, _, _, length, srqid, note = header
+        if kind != EAGER:
+            self.emit(frame.SYNCACK, srqid=srqid)
+        receive.noted(note)
+        try:
+            return receive.begin(self, source, tag, length, length, eager)
+        except MemoryError:
+            receive.out_of_memory(source, tag, length)
+            return Landing.dropped(self, length, eager)
 
     def _keep(self, message: Message) -> None:
         """Keep a message for which no receive is posted; drop it if no receive can be posted any more."""

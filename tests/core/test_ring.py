@@ -20,8 +20,9 @@ from aiompi.core._native import MatchQueues, Outgoing, PeerBase, PeerProcess, Po
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
+from support.frames import Header
 from support.interrupts import called
-from support.rings import LINE, SIZE, RingPair, eager, raw, send
+from support.rings import LINE, SIZE, Landed, RingPair, eager, raw, send
 
 STREAMED, EXPOSED, SKIP = 0x100, 0x200, 255
 
@@ -96,6 +97,110 @@ def test_a_handler_that_reads_on_as_a_receive_is_resumed_gets_the_next_frame(pai
     pair.ends[1].read(peer, 2**40)
     assert not [*queues.posted()]
     assert [bytes(receive.data) for receive in receives] == [b"\0", b"\1", b"\2"]
+
+
+# Short messages that come in parts.
+
+
+class Taker(PeerBase):
+    """A peer with one posted receive, which records the landings of messages that have come in part.
+
+    Attributes:
+        landed: memory of the landings, and the bytes that are there.
+    """
+
+    def __init__(self, memory: Any) -> None:
+        super().__init__(SimpleNamespace(contexts={3: MatchQueues()}, brief_limit=100), 0)
+        self._ackmark = self._hiwater = 2**20
+        queues = self._contexts[3]
+        queues.sources = {0: 0}
+        self.receive: Any = PostedReceive(SimpleNamespace(recorder=None), None, memory, 0, 1, 0)
+        queues.post(self.receive)
+        self.frames: list[tuple[Header, bytes]] = []
+        self.landings: list[Landed] = []
+
+    def land_at(self, receive: Any, header: tuple[int, ...]) -> Any:
+        assert receive is self.receive
+        self.landings.append(landing := Landed(Header(*header), self.frames, 2**30))
+        if receive.memory is not None:
+            landing.memory[: len(receive.memory)] = receive.memory
+        return landing
+
+    @property
+    def content(self) -> bytes:
+        return bytes(self.receive.data if self.receive.memory is None else self.receive.memory)
+
+
+@pytest.fixture
+def wide() -> Iterator[RingPair]:
+    pair = RingPair(65536)
+    yield pair
+    pair.close()
+
+
+def put_parts(pair: RingPair, payload: bytes, written: int, missing: int = 0) -> None:
+    """Write a message of 3 with tag 1 of which `written` bytes, and `missing` others, are there."""
+    pair.put_raw(HEADER.size, payload)
+    pair.word("written")[0] = HEADER.size + written
+    pair.put_raw(0, raw(frame.EAGER | STREAMED, len(payload) + missing, tag=1, context=3))
+
+
+@pytest.mark.parametrize("into", [None, bytearray])
+def test_a_message_in_parts_goes_straight_to_its_receive(wide: RingPair, into: Any) -> None:
+    payload = pattern(9000)
+    taker = Taker(into and memoryview(into(9000)))
+    put_parts(wide, payload, 9000)
+    assert wide.ends[1].read(taker, 2**40) > 0
+    assert taker.receive._done
+    assert taker.content == payload
+    assert not taker.landings
+    assert wide.ends[1].between_frames
+    send(wide.ends[0], b"unread")
+    assert wide.ends[1].position % LINE == 0
+
+
+@pytest.mark.parametrize("into", [None, bytearray])
+@pytest.mark.parametrize("written", [1, 4000, 8999])
+def test_a_message_lands_whose_writer_stops_between_two_parts(wide: RingPair, into: Any, written: int) -> None:
+    payload = pattern(9000)
+    taker = Taker(into and memoryview(into(9000)))
+    put_parts(wide, payload, written)
+    wide.ends[1].read(taker, 2**40)
+    (landing,) = taker.landings
+    assert landing.filled == written
+    assert landing.memory[:written] == payload[:written]
+    assert not taker.receive._done, "that is for the landing to say"
+    wide.word("written")[0] = HEADER.size + 9000
+    wide.ends[1].read(taker, 2**40)
+    ((_, content),) = taker.frames
+    assert content[written:] == payload[written:]
+
+
+def test_a_message_in_parts_that_is_too_long_for_its_receive_lands(wide: RingPair) -> None:
+    taker = Taker(memoryview(bytearray(8999)))
+    put_parts(wide, pattern(9000), 9000)
+    wide.ends[1].read(taker, 2**40)
+    assert not taker.receive._done
+    assert taker.content == bytes(8999), "only the landing knows what to keep"
+    assert [content for _, content in taker.frames] == [pattern(9000)]
+
+
+def test_a_matched_message_lands_before_its_writer_is_refused(wide: RingPair) -> None:
+    """So that whatever ends the connection finds its receive."""
+    taker = Taker(None)
+    put_parts(wide, pattern(9000), 2**17)
+    with pytest.raises(RemoteProtocolError, match="the writer of a ring says that it is at"):
+        wide.ends[1].read(taker, 2**40)
+    assert len(taker.landings) == 1
+
+
+def test_a_message_in_parts_beyond_the_credit_is_not_matched(wide: RingPair) -> None:
+    taker = Taker(None)
+    taker._hiwater = 9000
+    put_parts(wide, pattern(9000), 9000)
+    with pytest.raises(AttributeError, match="land"):  # which the engine's peer has, and which refuses it
+        wide.ends[1].read(taker, 2**40)
+    assert [*taker._contexts[3].posted()] == [taker.receive]
 
 
 # Sleep and room.

@@ -27,19 +27,24 @@ DIRECTION = 1024
 
 
 class Landed:
-    """Memory for a payload that comes in parts, at most `width` bytes at once."""
+    """Memory for a payload that comes in parts, at most `width` bytes at once.
+
+    Attributes:
+        memory: the memory.
+        filled: bytes that are there.
+    """
 
     def __init__(self, header: Header, frames: list[tuple[Header, bytes]], width: int) -> None:
         self._header, self._frames, self._width = header, frames, width
-        self._memory, self.filled = bytearray(header.length), 0
+        self.memory, self.filled = bytearray(header.length), 0
 
     def room(self) -> memoryview:
-        return memoryview(self._memory)[self.filled : self.filled + self._width]
+        return memoryview(self.memory)[self.filled : self.filled + self._width]
 
     def advance(self, nbytes: int) -> None:
         self.filled += nbytes
-        if self.filled == len(self._memory):
-            self._frames.append((self._header, bytes(self._memory)))
+        if self.filled == len(self.memory):
+            self._frames.append((self._header, bytes(self.memory)))
 
 
 class Reader:

@@ -10,7 +10,7 @@ _check_sources(AIOMPI_SOURCES)  # first: what is imported below may have changed
 cimport cython
 from cpython.buffer cimport PyBUF_FULL_RO, PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITABLE, \
     PyBuffer_IsContiguous, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject, Py_TYPE
@@ -112,6 +112,7 @@ cdef extern from "ring.h" nogil:
     enum:
         LINE
         HEADER
+        STEP
         STREAMED
         EXPOSED
         PIECES
@@ -128,7 +129,7 @@ cdef extern from "ring.h" nogil:
         int bell
     ctypedef struct reader_t:
         words_t *words
-        uint64_t tail, missing, granted
+        uint64_t tail, missing, whole, granted
         int bell
     uint64_t LOAD_RELAXED(void *)
     uint64_t LOAD_ACQUIRE(void *)

@@ -21,6 +21,9 @@ cdef extern from *:
 
 cdef tuple _NO_ARGUMENTS = ()
 
+cdef enum:
+    PARTS = 8  # pieces of a message that is published in parts
+
 cdef enum:  # kinds of frames (see aiompi.wire.frame)
     EAGER = 1
     RTS = 4
@@ -62,25 +65,36 @@ cdef class PeerBase:
     cdef int publish(self, char *place, uint64_t context, int source, int tag, int64_t nbytes) except -1:
         """Send the message whose payload is in its place."""
         cdef header_t header
-        header.tag, header.source, header.credit = tag, source, <uint32_t>self._owed
-        header.context, header.length, header.srqid, header.drqid = context, nbytes, 0, 0
+        self.describe(&header, context, source, tag, nbytes)
         header_write(place, &header)
-        self.credit -= nbytes + OVERHEAD
-        self._owed = 0
         writer_publish(&self.ring.out, place, EAGER, HEADER + nbytes)
         return self.ring.wake()
 
+    cdef void describe(self, header_t *header, uint64_t context, int source, int tag, int64_t nbytes) noexcept:
+        """Write the header of a message, and pay for the message."""
+        header.tag, header.source, header.credit = tag, source, <uint32_t>self._owed
+        header.context, header.length, header.srqid, header.drqid = context, nbytes, 0, 0
+        self.credit -= nbytes + OVERHEAD
+        self._owed = 0
+
     cdef bint put_bytes(self, uint64_t context, int source, int tag, const char *data, int64_t nbytes) except -1:
         """Send a short message at once; return False if it is to be sent otherwise."""
+        cdef Py_buffer part
         cdef char *place = self.room(nbytes)
         if place == NULL:
             return False
+        if nbytes > STEP:
+            part.buf, part.len = <void *>data, nbytes
+            self.publish_in_parts(&part, 1, context, source, tag, nbytes)
+            return True
         memcpy(place + HEADER, data, nbytes)
         self.publish(place, context, source, tag, nbytes)
         return True
 
     cdef bint put(self, uint64_t context, int source, int tag, payload, int64_t nbytes) except -1:
         """Do the same for memory in pieces."""
+        if nbytes > STEP and len(payload) <= PARTS:
+            return self.put_in_parts(context, source, tag, payload, nbytes)
         cdef Ring ring = self.ring  # so that its memory stays, whatever the pieces do
         cdef char *place = self.room(nbytes)
         cdef char *to
@@ -100,6 +114,39 @@ cdef class PeerBase:
             raise InternalError(f"the pieces of a message of {nbytes} bytes have {nbytes - rest}")
         self.publish(place, context, source, tag, nbytes)
         return True
+
+    cdef bint put_in_parts(self, uint64_t context, int source, int tag, payload, int64_t nbytes) except -1:
+        cdef Py_buffer parts[PARTS]
+        cdef int count = 0
+        cdef int64_t total = 0
+        try:
+            for piece in payload:
+                PyObject_GetBuffer(piece, &parts[count], PyBUF_SIMPLE)
+                total += parts[count].len
+                count += 1
+            if total != nbytes:
+                raise InternalError(f"the pieces of a message of {nbytes} bytes have {total}")
+            if self.room(nbytes) == NULL:
+                return False
+            self.publish_in_parts(parts, count, context, source, tag, nbytes)
+        finally:
+            for i in range(count):
+                PyBuffer_Release(&parts[i])
+        return True
+
+    cdef int publish_in_parts(
+        self, const Py_buffer *parts, int count, uint64_t context, int source, int tag, int64_t nbytes
+    ) except -1:
+        """Send a message for which there is room, so that the peer reads its beginning while the rest is written."""
+        cdef header_t header
+        cdef Ring ring = self.ring
+        cdef int64_t rest = nbytes
+        self.describe(&header, context, source, tag, nbytes)
+        writer_begin(&ring.out, &header)
+        for i in range(count):
+            rest -= parts[i].len
+            writer_stream(&ring.out, EAGER, <const char *>parts[i].buf, parts[i].len, rest == 0)
+        return ring.wake()
 
     cdef SendBase expose(self, send_class, uint64_t context, int source, int tag, payload, int64_t nbytes):
         """Announce a long message which the peer is to copy; return None if it is to be sent otherwise."""
@@ -231,6 +278,14 @@ cdef class PeerBase:
             return False
         self._owed += length + OVERHEAD
         return True
+
+    cdef bint may_hold(self, int64_t length) noexcept:
+        """Return True if the credit of an eager message is granted."""
+        return self._held + length + OVERHEAD <= self._hiwater
+
+    def land_at(self, receive, header):
+        """Return the landing of the rest of a message that is matched."""
+        raise NotImplementedError
 
     cdef int spend(self, int64_t length) except -1:
         """Return the credit of an eager message, in the next frame or in one of its own."""

@@ -9,7 +9,7 @@
    | 0             | nothing is there yet                                                           |
    | 1 to 254      | a frame that is there as a whole, in one piece: WHOLE bytes of payload at most |
    | 255           | nothing more up to the end of the ring: the next frame is at its beginning     |
-   | + STREAMED    | a frame whose payload is still being written, and may go round the ring        |
+   | + STREAMED    | a frame whose payload may still be written, and may go round the ring          |
    | + EXPOSED     | an RTS whose message the reader can copy; a table of its pieces is the payload |
 
    The reader polls the kind where the next header will be, so a frame with up to 16 bytes is one cache line.
@@ -52,7 +52,7 @@ enum {
   LINE = 64,
   HEADER = 48,
   WHOLE = 131072,   /* bytes of payload up to which a frame is written as a whole */
-  STEP = 16384,     /* bytes of a streamed payload that are published at once */
+  STEP = 16384,     /* bytes of a streamed payload that are published at once; a longer message is streamed */
   SKIP = 255,
   STREAMED = 0x100,
   EXPOSED = 0x200,

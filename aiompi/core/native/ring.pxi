@@ -395,15 +395,64 @@ cdef class Ring:
         # First: the bytes that follow are payload whatever the sink raises. Without a landing they are dropped.
         self.inn.missing = nbytes
         self.inn.tail += HEADER
-        self.begin(sink, h)
+        if plain == EAGER and nbytes <= self.inn.whole and isinstance(sink, PeerBase):
+            return self.receive_parts(<PeerBase>sink, h, nbytes)
+        self.begin(sink, None, h, bytearray(), 0)
         return FRAME_COST
 
-    cdef int begin(self, sink, header_t *h) except -1:
-        """Ask for the landing of a streamed payload, and put there what has been read meanwhile."""
-        cdef bytearray early = bytearray()
+    cdef int64_t receive_parts(self, PeerBase peer, header_t *h, int64_t nbytes) except -1:
+        """Copy a short message to the receive that it matches, while its parts come; return its cost.
+
+        Until it is whole, no code of Python runs.
+        """
+        cdef PostedReceive receive = peer.matched(h.context, h.source, h.tag) if peer.may_hold(nbytes) else None
+        cdef bytearray data = bytearray()
+        cdef char *to = NULL
+        cdef int64_t done = 0
+        if receive is None:
+            self.begin(peer, None, h, data, 0)
+            return FRAME_COST
+        peer.gain(h.credit)
+        if not (h.drqid or receive.unpacks or receive._done):
+            if receive._memory is None:
+                try:
+                    data = PyByteArray_FromStringAndSize(NULL, nbytes)
+                    to = PyByteArray_AS_STRING(data)
+                except MemoryError:
+                    pass  # the landing says so
+            elif nbytes <= receive.capacity and (type(receive._memory) is Span or not view_released(receive._memory)):
+                to = receive.target
+        if to != NULL:
+            done = reader_stream(&self.inn, to, nbytes)
+        if done < nbytes:
+            if receive._memory is None:
+                del data[max(done, 0) :]
+            self.begin(peer, receive, h, data, 0 if receive._memory is None else max(done, 0))
+            if done < 0:
+                raise self.wrong_writer()
+            return FRAME_COST + done
+        peer.spend(nbytes)
+        receive.source, receive.tag, receive.length = h.source, h.tag, nbytes
+        if receive._memory is None:
+            receive.data = data
+            receive.taken()
+        else:
+            receive.finish()
+        return FRAME_COST + nbytes
+
+    cdef int begin(self, sink, PostedReceive receive, header_t *h, bytearray early, int64_t filled) except -1:
+        """Ask for the landing of a streamed payload, and put there what has been read meanwhile.
+
+        Args:
+            receive: the receive that is matched; None if the landing depends on matching.
+            early: bytes that have been read, and are not in their place yet.
+            filled: bytes that have been read before them, to the memory of the receive.
+        """
         self._early = early
         try:
-            landing = sink.land(fields(h))
+            landing = sink.land(fields(h)) if receive is None else sink.land_at(receive, fields(h))
+            if filled:
+                landing.filled += filled
             while early:
                 room = landing.room()
                 done = min(len(room), len(early))
