@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.base.unsupported_errors import ERR_ASSERT, ERR_LOCKTYPE, ERR_RMA_SYNC
+from aiompi.base.words import ranks_text
 from aiompi.constants import UNDEFINED
 from aiompi.engine import Request
 from aiompi.errors import (
@@ -108,6 +109,19 @@ class Epochs:
         """Return True if an epoch is open in which this rank may access the memory of that one."""
         return self._fenced or self._locked_all or rank in self._held or rank in (self._started or ())
 
+    def in_words(self) -> str:
+        """Return which epochs are open, and the calls that end them, for error messages."""
+        found = ["Fence, until Fence(MODE_NOSUCCEED)"] if self._fenced else []
+        if self._locked_all:
+            found.append("Lock_all, until Unlock_all")
+        groups = (
+            ("Lock of", self._held, "Unlock"),
+            ("Start for", self._started, "Complete"),
+            ("Post for", self._exposed, "Wait"),
+        )
+        found += [f"{begin} {ranks_text(ranks)}, until {end}" for begin, ranks, end in groups if ranks]
+        return f"open: {'; '.join(found)}" if found else "no epoch is open"
+
     def _changed(self, ranks: Iterable[int]) -> None:
         """Tell the core in which epochs for some ranks this one is now."""
         for rank in ranks:
@@ -127,8 +141,10 @@ class Epochs:
             WindowError: it is not.
         """
         if not (self._locked_all or (self._held if rank is None else rank in self._held)):
+            held = "no lock is held" if rank is None else f"the lock of rank {rank} is not held"
             raise WindowError(
-                f"{self._window.where(operation)}: no lock is held; call Lock or Lock_all before", ERR_RMA_SYNC
+                f"{self._window.where(operation)}: {held}; call Lock or Lock_all before ({self.in_words()})",
+                ERR_RMA_SYNC,
             )
 
     def check_free(self) -> None:
@@ -138,7 +154,10 @@ class Epochs:
             WindowError: an epoch is open.
         """
         if self._started is not None or self._exposed is not None or self._held or self._locked_all:
-            raise WindowError(f"{self._window.where('Free')}: an epoch is still open; end it before", ERR_RMA_SYNC)
+            raise self._not_ended("Free")
+
+    def _not_ended(self, operation: str) -> WindowError:
+        return WindowError(f"{self._window.where(operation)}: end this epoch before ({self.in_words()})", ERR_RMA_SYNC)
 
     # Fences.
 
@@ -154,7 +173,7 @@ class Epochs:
         window = self._window
         self._checked(assertion, "Fence")
         if self._held or self._locked_all or self._started is not None or self._exposed is not None:
-            raise WindowError(f"{window.where('Fence')}: an epoch of another kind is open; end it before", ERR_RMA_SYNC)
+            raise self._not_ended("Fence")
         self._fence_epoch(is_open=not assertion & MODE_NOSUCCEED)
         return None if window.at_rest else window.run(window.complete(window.everybody()))
 
@@ -183,7 +202,7 @@ class Epochs:
         """Begin to access the memory of a group, once each of them has called Post (MPI_Win_start)."""
         self._checked(assertion, "Start")
         if self._started is not None or self._held or self._locked_all:
-            raise WindowError(f"{self._window.where('Start')}: an epoch is open; end it before", ERR_RMA_SYNC)
+            raise self._not_ended("Start")
         self._fence_epoch(is_open=False)
         ranks = self._ranks(group, "Start")
         if not assertion & MODE_NOCHECK:
@@ -194,7 +213,7 @@ class Epochs:
     async def complete(self) -> None:
         """End the accesses that Start began (MPI_Win_complete)."""
         if self._started is None:
-            raise WindowError(f"{self._window.where('Complete')}: no epoch is open; call Start before", ERR_RMA_SYNC)
+            raise WindowError(f"{self._window.where('Complete')}: call Start before ({self.in_words()})", ERR_RMA_SYNC)
         ranks, self._started = self._started, None
         self._changed(ranks)
         await self._window.complete(ranks)
@@ -216,7 +235,7 @@ class Epochs:
 
     def _exposure(self, operation: str) -> list[int]:
         if self._exposed is None:
-            raise WindowError(f"{self._window.where(operation)}: no epoch is open; call Post before", ERR_RMA_SYNC)
+            raise WindowError(f"{self._window.where(operation)}: call Post before ({self.in_words()})", ERR_RMA_SYNC)
         return self._exposed
 
     def _ranks(self, group: Group, operation: str) -> list[int]:
@@ -248,7 +267,7 @@ class Epochs:
         if not 0 <= rank < window.comm.size:
             raise InvalidRankError(f"{window.where('Lock')}: rank {rank} is not in 0..{window.comm.size - 1}")
         if rank in self._held or self._locked_all or self._started is not None:
-            raise WindowError(f"{window.where('Lock')}: an epoch for rank {rank} is open already", ERR_RMA_SYNC)
+            raise self._not_ended(f"Lock of rank {rank}")
         self._fence_epoch(is_open=False)
         await self._acquire(rank, exclusive=lock_type == LOCK_EXCLUSIVE)
         self._held[rank] = lock_type == LOCK_EXCLUSIVE
@@ -257,7 +276,9 @@ class Epochs:
     async def unlock(self, rank: int) -> None:
         """Complete the accesses to a rank, and give its lock back (MPI_Win_unlock)."""
         if rank not in self._held:
-            raise WindowError(f"{self._window.where('Unlock')}: the lock of rank {rank} is not held", ERR_RMA_SYNC)
+            raise WindowError(
+                f"{self._window.where('Unlock')}: the lock of rank {rank} is not held ({self.in_words()})", ERR_RMA_SYNC
+            )
         exclusive = self._held.pop(rank)
         self._changed((rank,))
         try:
@@ -269,7 +290,7 @@ class Epochs:
         """Take the locks of all ranks, shared (MPI_Win_lock_all)."""
         self._checked(assertion, "Lock_all")
         if self._held or self._locked_all or self._started is not None:
-            raise WindowError(f"{self._window.where('Lock_all')}: an epoch is open already", ERR_RMA_SYNC)
+            raise self._not_ended("Lock_all")
         self._fence_epoch(is_open=False)
         for rank in self._window.everybody():
             await self._acquire(rank, exclusive=False)
@@ -280,7 +301,7 @@ class Epochs:
         """Complete all accesses, and give the locks back (MPI_Win_unlock_all)."""
         if not self._locked_all:
             raise WindowError(
-                f"{self._window.where('Unlock_all')}: the locks are not held; call Lock_all before", ERR_RMA_SYNC
+                f"{self._window.where('Unlock_all')}: call Lock_all before ({self.in_words()})", ERR_RMA_SYNC
             )
         self._locked_all = False
         self._changed(self._window.everybody())

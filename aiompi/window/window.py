@@ -292,7 +292,7 @@ class Window(WindowBase):
         if not self.epochs.permits(rank):
             raise WindowError(
                 f"{self.where(operation)}: no epoch for rank {rank} is open; call Fence, Start, Lock or Lock_all "
-                f"before, or in the asyncio face `async with win.lock({rank}):`",
+                f"before, or in the asyncio face `async with win.lock({rank}):` ({self.epochs.in_words()})",
                 ERR_RMA_SYNC,
             )
         failed = self.error_of(rank)
