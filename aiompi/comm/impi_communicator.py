@@ -11,7 +11,7 @@ from aiompi.constants import ANY_TAG, PROC_NULL
 from aiompi.datatype import memory_to_send, resolve_recv, resolve_send
 from aiompi.datatype.buffer.bufspec import check_disjoint
 from aiompi.datatype.pack import EXTERNAL32
-from aiompi.engine import Message, Owned, Receive, Scattered
+from aiompi.engine import AwaitableCall, Message, Receive, Scattered
 from aiompi.engine.impi_peer import ImpiPeer
 from aiompi.engine.receive import Decode
 from aiompi.engine.spanning import SpanningReceive
@@ -76,8 +76,8 @@ class ImpiCommunicator(Communicator):
         tag: SupportsIndex,
         decode: Decode | None = None,
         status: Status | None = None,
-    ) -> Owned[Any]:
-        return Owned(self.irecv(memory, source, tag, decode, status))
+    ) -> AwaitableCall[Any]:
+        return AwaitableCall(self.irecv(memory, source, tag, decode, status))
 
     def recv_short(self, spec: object, source: object, tag: object, status: Status | None) -> None:
         """Convert what other clients send: see `irecv`."""
@@ -87,7 +87,7 @@ class ImpiCommunicator(Communicator):
         self.admitted()
         return self.irecv(None, source, tag, decode, status)
 
-    def own_recv_object(self, codec: Decode, source: Any, tag: Any, status: Status | None) -> Owned[Any]:
+    def own_recv_object(self, codec: Decode, source: Any, tag: Any, status: Status | None) -> AwaitableCall[Any]:
         self.admitted()
         return self.own_recv(None, source, tag, codec, status)
 

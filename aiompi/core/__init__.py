@@ -52,13 +52,13 @@ form, why_pure = _choose()
 
 if TYPE_CHECKING or form == "pure":
     from aiompi.core.pure.atomics import Atomics
+    from aiompi.core.pure.awaitable import AwaitableCall
     from aiompi.core.pure.buffers import Span, incoming, outgoing, overlap, plain_bytes
     from aiompi.core.pure.communicator import CommunicatorBase
     from aiompi.core.pure.contents import FOREIGN, MANY, OTHER, TUPLES, contents
     from aiompi.core.pure.driver import DriverBase
     from aiompi.core.pure.handle import RequestHandle, drop_done, pending_of, take_all
     from aiompi.core.pure.matching import Envelope, MatchQueues
-    from aiompi.core.pure.owned import Owned
     from aiompi.core.pure.peer import PeerBase
     from aiompi.core.pure.plain import PlainCodec
     from aiompi.core.pure.polling import look
@@ -75,11 +75,11 @@ else:
         OTHER,
         TUPLES,
         Atomics,
+        AwaitableCall,
         CommunicatorBase,
         DriverBase,
         Envelope,
         MatchQueues,
-        Owned,
         PeerBase,
         PlainCodec,
         PostedReceive,
@@ -102,7 +102,7 @@ else:
     )
 
 __all__ = [
-    "Atomics", "CommunicatorBase", "DriverBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER", "Owned",
+    "Atomics", "AwaitableCall", "CommunicatorBase", "DriverBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER",
     "PeerBase", "PlainCodec", "PostedReceive", "ProgressBase", "Recorder", "Request", "RequestHandle", "SendBase",
     "Span", "TUPLES", "WindowBase", "contents", "drop_done", "form", "incoming", "look", "outgoing", "overlap",
     "pending_of", "plain_bytes", "take_all", "why_pure",

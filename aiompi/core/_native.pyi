@@ -5,6 +5,7 @@ from typing import Any, Self, final
 
 from typing_extensions import disjoint_base
 
+from aiompi.core.pure.awaitable import AwaitableCall as AwaitableCall
 from aiompi.core.pure.buffers import Span as Span
 from aiompi.core.pure.buffers import incoming as incoming
 from aiompi.core.pure.buffers import outgoing as outgoing
@@ -23,7 +24,6 @@ from aiompi.core.pure.handle import pending_of as pending_of
 from aiompi.core.pure.handle import take_all as take_all
 from aiompi.core.pure.matching import Envelope as Envelope
 from aiompi.core.pure.matching import MatchQueues as MatchQueues
-from aiompi.core.pure.owned import Owned as Owned
 from aiompi.core.pure.peer import PeerBase as PeerBase
 from aiompi.core.pure.plain import PlainCodec as PlainCodec
 from aiompi.core.pure.polling import look as look

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 
 if TYPE_CHECKING:
-    from aiompi.core.pure.owned import Owned
+    from aiompi.core.pure.awaitable import AwaitableCall
     from aiompi.core.pure.request import Request
 
 _PARTNERS: Final = {ANY_SOURCE: "any source", PROC_NULL: "PROC_NULL"}
@@ -36,9 +36,41 @@ def state(request: Request[Any]) -> str:
     return "cancelled" if request._cancelled else "failed" if request._error else "done"
 
 
-def awaited_twice(owned: Owned[Any]) -> RuntimeError:
+def awaited_twice(awaitable: AwaitableCall[Any]) -> RuntimeError:
     """Return the error of a second await."""
-    return RuntimeError(f"{owned.__name__} has been awaited already. To await it twice, {_KEEP}")
+    return RuntimeError(f"{awaitable.__name__} has been awaited already. To await it twice, {_KEEP}")
+
+
+def missing(awaitable: AwaitableCall[Any], name: str, *, awaited: bool) -> AttributeError:
+    """Return the error of an attribute that a call does not have, but perhaps its result.
+
+    Args:
+        name: of the attribute.
+        awaited: True if the call has been awaited.
+    """
+    text = f"'AwaitableCall' object has no attribute {name!r}"
+    if not name.startswith("_"):  # tools look for names with an underscore in all objects
+        state = "has been awaited" if awaited else "has not been awaited"
+        text += f": {awaitable.__name__} {state}, and `await` returns its result"
+    return AttributeError(text, name=name, obj=awaitable)
+
+
+async def entered(awaitable: AwaitableCall[Any]) -> Any:
+    """Await a call, and enter its result: `__aenter__` of the call."""
+    result = await awaitable
+    return await _of_manager(result, "__aenter__")()
+
+
+async def left(awaitable: AwaitableCall[Any], *error: Any) -> Any:
+    """Leave the result of a call: its `__aexit__`, with the same arguments."""
+    return await _of_manager(awaitable.operation.result(), "__aexit__")(*error)
+
+
+def _of_manager(result: object, method: str) -> Callable[..., Any]:
+    found: Callable[..., Any] | None = getattr(result, method, None)
+    if found is None:
+        raise TypeError(f"{type(result).__name__!r} object does not support the asynchronous context manager protocol")
+    return found
 
 
 def waiting(operation: Request[Any]) -> Generator[Any, None, Any]:
@@ -106,13 +138,13 @@ def is_ours(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).partition(".")[0] == "aiompi"
 
 
-def forgotten(owned: Owned[Any], depth: int) -> None:
+def forgotten(awaitable: AwaitableCall[Any], depth: int) -> None:
     """Warn that a call was never awaited, at its line, and withdraw a receive.
 
     Args:
         depth: number of frames from this function to the code that has dropped the request.
     """
-    operation, words = owned.operation, owned.__name__
+    operation, words = awaitable.operation, awaitable.__name__
     try:
         where = sys._getframe(depth)
     except ValueError:
@@ -127,7 +159,7 @@ def forgotten(owned: Owned[Any], depth: int) -> None:
         text = f"{words} was never awaited, and is withdrawn. Write `await`; to await it later, {_KEEP}"
     if sys.is_finalizing():
         return
-    frames = owned.cr_origin
+    frames = awaitable.cr_origin
     if frames:
         lines = "".join(f"\n  File {file!r}, line {line}, in {name}" for file, line, name in reversed(frames))
         warnings.warn_explicit(f"{text}\nThe call was made at{lines}", RuntimeWarning, *frames[0][:2])

@@ -5,7 +5,7 @@ that runs a coroutine, which awaits other requests. How a rank waits and how byt
 `Driver` and one `Link` per peer (`seams`).
 """
 
-from aiompi.core import Owned, Request
+from aiompi.core import AwaitableCall, Request
 from aiompi.core.seams import Waiter
 from aiompi.engine.endpoint import Endpoint
 from aiompi.engine.engine import Engine
@@ -22,8 +22,8 @@ from aiompi.engine.send import Mode, Send
 from aiompi.engine.slots import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, ordinal, room
 
 __all__ = [
-    "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "MessageListener", "Driver", "Engine",
-    "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Owned", "Endpoint", "Peer",
+    "AwaitableCall", "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "MessageListener", "Driver", "Engine",
+    "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Endpoint", "Peer",
     "PersistentRequest", "Poller", "Receive", "Recovery", "Request", "Scattered",
     "ScatteredReceive", "Schedule", "Send", "Timer", "ChainedRequest", "Waiter", "ordinal", "room"
 ]  # fmt: skip

@@ -51,7 +51,7 @@ def change(path: Path, old: str, new: str) -> None:
 
 def test_another_source_than_that_which_was_built(project: Path) -> None:
     assert start(project, "-c", SHOW).stdout == "native\n"
-    change(project / "aiompi/core/native/owned.pxi", "cdef class", "cdef  class")
+    change(project / "aiompi/core/native/awaitable.pxi", "cdef class", "cdef  class")
     refused = start(project, "-c", SHOW)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.splitlines()[-1] == f"ImportError: {said(project)}"
@@ -67,7 +67,7 @@ def test_a_core_that_imports_what_is_no_longer_there(project: Path) -> None:
 
 
 def test_what_the_launcher_says(project: Path) -> None:
-    change(project / "aiompi/core/native/owned.pxi", "cdef class", "cdef  class")
+    change(project / "aiompi/core/native/awaitable.pxi", "cdef class", "cdef  class")
     launch = "from aiompi_launcher.cli import main; raise SystemExit(main())"
     refused = start(project, "-c", launch, "-n", "2", "-c", "from aiompi import MPI")
     assert refused.returncode == 126  # as of a shell: it was found, and cannot be started

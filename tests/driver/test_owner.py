@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import aiompi
-from aiompi.engine import Owned
+from aiompi.engine import AwaitableCall
 from aiompi.engine.message import Landing
 from aiompi.futures import TaskPool, pool
 from support.jobs import Site
@@ -80,7 +80,7 @@ def starting_calls(kind: type) -> Iterator[str]:
             continue
         result = str(getattr(getattr(kind, name), "__annotations__", {}).get("return", ""))
         if not name.startswith("_") and result.partition("[")[0] in {
-            "Request", "Owned", "PersistentRequest"
+            "Request", "AwaitableCall", "PersistentRequest"
         }:  # fmt: skip
             yield name
 
@@ -202,12 +202,12 @@ def test_an_operation_that_cannot_be_withdrawn_yet_is_refused_in_another_loop() 
     """Waiting until no process writes into its memory would last for ever, since its loop does not run."""
     first = asyncio.new_event_loop()
 
-    async def begin() -> Owned[Any]:
+    async def begin() -> AwaitableCall[Any]:
         (world,) = aiompi.local_world(1)
         receive = world._core.irecv(None, 0, 0)
         landing = Landing(world._core.engine.peer(0), receive, memoryview(bytearray(10)), 10, 0)
         landing.offer = SimpleNamespace(close=lambda wait=True: wait)  # type: ignore[assignment]
-        return Owned(receive)
+        return AwaitableCall(receive)
 
     owned = first.run_until_complete(begin())
 

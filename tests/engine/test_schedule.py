@@ -11,7 +11,7 @@ import pytest
 
 from aiompi import errors
 from aiompi.driver.aio import AsyncioDriver
-from aiompi.engine import Owned, Request
+from aiompi.engine import AwaitableCall, Request
 from support.worlds import LocalWorld, WireWorld, irecv, isend, pattern
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -194,8 +194,8 @@ def test_owned_operations_work_in_a_schedule() -> None:
     w = LocalWorld(2)
 
     async def exchange() -> bytes:
-        await Owned(isend(w.comms[1], b"mine", 0))
-        return bytes(await Owned(irecv(w.comms[1])))
+        await AwaitableCall(isend(w.comms[1], b"mine", 0))
+        return bytes(await AwaitableCall(irecv(w.comms[1])))
 
     schedule = w.engines[1].spawn(exchange())
     isend(w.comms[0], b"yours", 1)
@@ -293,7 +293,7 @@ def test_cancelled_await_of_a_schedule_leaves_it_running(run: Run) -> None:
         w = LocalWorld(2, AsyncioDriver)
         schedule = w.engines[1].spawn(receive_twice(w.comms[1], (1, 1)))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(Owned(schedule), 0.001)
+            await asyncio.wait_for(AwaitableCall(schedule), 0.001)
         for _ in range(2):
             isend(w.comms[0], b"x", 1, 1)
         assert await schedule == [b"x", b"x"]

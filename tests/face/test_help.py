@@ -63,7 +63,7 @@ def test_arguments_and_results(name: str, function: Any) -> None:
     described = [name for entry in doc.entries("Args") for name in entry.partition(":")[0].split(", ")]
     assert described == parameters
     result = str(inspect.signature(function).return_annotation)
-    if re.search(r"Request|Owned|[Cc]omm\b", result) and result not in ("Request[None]", "Owned[None]"):
+    if re.search(r"Request|AwaitableCall|[Cc]omm\b", result) and result not in ("Request[None]", "AwaitableCall[None]"):
         assert "Returns" in doc.sections
 
 

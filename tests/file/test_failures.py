@@ -72,7 +72,7 @@ def test_modes_and_views_that_differ(run: Run, path: Path) -> None:
         with pytest.raises(FileError) as failure:
             await File.Open(comm, path, NEW | (MPI.MODE_EXCL if comm.rank else 0))
         assert failure.value.error_class == MPI.ERR_NOT_SAME
-        async with await File.Open(comm, path, NEW) as file:
+        async with File.Open(comm, path, NEW) as file:
             with pytest.raises(FileError) as failure:
                 await file.Set_view(0, MPI.INT if comm.rank else MPI.DOUBLE)
             assert failure.value.error_class == MPI.ERR_NOT_SAME
@@ -85,7 +85,7 @@ def test_modes_and_views_that_differ(run: Run, path: Path) -> None:
 
 def test_a_view_that_is_wrong_in_one_process_is_so_in_all(run: Run, path: Path) -> None:
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, NEW) as file:
+        async with File.Open(comm, path, NEW) as file:
             disp = -1 if comm.rank == 1 else 0
             with pytest.raises(aiompi.InvalidArgumentError, match="disp is -1"):
                 await file.Set_view(disp)
@@ -110,12 +110,12 @@ def test_direction(run: Run, path: Path) -> None:
     path.touch()
 
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, MPI.MODE_RDONLY) as file:
+        async with File.Open(comm, path, MPI.MODE_RDONLY) as file:
             for call in (lambda: file.Write(b""), lambda: file.Set_size(1), lambda: file.Preallocate(1)):
                 with pytest.raises(FileError) as failure:
                     call()
                 assert failure.value.error_class == MPI.ERR_READ_ONLY
-        async with await File.Open(comm, path, MPI.MODE_WRONLY) as file:
+        async with File.Open(comm, path, MPI.MODE_WRONLY) as file:
             with pytest.raises(FileError) as failure:
                 file.Read(bytearray(1))
             assert failure.value.error_class == MPI.ERR_ACCESS
@@ -127,7 +127,7 @@ def test_direction(run: Run, path: Path) -> None:
 def test_a_full_device_fails_at_all_ranks(run: Run, way: str) -> None:
     async def program(comm: Intracomm) -> None:
         info = aiompi.Info.Create({"romio_cb_write": way})
-        async with await File.Open(comm, "/dev/full", MPI.MODE_WRONLY, info) as file:
+        async with File.Open(comm, "/dev/full", MPI.MODE_WRONLY, info) as file:
             data = b"x" * 100 if comm.rank == 1 else b""
             with pytest.raises(FileError, match="No space left") as failure:
                 await file.Write_at_all(0, data)
@@ -178,7 +178,7 @@ def test_a_file_that_becomes_shorter_gives_less(run: Run, path: Path) -> None:
 
     async def program(comm: Intracomm) -> None:
         info = aiompi.Info.Create({"romio_cb_read": "enable", "cb_buffer_size": "16"})
-        async with await File.Open(comm, path, MPI.MODE_RDONLY, info) as file:
+        async with File.Open(comm, path, MPI.MODE_RDONLY, info) as file:
             await file.Set_view(comm.rank, MPI.BYTE, MPI.BYTE.Create_resized(0, 2).Commit())
             if comm.rank == 0:
                 os.truncate(path, 51)
@@ -198,7 +198,7 @@ def test_the_loop_goes_on_while_a_disk_is_slow(run: Run, path: Path, monkeypatch
     monkeypatch.setattr(os, "fsync", lambda fd: (released.wait(), fsync(fd)))
 
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, NEW) as file:
+        async with File.Open(comm, path, NEW) as file:
             waiting = file.Sync()
             await asyncio.sleep(0.05)
             assert not waiting.done()
@@ -222,7 +222,7 @@ def test_a_cancelled_write_ends_between_two_pieces(run: Run, path: Path, monkeyp
     monkeypatch.setattr(os, "pwritev", slow)
 
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, NEW) as file:
+        async with File.Open(comm, path, NEW) as file:
             task = asyncio.create_task(asyncio.wait_for(file.Write(bytes(10_000)), 0.05))
             await asyncio.sleep(0.1)
             assert began.is_set()
@@ -246,7 +246,7 @@ def test_threads_are_few_and_end(run: Run, path: Path, monkeypatch: pytest.Monke
     before = names()
 
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, NEW) as file:
+        async with File.Open(comm, path, NEW) as file:
             writes = [file.Iwrite_at(8 * i, np.array([i], "i8")) for i in range(200)]
             assert names() - before <= disk.LIMIT
             for write in writes:
@@ -264,7 +264,7 @@ def test_an_error_handler_of_a_file(run: Run) -> None:
     seen: list[int] = []
 
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, "/dev/full", MPI.MODE_WRONLY) as file:
+        async with File.Open(comm, "/dev/full", MPI.MODE_WRONLY) as file:
             file.Set_errhandler(File.Create_errhandler(lambda failed, code: seen.append(code)))
             with pytest.raises(FileError):
                 await file.Write(b"x")

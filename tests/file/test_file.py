@@ -41,7 +41,7 @@ def bytes_in(path: Path) -> list[int]:
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_explicit_offsets(run: Run, path: Path, size: int) -> None:
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, NEW) as file:
+        async with File.Open(comm, path, NEW) as file:
             status = await file.Write_at_all(comm.rank * 8, np.full(2, comm.rank, "i4"))
             assert (status.Get_count(MPI.INT), await file.Get_size()) == (2, 8 * size)
             await file.Write_at(comm.rank * 8 + 4, np.full(1, comm.rank + 100, "i4"))
@@ -89,7 +89,7 @@ def test_what_no_rank_gives_is_left_alone(run: Run, path: Path, way: str) -> Non
 
     async def program(comm: Intracomm) -> None:
         info = aiompi.Info.Create({"romio_cb_write": way})
-        async with await File.Open(comm, path, MPI.MODE_WRONLY, info) as file:
+        async with File.Open(comm, path, MPI.MODE_WRONLY, info) as file:
             await file.Set_view(10 * comm.rank, MPI.BYTE, MPI.BYTE.Create_resized(0, 30).Commit())
             await file.Write_all(b"0123456789"[comm.rank : comm.rank + 1] * 100)
 
@@ -101,7 +101,7 @@ def test_what_no_rank_gives_is_left_alone(run: Run, path: Path, way: str) -> Non
 
 def test_memory_with_gaps(run: Run, path: Path) -> None:
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, NEW) as file:
+        async with File.Open(comm, path, NEW) as file:
             table = np.arange(40, dtype="i4").reshape(8, 5)
             await file.Write(table[:, 1])
             large = np.arange(2**16, dtype="i4").reshape(4, -1)
@@ -122,7 +122,7 @@ def test_pointers(run: Run, path: Path) -> None:
     path.write_bytes(bytes(range(22)))
 
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, MPI.MODE_RDONLY) as file:
+        async with File.Open(comm, path, MPI.MODE_RDONLY) as file:
             await file.Set_view(2, MPI.INT16_T)
             await file.Seek(-3, MPI.SEEK_END)
             assert file.Get_position() == 7
@@ -145,7 +145,7 @@ def test_pointers(run: Run, path: Path) -> None:
 @pytest.mark.parametrize("size", [1, 3])
 def test_shared_pointer(run: Run, path: Path, size: int) -> None:
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, NEW) as file:
+        async with File.Open(comm, path, NEW) as file:
             await file.Set_view(0, MPI.INT)
             await asyncio.gather(*(file.Write_shared(np.full(2, 10 * comm.rank + i, "i4")) for i in range(5)))
             assert (await file.Write_ordered(np.full(comm.rank, comm.rank, "i4"))).Get_count(MPI.INT) == comm.rank
@@ -171,7 +171,7 @@ def test_shared_pointer(run: Run, path: Path, size: int) -> None:
 def test_nonblocking_and_split(run: Run, path: Path) -> None:
     async def program(comm: Intracomm) -> None:
         rank, size = comm.rank, comm.size
-        async with await File.Open(comm, path, NEW) as file:
+        async with File.Open(comm, path, NEW) as file:
             blocks = [np.full(3, 10 * rank + i, "u1") for i in range(4)]
             requests = [file.Iwrite_at_all(3 * (size * i + rank), blocks[i]) for i in range(3)]
             requests.append(file.Iwrite_at(3 * (size * 3 + rank), blocks[3]))
@@ -203,7 +203,7 @@ def test_nonblocking_and_split(run: Run, path: Path) -> None:
 def test_external32(run: Run, path: Path, size: int) -> None:
     async def program(comm: Intracomm) -> None:
         rank = comm.rank
-        async with await File.Open(comm, path, NEW) as file:
+        async with File.Open(comm, path, NEW) as file:
             await file.Set_view(0, MPI.LONG, None, "external32")
             assert (file.Get_type_extent(MPI.LONG), file.Get_view()[3]) == (4, "external32")
             values = np.array([rank + 1, -rank - 2, 3], "l")
@@ -260,7 +260,7 @@ def test_append_starts_at_the_end(run: Run, path: Path) -> None:
     path.write_bytes(b"abc")
 
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, MPI.MODE_WRONLY | MPI.MODE_APPEND) as file:
+        async with File.Open(comm, path, MPI.MODE_WRONLY | MPI.MODE_APPEND) as file:
             await file.Write_ordered(b"de"[comm.rank : comm.rank + 1])
             await file.Write_at_all(comm.rank, b"AB"[comm.rank : comm.rank + 1])
 
@@ -270,7 +270,7 @@ def test_append_starts_at_the_end(run: Run, path: Path) -> None:
 
 def test_sequential_files_have_the_shared_pointer_only(run: Run, path: Path) -> None:
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, MPI.MODE_CREATE | MPI.MODE_WRONLY | MPI.MODE_SEQUENTIAL) as file:
+        async with File.Open(comm, path, MPI.MODE_CREATE | MPI.MODE_WRONLY | MPI.MODE_SEQUENTIAL) as file:
             await file.Write_ordered(b"ab")
             for call in (lambda: file.Write_at(0, b""), lambda: file.Write_all(b""), lambda: file.Seek(0)):
                 with pytest.raises(aiompi.FileError) as failure:
@@ -284,7 +284,7 @@ def test_sequential_files_have_the_shared_pointer_only(run: Run, path: Path) -> 
 
 def test_status_is_that_of_an_empty_access(run: Run, path: Path) -> None:
     async def program(comm: Intracomm) -> None:
-        async with await File.Open(comm, path, NEW) as file:
+        async with File.Open(comm, path, NEW) as file:
             assert await file.Write_all(b"") == Status()
             assert await file.Read(bytearray()) == Status()
 

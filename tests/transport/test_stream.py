@@ -18,7 +18,7 @@ from aiompi import errors
 from aiompi.comm import Communicator
 from aiompi.core.pure.peer import OVERHEAD
 from aiompi.driver.blocking import BlockingDriver
-from aiompi.engine import Owned
+from aiompi.engine import AwaitableCall
 from aiompi.transport.connection import PART
 from aiompi.transport.stream import StreamLink
 from aiompi.wire import frame
@@ -388,7 +388,7 @@ def test_receive_is_withdrawn_while_its_payload_arrives(run: Run, kind: str, tmp
     async def main() -> None:
         with SocketWorld(kind, 2, str(tmp_path)) as w:
             memory = bytearray(size)
-            task = asyncio.create_task(Owned(irecv_into(w.comms[1], memory)))
+            task = asyncio.create_task(AwaitableCall(irecv_into(w.comms[1], memory)))
             send = isend(w.comms[0], pattern(size), 1)
             while not memory[:5000].strip(b"\0"):
                 await asyncio.sleep(0)
@@ -411,7 +411,7 @@ def test_send_is_withdrawn_while_its_payload_leaves(run: Run, kind: str, tmp_pat
             receives = [irecv(w.comms[1]) for _ in range(3)]
             await isend(w.comms[0], b"before", 1)
             memories = [bytearray(pattern(size, i)) for i in range(2)]
-            tasks = [asyncio.create_task(Owned(isend(w.comms[0], memory, 1))) for memory in memories]
+            tasks = [asyncio.create_task(AwaitableCall(isend(w.comms[0], memory, 1))) for memory in memories]
             while not (w.engines[1].peer(0).landings or tasks[-1].done()):  # a short one may arrive in one turn
                 await asyncio.sleep(0)
             for task, memory in zip(tasks, memories, strict=True):
@@ -647,7 +647,7 @@ def test_linked_tells_whether_frames_may_still_come(polled: NewPolled) -> None:
 def test_cancelled_send_before_the_connection_stands(run: Run, kind: str, tmp_path: Path) -> None:
     async def main() -> None:
         with SocketWorld(kind, 2, str(tmp_path)) as w:
-            task = asyncio.create_task(Owned(isend(w.comms[0], bytes(10**6), 1, 1)))
+            task = asyncio.create_task(AwaitableCall(isend(w.comms[0], bytes(10**6), 1, 1)))
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])

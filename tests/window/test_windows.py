@@ -282,6 +282,23 @@ def test_memory_of_the_program_and_dynamic_memory(on: Callable[[int, Program], N
     on(2, program)
 
 
+def test_a_block_frees_the_window_at_its_end(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        async with Win.Allocate(8, 8, comm=comm) as win, win.lock_all():
+            await win.Put(np.ones(1), comm.rank)
+        assert not win
+        with pytest.raises(ZeroDivisionError):
+            async with Win.Allocate(8, 8, comm=comm) as left:
+                raise ZeroDivisionError
+        assert left
+        await left.Free()
+        with pytest.raises(TypeError, match="'NoneType' object does not support the asynchronous context manager"):
+            async with comm.Barrier():  # type: ignore[misc]
+                pass
+
+    on(2, program)
+
+
 def test_wrong_calls_say_what_is_wrong(on: Callable[[int, Program], None]) -> None:
     async def program(comm: Intracomm) -> None:
         win, own = await doubles(comm, 2)

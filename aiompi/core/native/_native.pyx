@@ -34,8 +34,11 @@ from aiompi.core.allocation import LARGE as _LARGE
 from aiompi.core.allocation import allocate, copied
 from aiompi.core.awaits import abandon as _abandon
 from aiompi.core.awaits import awaited_twice as _awaited_twice
+from aiompi.core.awaits import entered as _entered
 from aiompi.core.awaits import forgotten as _forgotten
 from aiompi.core.awaits import in_words as _in_words
+from aiompi.core.awaits import left as _left
+from aiompi.core.awaits import missing as _missing
 from aiompi.core.awaits import origin as _origin
 from aiompi.core.awaits import state as _state
 from aiompi.core.awaits import undone as _undone
@@ -186,7 +189,7 @@ include "recorder.pxi"
 include "progress.pxi"
 include "request.pxi"
 include "driver.pxi"
-include "owned.pxi"
+include "awaitable.pxi"
 include "send.pxi"
 include "receive.pxi"
 include "matching.pxi"

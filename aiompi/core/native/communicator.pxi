@@ -109,7 +109,7 @@ cdef class CommunicatorBase:
         """Start a send and return the request for its await."""
         name = _SEND if mode is _STANDARD else _SENDS[mode]
         cdef int to = shown(dest), number = shown(tag)
-        cdef Owned made = owned(self.start(payload, nbytes, dest, tag, mode))
+        cdef AwaitableCall made = awaitable_of(self.start(payload, nbytes, dest, tag, mode))
         made.say(name, self, to, number)
         return made
 
@@ -140,9 +140,9 @@ cdef class CommunicatorBase:
         cdef Py_ssize_t nbytes = (<PlainCodec>codec).pack(obj, message) if isinstance(codec, PlainCodec) else 0
         return nbytes > 0 and self.put_now(dest, tag, <char *>message, nbytes)
 
-    cdef Owned own_sent(self, dest, tag):
+    cdef AwaitableCall own_sent(self, dest, tag):
         """Return the request for the await of a message that has left."""
-        cdef Owned made = owned(self.engine.completed_send)
+        cdef AwaitableCall made = awaitable_of(self.engine.completed_send)
         made.say(_SEND, self, dest, tag)
         return made
 
@@ -184,7 +184,7 @@ cdef class CommunicatorBase:
 
     def own_recv(self, memory, source, tag, decode=None, status=None):
         """Start a receive and return the request for its await."""
-        return owned(self.receive(memory, source, tag, decode, status))
+        return awaitable_of(self.receive(memory, source, tag, decode, status))
 
     cdef Request receive_short(self, spec, source, tag, status):
         """Receive into an array of numbers, or items without gaps; return None if that is to be done otherwise."""
@@ -230,7 +230,7 @@ cdef class CommunicatorBase:
         """Do what `irecv_short` does; return the request for the await."""
         self.admit()
         cdef Request request = self.receive_short(spec, source, tag, status)
-        return None if request is None else owned(request)
+        return None if request is None else awaitable_of(request)
 
     def own_recv_object(self, codec, source, tag, status):
         """Do what `admitted` does, and start to receive an object; return the request for the await."""
@@ -238,8 +238,8 @@ cdef class CommunicatorBase:
         if isinstance(self.matcher, MatchQueues) and (<MatchQueues>self.matcher).kept_queue.count:
             arrived = self.recv_arrived(source, tag, codec, status)
             if arrived is not None:
-                return owned(arrived)
-        return owned(self.receive(None, source, tag, codec, status))
+                return awaitable_of(arrived)
+        return awaitable_of(self.receive(None, source, tag, codec, status))
 
     cdef Request receive(self, memory, source, tag, decode, status):
         cdef Recorder recorder = recorder_of(self.engine)

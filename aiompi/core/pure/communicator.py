@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from aiompi.core.mode import SENDS, Mode
+from aiompi.core.pure.awaitable import AwaitableCall
 from aiompi.core.pure.handle import RequestHandle
-from aiompi.core.pure.owned import Owned
 from aiompi.core.pure.recorder import FAILED, RECV, SEND, shown
 from aiompi.core.pure.request import Request
 
@@ -115,14 +115,14 @@ class CommunicatorBase(Generic[R]):
         dest: SupportsIndex,
         tag: SupportsIndex,
         mode: Mode = Mode.STANDARD,
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """Start a send and return the request for its await.
 
         Args, Raises:
             As of `send`.
         """
         name, to, number = SENDS[mode], shown(dest), shown(tag)
-        made = Owned(self.send(payload, nbytes, dest, tag, mode))
+        made = AwaitableCall(self.send(payload, nbytes, dest, tag, mode))
         made.describe(name, self, to, number)
         return made
 
@@ -136,12 +136,12 @@ class CommunicatorBase(Generic[R]):
         self.admitted()
         return False
 
-    def own_send_object(self, codec: object, obj: object, dest: object, tag: object) -> Owned[None] | None:
+    def own_send_object(self, codec: object, obj: object, dest: object, tag: object) -> AwaitableCall[None] | None:
         """Do what `send_object` does; return the request for the await, or None in place of False."""
         self.admitted()
         return None
 
-    def own_send_short(self, spec: object, dest: object, tag: object) -> Owned[None] | None:
+    def own_send_short(self, spec: object, dest: object, tag: object) -> AwaitableCall[None] | None:
         """Do what `send_short` does; return the request for the await, or None in place of False."""
         self.admitted()
         return None
@@ -176,18 +176,20 @@ class CommunicatorBase(Generic[R]):
         self.admitted()
         return None
 
-    def own_recv_short(self, spec: object, source: object, tag: object, status: Status | None) -> Owned[Any] | None:
+    def own_recv_short(
+        self, spec: object, source: object, tag: object, status: Status | None
+    ) -> AwaitableCall[Any] | None:
         """Do what `irecv_short` does; return the request for the await."""
         self.admitted()
         return None
 
     def own_recv_object(
         self, codec: Callable[[bytearray | memoryview], Any], source: Any, tag: Any, status: Status | None
-    ) -> Owned[Any]:
+    ) -> AwaitableCall[Any]:
         """Do what `admitted` does, and start to receive an object; return the request for the await."""
         self.admitted()
         arrived = self.recv_arrived(source, tag, codec, status) if self.matcher.arrivals else None
-        return self.own_recv(None, source, tag, codec, status) if arrived is None else Owned(arrived)
+        return self.own_recv(None, source, tag, codec, status) if arrived is None else AwaitableCall(arrived)
 
     def irecv(
         self,
@@ -230,13 +232,13 @@ class CommunicatorBase(Generic[R]):
         tag: SupportsIndex,
         decode: Callable[[bytearray | memoryview], Any] | None = None,
         status: Status | None = None,
-    ) -> Owned[Any]:
+    ) -> AwaitableCall[Any]:
         """Start a receive and return the request for its await.
 
         Args, Raises:
             As of `irecv`.
         """
-        return Owned(self.irecv(memory, source, tag, decode, status))
+        return AwaitableCall(self.irecv(memory, source, tag, decode, status))
 
     def recv_arrived(
         self, source: Any, tag: Any, decode: Callable[[bytearray | memoryview], Any], status: Status | None

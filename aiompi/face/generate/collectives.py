@@ -34,10 +34,10 @@ class Source:
         self.doc = Doc.parse(ast.get_docstring(own) or "")
         statement = own.body[-1]
         assert isinstance(statement, ast.Return), f"{self.name} does not return a call"
-        owned = statement.value
-        assert isinstance(owned, ast.Call), f"{self.name} does not return a call"
-        assert ast.unparse(owned.func) == "Owned", f"the request of {self.name} does not belong to its await"
-        (call,) = owned.args
+        result = statement.value
+        assert isinstance(result, ast.Call), f"{self.name} does not return a call"
+        assert ast.unparse(result.func) == "AwaitableCall", f"the request of {self.name} does not belong to its await"
+        (call,) = result.args
         assert isinstance(call, ast.Call), f"{self.name} does not return a call"
         self.call = ast.unparse(call)
         self.is_constructor = ast.unparse(call.func) == "self._made"

@@ -2,7 +2,8 @@
 
 `generate/native` has such a module as it is, but for these forms: `def ibsend(self): ...` follows from `bsend`, which
 is awaited. An i-form has the signature and the docstring of its source, with the changes that follow, and its body
-without `Owned`. It gives the arguments, the first sentence, entries of the docstring or the body where they differ.
+without `AwaitableCall`. It gives the arguments, the first sentence, entries of the docstring or the body where they
+differ.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Form(Call):
         """Return the call that starts the operation."""
         (value,) = (each.value for each in self.own.body if isinstance(each, ast.Return))
         assert isinstance(value, ast.Call), f"{self.own.name} does not return a call"
-        assert ast.unparse(value.func) == "Owned", f"{self.own.name} does not return an Owned"
+        assert ast.unparse(value.func) == "AwaitableCall", f"{self.own.name} does not return an AwaitableCall"
         operation = copy.deepcopy(value.args[0])
         if isinstance(operation, ast.Call):
             operation.keywords = [one for one in operation.keywords if one.arg != "at_once"]
@@ -117,7 +118,7 @@ class Ended(Begun):
         return arguments
 
     def _body(self) -> Iterator[ast.stmt]:
-        yield from ast.parse(f'return Owned(self._admitted.end("{self.own.name}"), "File.{self.name}")').body
+        yield from ast.parse(f'return AwaitableCall(self._admitted.end("{self.own.name}"), "File.{self.name}")').body
 
     def _doc(self) -> Doc:
         own = Doc.parse(ast.get_docstring(self.own) or "")

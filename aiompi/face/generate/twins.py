@@ -4,10 +4,10 @@
 the asyncio face does not have. A class gets the public methods of the class of the same name of the asyncio face. They
 have its signatures and docstrings, with the changes that follow, and a body by these rules:
 
-    Owned[T]                 the call waits and returns T: `return Owned(x)` is `return self._finish(x)`, and where `x`
-                             is `self._made(...)`, `made: T = self._finish(x)` and `return made`
-    Owned[Status]            the call fills its argument `status` and returns None; where the asyncio face has no such
-                             argument, `return Owned(x)` is `self._access(x, status)`
+    AwaitableCall[T]         the call waits and returns T: `return AwaitableCall(x)` is `return self._finish(x)`, and
+                             where `x` is `self._made(...)`, `made: T = self._finish(x)` and `return made`
+    AwaitableCall[Status]    the call fills its argument `status` and returns None; where the asyncio face has no
+                             such argument, `return AwaitableCall(x)` is `self._access(x, status)`
     Request[T]               the call starts the operation: `return x` is `return Request._denote(x)`
     PersistentRequest[T]     likewise, with `Prequest`
     anything else            as it is
@@ -121,10 +121,10 @@ class Call:
 
     @property
     def kind(self) -> str:
-        """Owned, Request, PersistentRequest, or "" for a call that is the same in both faces."""
+        """AwaitableCall, Request, PersistentRequest, or "" for a call that is the same in both faces."""
         returns = self.own.returns if self.part is None or self.name == self.own.name else self.part.returns
         name = ast.unparse(returns.value) if isinstance(returns, ast.Subscript) else ""
-        return name if name in ("Owned", "Request", "PersistentRequest") else ""
+        return name if name in ("AwaitableCall", "Request", "PersistentRequest") else ""
 
     @property
     def result(self) -> ast.expr:
@@ -135,7 +135,7 @@ class Call:
     @property
     def returns_status(self) -> bool:
         """True if the result is a status, which the blocking face fills."""
-        return self.kind == "Owned" and ast.unparse(self.result) == "Status"
+        return self.kind == "AwaitableCall" and ast.unparse(self.result) == "Status"
 
     @property
     def lacks_status(self) -> bool:
@@ -175,7 +175,7 @@ class Call:
         if not self.kind:
             return ast.unparse(self.own.returns) if self.own.returns else "None"
         result = "None" if self.returns_status else ast.unparse(self.result)
-        return {"Owned": result, "Request": f"Request[{result}]"}.get(self.kind, f"Prequest[{result}]")
+        return {"AwaitableCall": result, "Request": f"Request[{result}]"}.get(self.kind, f"Prequest[{result}]")
 
     def _body(self) -> Iterable[ast.stmt]:
         body = copy.deepcopy(self.own.body[1:])
@@ -183,7 +183,7 @@ class Call:
             return body
         parameters = ", ".join(argument.arg for argument in self.own.args.args[1:])
         end = "self._access({}, status)" if self.lacks_status else f"{self.own.args.args[0].arg}._finish({{}})"
-        if self.kind == "Owned":
+        if self.kind == "AwaitableCall":
             rewriting: _Waiting | _Starting = _Waiting(f"{self.name}({parameters})", end, self._annotation())
         else:
             rewriting = _Starting(self.kind)
@@ -206,9 +206,9 @@ class Call:
         entries.sort(key=lambda entry: names.index(entry.partition(":")[0].split(", ")[0]))
         sections = {"Args": section(entries), **self._outcome(own)}
         sections |= {heading: text for heading, text in part.sections.items() if heading not in ("Args", "Raises")}
-        raises = {"Owned": "", "": "awaiting it: "}.get(self.kind, "completing it: ")
+        raises = {"AwaitableCall": "", "": "awaiting it: "}.get(self.kind, "completing it: ")
         errors = [*own.errors(raises), *part.errors(raises)]
-        sections["Raises"] = section([*errors, BLOCKED] if self.kind == "Owned" else errors)
+        sections["Raises"] = section([*errors, BLOCKED] if self.kind == "AwaitableCall" else errors)
         if self._annotation() == "None":
             sections.pop("Returns", None)
         summary = own.summary.replace(_AWAITED, "") if part.summary in ("", "...") else part.summary
@@ -218,7 +218,7 @@ class Call:
         """Return the sections on the result, and the example."""
         sections = {}
         returns = own.returns
-        if self.kind == "Owned":
+        if self.kind == "AwaitableCall":
             returns = own.result or returns
             example = own.sections.get("Example", "")
             sections["Example"] = waiting(
@@ -266,7 +266,7 @@ class _Waiting(ast.NodeTransformer):
 
     def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
-        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "Owned":
+        if isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "AwaitableCall":
             finished = self._end.format(ast.unparse(node.value.args[0]))
             node.value = ast.parse(finished, mode="eval").body
             if any(isinstance(each, ast.Attribute) and each.attr == "_made" for each in ast.walk(node.value)):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from aiompi import file as core
-from aiompi.engine import Owned, Request
+from aiompi.engine import AwaitableCall, Request
 from aiompi.face.files import FileCalls, offset_of
 from aiompi.status import Status
 from aiompi.typing import BufSpec
@@ -30,7 +30,7 @@ class Access(FileCalls):
 
     # Explicit offsets (section 14.4.2).
 
-    def Read_at(self, offset: int, buf: BufSpec) -> Owned[Status]:
+    def Read_at(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at an offset (MPI_File_read_at).
 
         Args:
@@ -44,7 +44,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return Owned(file.independent(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at")
+        return AwaitableCall(file.independent(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at")
 
     def Iread_at(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at an offset (MPI_File_iread_at).
@@ -62,7 +62,7 @@ class Access(FileCalls):
         file = self._admitted
         return file.independent(buf, offset_of(offset), writing=False)
 
-    def Read_at_all(self, offset: int, buf: BufSpec) -> Owned[Status]:
+    def Read_at_all(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at an offset; collective (MPI_File_read_at_all).
 
         Args:
@@ -75,7 +75,9 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.collective(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at_all")
+        return AwaitableCall(
+            self._admitted.collective(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at_all"
+        )
 
     def Iread_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at an offset; collective (MPI_File_iread_at_all).
@@ -92,7 +94,7 @@ class Access(FileCalls):
         """
         return self._admitted.collective(buf, offset_of(offset), writing=False)
 
-    def Write_at(self, offset: int, buf: BufSpec) -> Owned[Status]:
+    def Write_at(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at an offset (MPI_File_write_at).
 
         Args:
@@ -106,7 +108,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return Owned(file.independent(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at")
+        return AwaitableCall(file.independent(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at")
 
     def Iwrite_at(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at an offset (MPI_File_iwrite_at).
@@ -124,7 +126,7 @@ class Access(FileCalls):
         file = self._admitted
         return file.independent(buf, offset_of(offset), writing=True)
 
-    def Write_at_all(self, offset: int, buf: BufSpec) -> Owned[Status]:
+    def Write_at_all(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at an offset; collective (MPI_File_write_at_all).
 
         Args:
@@ -137,7 +139,9 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.collective(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at_all")
+        return AwaitableCall(
+            self._admitted.collective(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at_all"
+        )
 
     def Iwrite_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at an offset; collective (MPI_File_iwrite_at_all).
@@ -156,7 +160,7 @@ class Access(FileCalls):
 
     # The pointer of this process, which moves on at once (section 14.4.3).
 
-    def Read(self, buf: BufSpec) -> Owned[Status]:
+    def Read(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at the pointer of this process (MPI_File_read).
 
         Args:
@@ -168,7 +172,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.independent(buf, None, writing=False, at_once=True), "File.Read")
+        return AwaitableCall(self._admitted.independent(buf, None, writing=False, at_once=True), "File.Read")
 
     def Iread(self, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at the pointer of this process (MPI_File_iread).
@@ -184,7 +188,7 @@ class Access(FileCalls):
         """
         return self._admitted.independent(buf, None, writing=False)
 
-    def Read_all(self, buf: BufSpec) -> Owned[Status]:
+    def Read_all(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at the pointer of each process; collective (MPI_File_read_all).
 
         Args:
@@ -196,7 +200,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.collective(buf, None, writing=False, at_once=True), "File.Read_all")
+        return AwaitableCall(self._admitted.collective(buf, None, writing=False, at_once=True), "File.Read_all")
 
     def Iread_all(self, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at the pointer of each process; collective (MPI_File_iread_all).
@@ -212,7 +216,7 @@ class Access(FileCalls):
         """
         return self._admitted.collective(buf, None, writing=False)
 
-    def Write(self, buf: BufSpec) -> Owned[Status]:
+    def Write(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at the pointer of this process (MPI_File_write).
 
         Args:
@@ -224,7 +228,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.independent(buf, None, writing=True, at_once=True), "File.Write")
+        return AwaitableCall(self._admitted.independent(buf, None, writing=True, at_once=True), "File.Write")
 
     def Iwrite(self, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at the pointer of this process (MPI_File_iwrite).
@@ -240,7 +244,7 @@ class Access(FileCalls):
         """
         return self._admitted.independent(buf, None, writing=True)
 
-    def Write_all(self, buf: BufSpec) -> Owned[Status]:
+    def Write_all(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at the pointer of each process; collective (MPI_File_write_all).
 
         Args:
@@ -252,7 +256,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.collective(buf, None, writing=True, at_once=True), "File.Write_all")
+        return AwaitableCall(self._admitted.collective(buf, None, writing=True, at_once=True), "File.Write_all")
 
     def Iwrite_all(self, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at the pointer of each process; collective (MPI_File_iwrite_all).
@@ -270,7 +274,7 @@ class Access(FileCalls):
 
     # The shared pointer (section 14.4.4).
 
-    def Read_shared(self, buf: BufSpec) -> Owned[Status]:
+    def Read_shared(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at the pointer that all processes share (MPI_File_read_shared).
 
         Args:
@@ -282,7 +286,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.by_shared_pointer(buf, writing=False, at_once=True), "File.Read_shared")
+        return AwaitableCall(self._admitted.by_shared_pointer(buf, writing=False, at_once=True), "File.Read_shared")
 
     def Iread_shared(self, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at the pointer that all processes share (MPI_File_iread_shared).
@@ -298,7 +302,7 @@ class Access(FileCalls):
         """
         return self._admitted.by_shared_pointer(buf, writing=False)
 
-    def Read_ordered(self, buf: BufSpec) -> Owned[Status]:
+    def Read_ordered(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at the shared pointer, in rank order; collective (MPI_File_read_ordered).
 
         Args:
@@ -310,9 +314,9 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.ordered(buf, writing=False, at_once=True), "File.Read_ordered")
+        return AwaitableCall(self._admitted.ordered(buf, writing=False, at_once=True), "File.Read_ordered")
 
-    def Write_shared(self, buf: BufSpec) -> Owned[Status]:
+    def Write_shared(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at the pointer that all processes share (MPI_File_write_shared).
 
         Args:
@@ -324,7 +328,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.by_shared_pointer(buf, writing=True, at_once=True), "File.Write_shared")
+        return AwaitableCall(self._admitted.by_shared_pointer(buf, writing=True, at_once=True), "File.Write_shared")
 
     def Iwrite_shared(self, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at the pointer that all processes share (MPI_File_iwrite_shared).
@@ -340,7 +344,7 @@ class Access(FileCalls):
         """
         return self._admitted.by_shared_pointer(buf, writing=True)
 
-    def Write_ordered(self, buf: BufSpec) -> Owned[Status]:
+    def Write_ordered(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at the shared pointer, in rank order; collective (MPI_File_write_ordered).
 
         Args:
@@ -352,7 +356,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.ordered(buf, writing=True, at_once=True), "File.Write_ordered")
+        return AwaitableCall(self._admitted.ordered(buf, writing=True, at_once=True), "File.Write_ordered")
 
     # Split collectives (section 14.4.5): one at a time on a file.
 
@@ -370,7 +374,7 @@ class Access(FileCalls):
         file = self._admitted
         file.begin("Read_at_all", lambda: file.collective(buf, offset_of(offset), writing=False))
 
-    def Read_at_all_end(self, buf: BufSpec) -> Owned[Status]:
+    def Read_at_all_end(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Return the `Read_at_all` that was begun, to be awaited (MPI_File_read_at_all_end).
 
         Args:
@@ -382,7 +386,7 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return Owned(self._admitted.end("Read_at_all"), "File.Read_at_all_end")
+        return AwaitableCall(self._admitted.end("Read_at_all"), "File.Read_at_all_end")
 
     def Read_all_begin(self, buf: BufSpec) -> None:
         """Begin a `Read_all` (MPI_File_read_all_begin).
@@ -397,7 +401,7 @@ class Access(FileCalls):
         file = self._admitted
         file.begin("Read_all", lambda: file.collective(buf, None, writing=False))
 
-    def Read_all_end(self, buf: BufSpec) -> Owned[Status]:
+    def Read_all_end(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Return the `Read_all` that was begun, to be awaited (MPI_File_read_all_end).
 
         Args:
@@ -409,7 +413,7 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return Owned(self._admitted.end("Read_all"), "File.Read_all_end")
+        return AwaitableCall(self._admitted.end("Read_all"), "File.Read_all_end")
 
     def Read_ordered_begin(self, buf: BufSpec) -> None:
         """Begin a `Read_ordered` (MPI_File_read_ordered_begin).
@@ -424,7 +428,7 @@ class Access(FileCalls):
         file = self._admitted
         file.begin("Read_ordered", lambda: file.ordered(buf, writing=False))
 
-    def Read_ordered_end(self, buf: BufSpec) -> Owned[Status]:
+    def Read_ordered_end(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Return the `Read_ordered` that was begun, to be awaited (MPI_File_read_ordered_end).
 
         Args:
@@ -436,7 +440,7 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return Owned(self._admitted.end("Read_ordered"), "File.Read_ordered_end")
+        return AwaitableCall(self._admitted.end("Read_ordered"), "File.Read_ordered_end")
 
     def Write_at_all_begin(self, offset: int, buf: BufSpec) -> None:
         """Begin a `Write_at_all` (MPI_File_write_at_all_begin).
@@ -452,7 +456,7 @@ class Access(FileCalls):
         file = self._admitted
         file.begin("Write_at_all", lambda: file.collective(buf, offset_of(offset), writing=True))
 
-    def Write_at_all_end(self, buf: BufSpec) -> Owned[Status]:
+    def Write_at_all_end(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Return the `Write_at_all` that was begun, to be awaited (MPI_File_write_at_all_end).
 
         Args:
@@ -464,7 +468,7 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return Owned(self._admitted.end("Write_at_all"), "File.Write_at_all_end")
+        return AwaitableCall(self._admitted.end("Write_at_all"), "File.Write_at_all_end")
 
     def Write_all_begin(self, buf: BufSpec) -> None:
         """Begin a `Write_all` (MPI_File_write_all_begin).
@@ -479,7 +483,7 @@ class Access(FileCalls):
         file = self._admitted
         file.begin("Write_all", lambda: file.collective(buf, None, writing=True))
 
-    def Write_all_end(self, buf: BufSpec) -> Owned[Status]:
+    def Write_all_end(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Return the `Write_all` that was begun, to be awaited (MPI_File_write_all_end).
 
         Args:
@@ -491,7 +495,7 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return Owned(self._admitted.end("Write_all"), "File.Write_all_end")
+        return AwaitableCall(self._admitted.end("Write_all"), "File.Write_all_end")
 
     def Write_ordered_begin(self, buf: BufSpec) -> None:
         """Begin a `Write_ordered` (MPI_File_write_ordered_begin).
@@ -506,7 +510,7 @@ class Access(FileCalls):
         file = self._admitted
         file.begin("Write_ordered", lambda: file.ordered(buf, writing=True))
 
-    def Write_ordered_end(self, buf: BufSpec) -> Owned[Status]:
+    def Write_ordered_end(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Return the `Write_ordered` that was begun, to be awaited (MPI_File_write_ordered_end).
 
         Args:
@@ -518,4 +522,4 @@ class Access(FileCalls):
         Raises:
             LocalProtocolError: none was begun.
         """
-        return Owned(self._admitted.end("Write_ordered"), "File.Write_ordered_end")
+        return AwaitableCall(self._admitted.end("Write_ordered"), "File.Write_ordered_end")

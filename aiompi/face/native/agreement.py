@@ -6,7 +6,7 @@ from typing import Self
 
 from aiompi import create
 from aiompi.comm import recovery
-from aiompi.engine import Owned, Request
+from aiompi.engine import AwaitableCall, Request
 from aiompi.face.native.handle import Handle
 
 
@@ -15,7 +15,7 @@ class Agreement(Handle):
 
     __slots__ = ()
 
-    def Agree(self, flag: int) -> Owned[int]:
+    def Agree(self, flag: int) -> AwaitableCall[int]:
         """Agree with all living members on a number (MPI_Comm_agree, ULFM), also on a revoked communicator.
 
         Args:
@@ -28,7 +28,7 @@ class Agreement(Handle):
             ProcessFailedError: awaiting it: a member has failed, and not all others had acknowledged that by
                 `Ack_failed`. All of them raise it. Its attribute `flag` has the result.
         """
-        return Owned(recovery.agree(self._admitted, flag), "Agree", self._core)
+        return AwaitableCall(recovery.agree(self._admitted, flag), "Agree", self._core)
 
     def Iagree(self, flag: int) -> Request[int]:
         """Start an `Agree`, whose request is kept and awaited later (MPI_Comm_iagree, ULFM).
@@ -41,7 +41,7 @@ class Agreement(Handle):
         """
         return recovery.agree(self._admitted, flag)
 
-    def Shrink(self) -> Owned[Self]:
+    def Shrink(self) -> AwaitableCall[Self]:
         """Make a communicator of the members that have not failed (MPI_Comm_shrink, ULFM), also of a revoked one.
 
         All living members call this. Ranks keep their order. Failures do not make it fail.
@@ -49,7 +49,7 @@ class Agreement(Handle):
         Returns:
             A request whose result is the new communicator.
         """
-        return Owned(self._made(create.shrink(self._admitted), "Shrink"))
+        return AwaitableCall(self._made(create.shrink(self._admitted), "Shrink"))
 
     def Ishrink(self) -> Request[Self]:
         """Start a `Shrink`, whose request is kept and awaited later (MPI_Comm_ishrink, ULFM).

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiompi import create
 from aiompi.comm import Group
-from aiompi.engine import Owned
+from aiompi.engine import AwaitableCall
 from aiompi.face.common import peer_of
 from aiompi.face.native.handle import Handle
 from aiompi.info import INFO_NULL, Info
@@ -21,7 +21,7 @@ class Arrangement(Handle):
 
     __slots__ = ()
 
-    def Create_group(self, group: Group, tag: int = 0) -> Owned[Intracomm]:
+    def Create_group(self, group: Group, tag: int = 0) -> AwaitableCall[Intracomm]:
         """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3).
 
         Args:
@@ -35,11 +35,11 @@ class Arrangement(Handle):
             InvalidGroupError: this process is not in the group, or another process of the group is not in this
                 communicator.
         """
-        return Owned(self._made(create.create_group(self._admitted, group, tag), "Create_group"))
+        return AwaitableCall(self._made(create.create_group(self._admitted, group, tag), "Create_group"))
 
     def Create_intercomm(
         self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0
-    ) -> Owned[Intercomm]:
+    ) -> AwaitableCall[Intercomm]:
         """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2).
 
         Args:
@@ -55,7 +55,7 @@ class Arrangement(Handle):
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidCommError: awaiting it: the groups have processes in common.
         """
-        return Owned(
+        return AwaitableCall(
             self._made(
                 create.create_intercomm(self._admitted, local_leader, peer_of(peer_comm), remote_leader, tag),
                 "Create_intercomm",
@@ -64,7 +64,7 @@ class Arrangement(Handle):
 
     def Create_cart(
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
-    ) -> Owned[Cartcomm]:
+    ) -> AwaitableCall[Cartcomm]:
         """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid.
 
         Args:
@@ -81,9 +81,11 @@ class Arrangement(Handle):
         Example:
             grid = await world.Create_cart([world.size], periods=True)
         """
-        return Owned(self._made(create.cart(self._admitted, dims, periods), "Create_cart"))
+        return AwaitableCall(self._made(create.cart(self._admitted, dims, periods), "Create_cart"))
 
-    def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Owned[Graphcomm]:
+    def Create_graph(
+        self, index: Sequence[int], edges: Sequence[int], reorder: bool = False
+    ) -> AwaitableCall[Graphcomm]:
         """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
 
         Args:
@@ -97,7 +99,7 @@ class Arrangement(Handle):
         Raises:
             InvalidArgumentError: the graph is no graph of processes of this communicator.
         """
-        return Owned(self._made(create.graph(self._admitted, index, edges), "Create_graph"))
+        return AwaitableCall(self._made(create.graph(self._admitted, index, edges), "Create_graph"))
 
     def Create_dist_graph_adjacent(
         self,
@@ -107,7 +109,7 @@ class Arrangement(Handle):
         destweights: Sequence[int] | int | None = None,
         info: Info = INFO_NULL,
         reorder: bool = False,
-    ) -> Owned[Distgraphcomm]:
+    ) -> AwaitableCall[Distgraphcomm]:
         """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2).
 
         Args:
@@ -118,7 +120,7 @@ class Arrangement(Handle):
         Returns:
             A request whose result is the new communicator.
         """
-        return Owned(
+        return AwaitableCall(
             self._made(
                 create.dist_graph_adjacent(self._admitted, sources, destinations, sourceweights, destweights),
                 "Create_dist_graph_adjacent",
@@ -133,7 +135,7 @@ class Arrangement(Handle):
         weights: Sequence[int] | int | None = None,
         info: Info = INFO_NULL,
         reorder: bool = False,
-    ) -> Owned[Distgraphcomm]:
+    ) -> AwaitableCall[Distgraphcomm]:
         """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2).
 
         Args:
@@ -146,6 +148,6 @@ class Arrangement(Handle):
         Returns:
             A request whose result is the new communicator.
         """
-        return Owned(
+        return AwaitableCall(
             self._made(create.dist_graph(self._admitted, sources, degrees, destinations, weights), "Create_dist_graph")
         )

@@ -13,7 +13,7 @@ from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.null import NULL, OUTSIDE, freed
 from aiompi.comm.partitioned import PartitionedReceive, PartitionedSend
 from aiompi.comm.topology import Cartesian, DistributedGraph, Graph
-from aiompi.engine import Engine, Owned, Request
+from aiompi.engine import AwaitableCall, Engine, Request
 from aiompi.errors import InvalidGroupError, JobAbortedError
 from aiompi.face.common import Caching, disconnect, duplicate, free
 from aiompi.face.errhandlers import ErrorHandling
@@ -81,7 +81,7 @@ class Comm(
 
     # Constructors (section 5.4.2).
 
-    def Dup(self: C, info: Info | None = None) -> Owned[C]:
+    def Dup(self: C, info: Info | None = None) -> AwaitableCall[C]:
         """Duplicate it, with its attributes, hints and topology, in a context of its own (MPI_Comm_dup).
 
         Args:
@@ -93,9 +93,9 @@ class Comm(
         Raises:
             MPIError: awaiting it: a callback that copies an attribute has failed.
         """
-        return Owned(self._dup(info))
+        return AwaitableCall(self._dup(info))
 
-    def Dup_with_info(self: C, info: Info) -> Owned[C]:
+    def Dup_with_info(self: C, info: Info) -> AwaitableCall[C]:
         """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3).
 
         Args:
@@ -104,7 +104,7 @@ class Comm(
         Returns:
             A request whose result is the duplicate.
         """
-        return Owned(self._dup(info))
+        return AwaitableCall(self._dup(info))
 
     def Idup(self: C, info: Info | None = None) -> Request[C]:
         """Start a `Dup`, whose request is kept and awaited later (MPI_Comm_idup, MPI-3).
@@ -128,18 +128,18 @@ class Comm(
         """
         return self._dup(info)
 
-    def Clone(self: C) -> Owned[C]:
+    def Clone(self: C) -> AwaitableCall[C]:
         """Duplicate it; see `Dup` (MPI_Comm_dup).
 
         Returns:
             A request whose result is the duplicate.
         """
-        return Owned(self._dup(None))
+        return AwaitableCall(self._dup(None))
 
     def _dup(self: C, info: Info | None) -> Request[C]:
         return self._admitted.run(duplicate(self, self._kin, info), "Dup")
 
-    def Create(self, group: Group) -> Owned[Comm]:
+    def Create(self, group: Group) -> AwaitableCall[Comm]:
         """Make a communicator of some of its processes (MPI_Comm_create).
 
         Args:
@@ -153,9 +153,9 @@ class Comm(
             InvalidGroupError: the group has processes that are not in this communicator; awaiting it: a process of a
                 group has given another group.
         """
-        return Owned(self._made(create.create(self._admitted, group), "Create"))
+        return AwaitableCall(self._made(create.create(self._admitted, group), "Create"))
 
-    def Split(self, color: int = 0, key: int = 0) -> Owned[Comm]:
+    def Split(self, color: int = 0, key: int = 0) -> AwaitableCall[Comm]:
         """Make one communicator of all processes that give the same colour (MPI_Comm_split).
 
         Args:
@@ -171,9 +171,9 @@ class Comm(
         Example:
             halves = await world.Split(color=world.rank % 2, key=world.rank)
         """
-        return Owned(self._made(create.split(self._admitted, color, key), "Split"))
+        return AwaitableCall(self._made(create.split(self._admitted, color, key), "Split"))
 
-    def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Owned[Comm]:
+    def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> AwaitableCall[Comm]:
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3).
 
         Args:
@@ -197,9 +197,9 @@ class Comm(
             node = await world.Split_type(aiompi.MPI.COMM_TYPE_SHARED)
         """
         request = create.split_type(self._admitted, split_type, key, lambda: self._runtime.node, info)
-        return Owned(self._made(request, "Split_type"))
+        return AwaitableCall(self._made(request, "Split_type"))
 
-    def Free(self) -> Owned[None]:
+    def Free(self) -> AwaitableCall[None]:
         """Free the communicator, whose handle is null at once (MPI_Comm_free, section 5.4.3).
 
         Pending operations complete normally.
@@ -213,9 +213,9 @@ class Comm(
         core = self._admitted
         request = free(self)
         self._core = freed(core)
-        return Owned(request, "Free", core)
+        return AwaitableCall(request, "Free", core)
 
-    def Disconnect(self) -> Owned[None]:
+    def Disconnect(self) -> AwaitableCall[None]:
         """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2).
 
         All its processes call it. Processes of other jobs that no other communicator connects are then independent of
@@ -227,9 +227,9 @@ class Comm(
         parting = self._runtime.parting
         if parting is not None:
             request = core.engine.spawn(_parted(request, core.engine, parting()))
-        return Owned(request, "Disconnect", core)
+        return AwaitableCall(request, "Disconnect", core)
 
-    def Join(self, fd: int) -> Owned[Intercomm]:
+    def Join(self, fd: int) -> AwaitableCall[Intercomm]:
         """Connect to the process at the other end of a socket, of this or another job (MPI_Comm_join, MPI-2).
 
         Both processes call it; nothing else is sent over the socket meanwhile.
@@ -241,7 +241,7 @@ class Comm(
             The request; its result is an intercommunicator of both processes.
         """
         self._admitted  # noqa: B018
-        return Owned(self._made(create.join(self._runtime.self_comm, integer(fd, "Join: fd")), "Join"))
+        return AwaitableCall(self._made(create.join(self._runtime.self_comm, integer(fd, "Join: fd")), "Join"))
 
     def Get_parent(self) -> Intercomm:
         """Return the communicator with the processes that have spawned this one (MPI_Comm_get_parent, MPI-2).
@@ -290,9 +290,9 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
 
     if TYPE_CHECKING:
 
-        def Create(self, group: Group) -> Owned[Intracomm]: ...
-        def Split(self, color: int = 0, key: int = 0) -> Owned[Intracomm]: ...
-        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Owned[Intracomm]: ...
+        def Create(self, group: Group) -> AwaitableCall[Intracomm]: ...
+        def Split(self, color: int = 0, key: int = 0) -> AwaitableCall[Intracomm]: ...
+        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> AwaitableCall[Intracomm]: ...
 
     @classmethod
     def Create_from_group(
@@ -301,7 +301,7 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
         stringtag: str = "org.mpi4py",
         info: Info = INFO_NULL,
         errhandler: Errhandler | None = None,
-    ) -> Owned[Intracomm]:
+    ) -> AwaitableCall[Intracomm]:
         """Make a communicator of a group, without another communicator (MPI_Comm_create_from_group, MPI-4).
 
         Args:
@@ -326,7 +326,7 @@ class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
 
     __slots__ = ()
 
-    def Sub(self, remain_dims: Sequence[bool]) -> Owned[Cartcomm]:
+    def Sub(self, remain_dims: Sequence[bool]) -> AwaitableCall[Cartcomm]:
         """Cut the grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6).
 
         Args:
@@ -338,7 +338,7 @@ class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
         Raises:
             InvalidArgumentError: there is not one item for each dimension.
         """
-        return Owned(self._made(create.cart_sub(self._admitted, remain_dims), "Sub"))
+        return AwaitableCall(self._made(create.cart_sub(self._admitted, remain_dims), "Sub"))
 
 
 class Graphcomm(Intracomm, NeighborhoodCollectives, GraphInquiry):
@@ -364,9 +364,9 @@ class Intercomm(Comm, Collectives):
 
     if TYPE_CHECKING:
 
-        def Create(self, group: Group) -> Owned[Intercomm]: ...
-        def Split(self, color: int = 0, key: int = 0) -> Owned[Intercomm]: ...
-        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Owned[Intercomm]: ...
+        def Create(self, group: Group) -> AwaitableCall[Intercomm]: ...
+        def Split(self, color: int = 0, key: int = 0) -> AwaitableCall[Intercomm]: ...
+        def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> AwaitableCall[Intercomm]: ...
 
     @classmethod
     def Create_from_groups(
@@ -378,7 +378,7 @@ class Intercomm(Comm, Collectives):
         stringtag: str = "org.mpi4py",
         info: Info = INFO_NULL,
         errhandler: Errhandler | None = None,
-    ) -> Owned[Intercomm]:
+    ) -> AwaitableCall[Intercomm]:
         """Connect two groups, without another communicator (MPI_Intercomm_create_from_groups, MPI-4).
 
         Args:
@@ -399,7 +399,7 @@ class Intercomm(Comm, Collectives):
         groups = (local_group, local_leader, remote_group, remote_leader, stringtag)
         return _from_group(Intercomm, create.create_from_groups, local_group, groups, info, errhandler)
 
-    def Merge(self, high: bool = False) -> Owned[Intracomm]:
+    def Merge(self, high: bool = False) -> AwaitableCall[Intracomm]:
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2).
 
         Args:
@@ -411,7 +411,7 @@ class Intercomm(Comm, Collectives):
         Raises:
             InvalidArgumentError: awaiting it: `high` differs within a group.
         """
-        return Owned(self._made(create.merge(self._admitted, high), "Merge"))
+        return AwaitableCall(self._made(create.merge(self._admitted, high), "Merge"))
 
 
 async def _parted(disconnecting: Request[None], engine: Engine, parting: Request[None]) -> None:
@@ -443,7 +443,7 @@ def _from_group(
     arguments: tuple[Any, ...],
     info: Info,
     errhandler: Errhandler | None,
-) -> Owned[C]:
+) -> AwaitableCall[C]:
     """Return the communicator of this face for what a constructor makes of a group."""
     session = instance(group, Group, f"{constructor.__name__}: group", "a Group").session
     if session is None:
@@ -455,7 +455,7 @@ def _from_group(
     async def make() -> C:
         return kind() if request is None else of_group(kind(runtime, await request), info, errhandler)
 
-    return Owned(runtime.engine.spawn(make()), constructor.__name__.capitalize())
+    return AwaitableCall(runtime.engine.spawn(make()), constructor.__name__.capitalize())
 
 
 COMM_NULL: Final = Comm()

@@ -9,7 +9,7 @@ from aiompi import file as core
 from aiompi.base.arguments import instance, integer
 from aiompi.datatype import BYTE, Datatype
 from aiompi.driver.aio import in_thread
-from aiompi.engine import Owned
+from aiompi.engine import AwaitableCall
 from aiompi.face.common import hints
 from aiompi.face.files import types_of
 from aiompi.face.native.access import Access
@@ -22,7 +22,7 @@ from aiompi.typing import FileName
 class File(Access):
     """A file that the processes of a communicator read and write (MPI-4.1, chapter 14); FILE_NULL without arguments.
 
-        async with await aiompi.File.Open(comm, "data", MPI.MODE_CREATE | MPI.MODE_WRONLY) as file:
+        async with aiompi.File.Open(comm, "data", MPI.MODE_CREATE | MPI.MODE_WRONLY) as file:
             await file.Write_at_all(comm.rank * len(block), block)
 
     Calls that the standard makes collective are called by all processes of the file, and fail in all of them alike. An
@@ -35,7 +35,9 @@ class File(Access):
         return cls._another(File, file)
 
     @classmethod
-    def Open(cls, comm: Intracomm, filename: FileName, amode: int = MODE_RDONLY, info: Info = INFO_NULL) -> Owned[Self]:
+    def Open(
+        cls, comm: Intracomm, filename: FileName, amode: int = MODE_RDONLY, info: Info = INFO_NULL
+    ) -> AwaitableCall[Self]:
         """Open a file; all processes of the communicator call it (MPI_File_open).
 
         Args:
@@ -59,16 +61,16 @@ class File(Access):
         async def opened() -> Self:
             return cls._denote(await opening)
 
-        return Owned(admitted.engine.spawn(opened()), "File.Open")
+        return AwaitableCall(admitted.engine.spawn(opened()), "File.Open")
 
-    def Close(self) -> Owned[None]:
+    def Close(self) -> AwaitableCall[None]:
         """Close the file, whose handle is null at once; collective (MPI_File_close).
 
         What was started on the file is completed first.
         """
         request = self._admitted.close()
         self._denoted = None
-        return Owned(request, "File.Close")
+        return AwaitableCall(request, "File.Close")
 
     async def __aenter__(self) -> Self:
         return self
@@ -97,33 +99,33 @@ class File(Access):
 
     # Size (section 14.2).
 
-    def Set_size(self, size: int) -> Owned[None]:
+    def Set_size(self, size: int) -> AwaitableCall[None]:
         """Set the size; collective (MPI_File_set_size).
 
         Args:
             size: bytes; the same in all processes.
         """
-        return Owned(self._admitted.set_size(integer(size, "Set_size: size")), "File.Set_size")
+        return AwaitableCall(self._admitted.set_size(integer(size, "Set_size: size")), "File.Set_size")
 
-    def Preallocate(self, size: int) -> Owned[None]:
+    def Preallocate(self, size: int) -> AwaitableCall[None]:
         """Reserve room for the first bytes of the file; collective (MPI_File_preallocate).
 
         Args:
             size: bytes; a shorter file gets this size.
         """
-        return Owned(self._admitted.preallocate(integer(size, "Preallocate: size")), "File.Preallocate")
+        return AwaitableCall(self._admitted.preallocate(integer(size, "Preallocate: size")), "File.Preallocate")
 
-    def Get_size(self) -> Owned[int]:
+    def Get_size(self) -> AwaitableCall[int]:
         """Return the size of the file in bytes (MPI_File_get_size).
 
         Returns:
             A request whose result is the size in bytes.
         """
-        return Owned(self._admitted.size(at_once=True), "File.Get_size")
+        return AwaitableCall(self._admitted.size(at_once=True), "File.Get_size")
 
-    def Sync(self) -> Owned[None]:
+    def Sync(self) -> AwaitableCall[None]:
         """Have all that was written reach the disk; collective (MPI_File_sync)."""
-        return Owned(self._admitted.sync(), "File.Sync")
+        return AwaitableCall(self._admitted.sync(), "File.Sync")
 
     # Views (section 14.3).
 
@@ -134,7 +136,7 @@ class File(Access):
         filetype: Datatype | None = None,
         datarep: str = "native",
         info: Info = INFO_NULL,
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """Choose the part of the file that this process sees, and go to its start; collective (MPI_File_set_view).
 
         Args:
@@ -150,37 +152,39 @@ class File(Access):
         file = self._admitted
         given = hints(info) if info else {}
         request = file.set_view(integer(disp, "Set_view: disp"), *types_of(etype, filetype), datarep, given)
-        return Owned(request, "File.Set_view")
+        return AwaitableCall(request, "File.Set_view")
 
     # Pointers (sections 14.4.3 and 14.4.4).
 
-    def Seek(self, offset: int, whence: int = SEEK_SET) -> Owned[None]:
+    def Seek(self, offset: int, whence: int = SEEK_SET) -> AwaitableCall[None]:
         """Move the pointer of this process (MPI_File_seek); at once, but with SEEK_END.
 
         Args:
             offset: elementary types, from the place that `whence` names.
             whence: SEEK_SET, SEEK_CUR or SEEK_END: the start of the view, the pointer, the end of the file.
         """
-        return Owned(self._admitted.seek(integer(offset, "Seek: offset"), whence, at_once=True), "File.Seek")
+        return AwaitableCall(self._admitted.seek(integer(offset, "Seek: offset"), whence, at_once=True), "File.Seek")
 
-    def Seek_shared(self, offset: int, whence: int = SEEK_SET) -> Owned[None]:
+    def Seek_shared(self, offset: int, whence: int = SEEK_SET) -> AwaitableCall[None]:
         """Move the shared pointer; collective (MPI_File_seek_shared).
 
         Args:
             offset: see `Seek`; the same in all processes.
             whence: see `Seek`; the same in all processes.
         """
-        return Owned(self._admitted.seek_shared(integer(offset, "Seek_shared: offset"), whence), "File.Seek_shared")
+        return AwaitableCall(
+            self._admitted.seek_shared(integer(offset, "Seek_shared: offset"), whence), "File.Seek_shared"
+        )
 
-    def Get_position_shared(self) -> Owned[int]:
+    def Get_position_shared(self) -> AwaitableCall[int]:
         """Return the position of the shared pointer, in elementary types (MPI_File_get_position_shared).
 
         Returns:
             A request whose result is the position, in elementary types of the view.
         """
-        return Owned(self._admitted.shared_position(at_once=True), "File.Get_position_shared")
+        return AwaitableCall(self._admitted.shared_position(at_once=True), "File.Get_position_shared")
 
-    def Set_atomicity(self, flag: bool) -> Owned[None]:
+    def Set_atomicity(self, flag: bool) -> AwaitableCall[None]:
         """Set whether accesses of different processes happen one after the other (MPI_File_set_atomicity).
 
         Collective. Accesses then lock the bytes between their first and their last one.
@@ -188,7 +192,7 @@ class File(Access):
         Args:
             flag: True if they do; the same in all processes.
         """
-        return Owned(self._admitted.set_atomicity(bool(flag)), "File.Set_atomicity")
+        return AwaitableCall(self._admitted.set_atomicity(bool(flag)), "File.Set_atomicity")
 
 
 FILE_NULL: Final = File()

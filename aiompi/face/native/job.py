@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from aiompi.driver import aio
 from aiompi.driver.threads import refuse_running_loop
-from aiompi.engine import Owned, Request
+from aiompi.engine import AwaitableCall, Request
 from aiompi.errors import InvalidArgumentError, LocalProtocolError
 from aiompi.face import uncaught
 from aiompi.face.common import allocate, clear_attributes
@@ -70,7 +70,7 @@ class World(Intracomm, Ports, WorldTalking):
     def _talk(self) -> Calling:
         return _talk_of()(self._admitted, self._codec)
 
-    def finalize(self, timeout: float | None = None) -> Owned[bool]:
+    def finalize(self, timeout: float | None = None) -> AwaitableCall[bool]:
         """End communication: complete when every rank of the job has called it (MPI_Finalize, section 7.5).
 
         Args:
@@ -87,9 +87,9 @@ class World(Intracomm, Ports, WorldTalking):
                 print("left without the others")
         """
         self._runtime.engine.driver.check_thread()
-        return Owned(self._runtime.finalize(timeout), "finalize", self._core)
+        return AwaitableCall(self._runtime.finalize(timeout), "finalize", self._core)
 
-    def leave(self) -> Owned[None]:
+    def leave(self) -> AwaitableCall[None]:
         """End communication of this rank alone, as when its service stops: complete once what it sent is delivered.
 
         Ranks that still wait for this one get a ProcessFailedError.
@@ -98,7 +98,7 @@ class World(Intracomm, Ports, WorldTalking):
             A request that is complete when this rank has left.
         """
         self._runtime.engine.driver.check_thread()
-        return Owned(self._runtime.leave(), "leave", self._core)
+        return AwaitableCall(self._runtime.leave(), "leave", self._core)
 
     def Alloc_mem(self, size: int) -> buffer:
         """New memory (MPI_Alloc_mem, MPI-2); it is freed when nothing refers to it any more.

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiompi import engine, hooks
 from aiompi.comm import Communicator
-from aiompi.engine import Owned, Receive, Request, Scattered
+from aiompi.engine import AwaitableCall, Receive, Request, Scattered
 from aiompi.engine.receive import Decode
 from aiompi.errors import InvalidRequestError
 from aiompi.objects import Codec
@@ -53,7 +53,7 @@ class Message:
         """
         return self._take(None, self._codec, status)
 
-    def recv(self, status: Status | None = None) -> Owned[Any]:
+    def recv(self, status: Status | None = None) -> AwaitableCall[Any]:
         """Receive the message as an object (section 3.8 of MPI-3.1).
 
         Args:
@@ -66,7 +66,7 @@ class Message:
             InvalidRequestError: it has been received already.
             InvalidTypeError: awaiting it: the message is no object.
         """
-        return Owned(self.irecv(status))
+        return AwaitableCall(self.irecv(status))
 
     def Irecv(self, buf: BufSpec, status: Status | None = None) -> Request[Status]:
         """Start to receive the message into a buffer (MPI_Imrecv, MPI-3).
@@ -86,7 +86,7 @@ class Message:
         """
         return self._take(self._core.conversion.to_receive(buf), None, status)
 
-    def Recv(self, buf: BufSpec, status: Status | None = None) -> Owned[Status]:
+    def Recv(self, buf: BufSpec, status: Status | None = None) -> AwaitableCall[Status]:
         """Receive the message into a buffer (MPI_Mrecv, MPI-3).
 
         Args:
@@ -102,7 +102,7 @@ class Message:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             TruncationError: awaiting it: the message is longer than the buffer.
         """
-        return Owned(self.Irecv(buf, status))
+        return AwaitableCall(self.Irecv(buf, status))
 
     def _take(self, memory: memoryview | Scattered | None, decode: Decode | None, status: Status | None) -> Receive:
         self._core.engine.driver.check_thread()

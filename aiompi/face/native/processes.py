@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiompi import create
 from aiompi.comm import Communicator
-from aiompi.engine import Owned, Request
+from aiompi.engine import AwaitableCall, Request
 from aiompi.face.common import CommunicatorHandle
 from aiompi.face.processes import Command, one_program, reporting, several_programs
 from aiompi.info import INFO_NULL, Info
@@ -26,7 +26,7 @@ class Meeting(CommunicatorHandle):
 
     __slots__ = ()
 
-    def Accept(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Owned[Intercomm]:
+    def Accept(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> AwaitableCall[Intercomm]:
         """Wait for a group that connects to a port (MPI_Comm_accept, MPI-2).
 
         Args:
@@ -41,9 +41,9 @@ class Meeting(CommunicatorHandle):
             InvalidRootError: there is no such rank.
             InvalidPortError: awaiting it: the root has no such port, or the other group is gone.
         """
-        return Owned(self._made(create.accept(self._admitted, port_name, root), "Accept"))
+        return AwaitableCall(self._made(create.accept(self._admitted, port_name, root), "Accept"))
 
-    def Connect(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Owned[Intercomm]:
+    def Connect(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> AwaitableCall[Intercomm]:
         """Connect to a group that accepts at a port, also of another job (MPI_Comm_connect, MPI-2).
 
         Args:
@@ -58,7 +58,7 @@ class Meeting(CommunicatorHandle):
             InvalidRootError: there is no such rank.
             InvalidPortError: awaiting it: there is no such port, or it cannot be reached.
         """
-        return Owned(self._made(create.connect(self._admitted, port_name, root), "Connect"))
+        return AwaitableCall(self._made(create.connect(self._admitted, port_name, root), "Connect"))
 
     def Spawn(
         self,
@@ -68,7 +68,7 @@ class Meeting(CommunicatorHandle):
         info: Info = INFO_NULL,
         root: int = 0,
         errcodes: list[int] | None = None,
-    ) -> Owned[Intercomm]:
+    ) -> AwaitableCall[Intercomm]:
         """Start processes that run a program (MPI_Comm_spawn, MPI-2).
 
         Args:
@@ -98,7 +98,7 @@ class Meeting(CommunicatorHandle):
         """
         core = self._admitted
         programs = one_program(command, args, maxprocs, info) if core.rank == root else []
-        return Owned(reporting(self._made(create.spawn(core, programs, root), "Spawn"), errcodes))
+        return AwaitableCall(reporting(self._made(create.spawn(core, programs, root), "Spawn"), errcodes))
 
     def Spawn_multiple(
         self,
@@ -108,7 +108,7 @@ class Meeting(CommunicatorHandle):
         info: Sequence[Info] | Info = INFO_NULL,
         root: int = 0,
         errcodes: list[list[int]] | None = None,
-    ) -> Owned[Intercomm]:
+    ) -> AwaitableCall[Intercomm]:
         """Start processes that run several programs in one world (MPI_Comm_spawn_multiple, MPI-2); see `Spawn`.
 
         Args:
@@ -131,7 +131,7 @@ class Meeting(CommunicatorHandle):
         core = self._admitted
         programs = several_programs(command, args, maxprocs, info) if core.rank == root or command else []
         started = create.spawn(core, programs, root)
-        return Owned(reporting(self._made(started, "Spawn_multiple"), errcodes, programs))
+        return AwaitableCall(reporting(self._made(started, "Spawn_multiple"), errcodes, programs))
 
 
 class Ports:
@@ -146,7 +146,7 @@ class Ports:
         """The communicator, for a call; refused to threads that may not make calls."""
         raise NotImplementedError
 
-    def Open_port(self, info: Info = INFO_NULL) -> Owned[str]:
+    def Open_port(self, info: Info = INFO_NULL) -> AwaitableCall[str]:
         """Open a port, at which `Accept` waits for processes of any job (MPI_Open_port, MPI-2).
 
         The name of the port contains a key, as a password does: any process that knows it can connect. Processes on
@@ -162,7 +162,7 @@ class Ports:
             InvalidPortError: awaiting it: no port can be opened.
         """
         engine = self._admitted.engine
-        return Owned(engine.spawn(create.open_port(engine)), "Open_port")
+        return AwaitableCall(engine.spawn(create.open_port(engine)), "Open_port")
 
     def Close_port(self, port_name: str) -> Request[None]:
         """Close a port: nobody can connect to it any more (MPI_Close_port, MPI-2).

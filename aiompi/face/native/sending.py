@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiompi.datatype.buffer.address import BufferAutomatic
-from aiompi.engine import Mode, Owned, PersistentRequest, Request
+from aiompi.engine import AwaitableCall, Mode, PersistentRequest, Request
 from aiompi.face.common import attach
 from aiompi.face.native.handle import Handle
 from aiompi.face.persistent import PersistentSends
@@ -111,7 +111,7 @@ class ObjectSends(Handle):
         """
         return self._isend_object(obj, dest, tag, Mode.READY)
 
-    def send(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
+    def send(self, obj: object, dest: int, tag: int = 0) -> AwaitableCall[None]:
         """Send an object, standard mode (section 3.4).
 
         Args:
@@ -141,11 +141,11 @@ class ObjectSends(Handle):
         if sent is not None:
             return sent
         if codec.is_large(obj):
-            return Owned(core.isend_encoded(codec.dumps_in_steps(obj), dest, tag))
+            return AwaitableCall(core.isend_encoded(codec.dumps_in_steps(obj), dest, tag))
         payload, nbytes = codec.dumps(obj)
         return core.own_send(payload, nbytes, dest, tag)
 
-    def bsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
+    def bsend(self, obj: object, dest: int, tag: int = 0) -> AwaitableCall[None]:
         """Send an object, buffered mode (sections 3.4 and 3.6).
 
         The send is complete when the message is in the attached buffer: at once, unless it has many items.
@@ -167,9 +167,9 @@ class ObjectSends(Handle):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self._isend_object(obj, dest, tag, Mode.BUFFERED))
+        return AwaitableCall(self._isend_object(obj, dest, tag, Mode.BUFFERED))
 
-    def ssend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
+    def ssend(self, obj: object, dest: int, tag: int = 0) -> AwaitableCall[None]:
         """Send an object, synchronous mode (section 3.4).
 
         The send is complete when a receive has matched it.
@@ -190,9 +190,9 @@ class ObjectSends(Handle):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self._isend_object(obj, dest, tag, Mode.SYNCHRONOUS))
+        return AwaitableCall(self._isend_object(obj, dest, tag, Mode.SYNCHRONOUS))
 
-    def rsend(self, obj: object, dest: int, tag: int = 0) -> Owned[None]:
+    def rsend(self, obj: object, dest: int, tag: int = 0) -> AwaitableCall[None]:
         """Send an object, ready mode (section 3.4).
 
         The matching receive must be posted already.
@@ -214,7 +214,7 @@ class ObjectSends(Handle):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self._isend_object(obj, dest, tag, Mode.READY))
+        return AwaitableCall(self._isend_object(obj, dest, tag, Mode.READY))
 
     def _isend_object(self, obj: object, dest: int, tag: int, mode: Mode) -> Request[None]:
         core, codec = self._admitted, self._codec
@@ -322,7 +322,7 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
         """
         return self._isend_buffer(buf, dest, tag, Mode.READY)
 
-    def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
+    def Send(self, buf: BufSpec, dest: int, tag: int = 0) -> AwaitableCall[None]:
         """Send a buffer, standard mode (section 3.4).
 
         Args:
@@ -353,7 +353,7 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
         memory = core.conversion.to_send(buf, dest)
         return core.own_send((memory,), len(memory), dest, tag)
 
-    def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
+    def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> AwaitableCall[None]:
         """Send a buffer, buffered mode (sections 3.4 and 3.6).
 
         The send is complete at once: the message waits in the attached buffer.
@@ -376,9 +376,9 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self._isend_buffer(buf, dest, tag, Mode.BUFFERED))
+        return AwaitableCall(self._isend_buffer(buf, dest, tag, Mode.BUFFERED))
 
-    def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
+    def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> AwaitableCall[None]:
         """Send a buffer, synchronous mode (section 3.4).
 
         The send is complete when a receive has matched it.
@@ -400,9 +400,9 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self._isend_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
+        return AwaitableCall(self._isend_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
 
-    def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> Owned[None]:
+    def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> AwaitableCall[None]:
         """Send a buffer, ready mode (section 3.4).
 
         The matching receive must be posted already.
@@ -425,7 +425,7 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return Owned(self._isend_buffer(buf, dest, tag, Mode.READY))
+        return AwaitableCall(self._isend_buffer(buf, dest, tag, Mode.READY))
 
     def _isend_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> Request[None]:
         core = self._admitted

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from aiompi import hooks
 from aiompi.comm.errhandler import Errhandler
-from aiompi.engine import Owned, Request
+from aiompi.engine import AwaitableCall, Request
 from aiompi.face.native.job import rank_of_loop
 from aiompi.face.session import SessionCalls
 from aiompi.info import INFO_NULL, Info
@@ -71,7 +71,7 @@ class Session(SessionCalls):
             session = self._closing()
             session.runtime.sessions.open.discard(session)
 
-    def Finalize(self) -> Owned[None]:
+    def Finalize(self) -> AwaitableCall[None]:
         """Close the session; its handle is null at once (MPI_Session_finalize).
 
         Communication on its communicators must be complete. The process remains a rank of its job, unless its World
@@ -86,7 +86,7 @@ class Session(SessionCalls):
         session = self._closing()
         session.engine.driver.check_thread()
         runtime: Runtime = session.runtime
-        return Owned(runtime.sessions.end(session), "Session.Finalize")
+        return AwaitableCall(runtime.sessions.end(session), "Session.Finalize")
 
     def Detach_buffer(self) -> Request[Any]:
         """Take the attached memory back when the messages in it have left (MPI_Session_detach_buffer, MPI-4.1).

@@ -1,8 +1,8 @@
 """Windows of the asyncio face (MPI-4.1, chapter 12).
 
-    win = await aiompi.Win.Allocate(8, comm=world)
-    async with win.lock(0):
-        await win.Fetch_and_op(one, before, 0)
+    async with aiompi.Win.Allocate(8, comm=world) as win:
+        async with win.lock(0):
+            await win.Fetch_and_op(one, before, 0)
 
 Operations start at once. Each returns a request that is complete when its buffers may be used again and its results are
 there; the end of the epoch, or a flush, completes it at the target.
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from types import TracebackType
 from typing import Final, Self
 
 from aiompi import hooks
 from aiompi import window as windows
 from aiompi.comm import Group
-from aiompi.engine import Owned, Request
+from aiompi.engine import AwaitableCall, Request
 from aiompi.face.common import CommunicatorHandle
 from aiompi.face.window import WindowCalls
 from aiompi.info import INFO_NULL, Info
@@ -42,7 +43,7 @@ class Win(WindowCalls):
     @classmethod
     def Create(
         cls, memory: SupportsBuffer | None, disp_unit: int = 1, info: Info = INFO_NULL, *, comm: CommunicatorHandle
-    ) -> Owned[Self]:
+    ) -> AwaitableCall[Self]:
         """Make a window of memory of the program (MPI_Win_create, section 12.2.1); all ranks of `comm` call it.
 
         Args:
@@ -60,12 +61,12 @@ class Win(WindowCalls):
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
         """
         core = cls._of_comm(comm, "Win.Create")
-        return Owned(core.run(cls._making(comm, info, cls._create(memory, disp_unit, core)), "Win.Create"))
+        return AwaitableCall(core.run(cls._making(comm, info, cls._create(memory, disp_unit, core)), "Win.Create"))
 
     @classmethod
     def Allocate(
         cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, *, comm: CommunicatorHandle
-    ) -> Owned[Self]:
+    ) -> AwaitableCall[Self]:
         """Make a window of new memory of zeros (MPI_Win_allocate, section 12.2.2); all ranks of `comm` call it.
 
         Ranks of one host with the native core access this memory without its owner, also while the owner computes.
@@ -85,12 +86,12 @@ class Win(WindowCalls):
             OtherError: awaiting it: a rank has no memory left.
         """
         core = cls._of_comm(comm, "Win.Allocate")
-        return Owned(core.run(cls._making(comm, info, windows.allocate(core, size, disp_unit)), "Win.Allocate"))
+        return AwaitableCall(core.run(cls._making(comm, info, windows.allocate(core, size, disp_unit)), "Win.Allocate"))
 
     @classmethod
     def Allocate_shared(
         cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, *, comm: CommunicatorHandle
-    ) -> Owned[Self]:
+    ) -> AwaitableCall[Self]:
         """Make a window of new memory that all ranks use as their own (MPI_Win_allocate_shared, section 12.2.3).
 
         Args:
@@ -109,12 +110,12 @@ class Win(WindowCalls):
             WindowError: awaiting it: the ranks are not on one host.
         """
         core = cls._of_comm(comm, "Win.Allocate_shared")
-        return Owned(
+        return AwaitableCall(
             core.run(cls._making(comm, info, cls._allocate_shared(size, disp_unit, info, core)), "Win.Allocate_shared")
         )
 
     @classmethod
-    def Create_dynamic(cls, info: Info = INFO_NULL, *, comm: CommunicatorHandle) -> Owned[Self]:
+    def Create_dynamic(cls, info: Info = INFO_NULL, *, comm: CommunicatorHandle) -> AwaitableCall[Self]:
         """Make a window to which each rank attaches memory later (MPI_Win_create_dynamic, section 12.2.4).
 
         Displacements are addresses at the target, which `Get_address` returns there.
@@ -130,9 +131,9 @@ class Win(WindowCalls):
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
         """
         core = cls._of_comm(comm, "Win.Create_dynamic")
-        return Owned(core.run(cls._making(comm, info, windows.create_dynamic(core)), "Win.Create_dynamic"))
+        return AwaitableCall(core.run(cls._making(comm, info, windows.create_dynamic(core)), "Win.Create_dynamic"))
 
-    def Free(self) -> Owned[None]:
+    def Free(self) -> AwaitableCall[None]:
         """Free the window once all its ranks have called this; its handle is then null (MPI_Win_free).
 
         Returns:
@@ -142,7 +143,16 @@ class Win(WindowCalls):
             WindowError: an epoch is still open.
             WindowError: the handle is null.
         """
-        return Owned(self._freeing())
+        return AwaitableCall(self._freeing())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self and error is None:  # after an error the others may not come
+            await self.Free()
 
     # Operations.
 
@@ -291,7 +301,7 @@ class Win(WindowCalls):
 
     # Epochs.
 
-    def Fence(self, assertion: int = 0) -> Owned[None]:
+    def Fence(self, assertion: int = 0) -> AwaitableCall[None]:
         """End all accesses at all ranks, and begin an epoch in which all ranks may access all memory (MPI_Win_fence).
 
         Args:
@@ -300,7 +310,7 @@ class Win(WindowCalls):
         Raises:
             WindowError: an epoch of another kind is open.
         """
-        return Owned(self._run(lambda core: core.fence(assertion), "Fence"))
+        return AwaitableCall(self._run(lambda core: core.fence(assertion), "Fence"))
 
     @contextlib.asynccontextmanager
     async def fence(self) -> AsyncIterator[Self]:
@@ -327,7 +337,7 @@ class Win(WindowCalls):
         core.check("Post")
         core.epochs.post(group, assertion)
 
-    def Start(self, group: Group, assertion: int = 0) -> Owned[None]:
+    def Start(self, group: Group, assertion: int = 0) -> AwaitableCall[None]:
         """Begin to access the memory of the processes of a group (MPI_Win_start).
 
         Args:
@@ -337,15 +347,15 @@ class Win(WindowCalls):
         Returns:
             A request that is complete when each of them has called `Post`.
         """
-        return Owned(self._run(lambda core: core.epochs.start(group, assertion), "Start"))
+        return AwaitableCall(self._run(lambda core: core.epochs.start(group, assertion), "Start"))
 
-    def Complete(self) -> Owned[None]:
+    def Complete(self) -> AwaitableCall[None]:
         """End the accesses that `Start` began (MPI_Win_complete); complete when they are done."""
-        return Owned(self._run(lambda core: core.epochs.complete(), "Complete"))
+        return AwaitableCall(self._run(lambda core: core.epochs.complete(), "Complete"))
 
-    def Wait(self) -> Owned[None]:
+    def Wait(self) -> AwaitableCall[None]:
         """Wait until the group of `Post` has called `Complete` (MPI_Win_wait)."""
-        return Owned(self._run(lambda core: core.epochs.wait(), "Wait"))
+        return AwaitableCall(self._run(lambda core: core.epochs.wait(), "Wait"))
 
     def Test(self) -> bool:
         """Do what `Wait` does, and return True, if that needs no waiting (MPI_Win_test)."""
@@ -353,7 +363,7 @@ class Win(WindowCalls):
         core.check("Test")
         return core.epochs.test()
 
-    def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> Owned[None]:
+    def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> AwaitableCall[None]:
         """Take the lock of a rank, whose memory this one may then access (MPI_Win_lock, section 12.5.3).
 
         Args:
@@ -369,27 +379,27 @@ class Win(WindowCalls):
             WindowError: awaiting it: an epoch for this rank is open.
             ProcessFailedError: awaiting it: a rank has failed that may hold the lock.
         """
-        return Owned(self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock"))
+        return AwaitableCall(self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock"))
 
-    def Unlock(self, rank: int) -> Owned[None]:
+    def Unlock(self, rank: int) -> AwaitableCall[None]:
         """Complete the accesses to the memory of a rank, and give its lock back (MPI_Win_unlock).
 
         Args:
             rank: rank.
         """
-        return Owned(self._unlock(rank))
+        return AwaitableCall(self._unlock(rank))
 
-    def Lock_all(self, assertion: int = 0) -> Owned[None]:
+    def Lock_all(self, assertion: int = 0) -> AwaitableCall[None]:
         """Take the locks of all ranks, shared (MPI_Win_lock_all).
 
         Args:
             assertion: MODE_NOCHECK is ignored.
         """
-        return Owned(self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all"))
+        return AwaitableCall(self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all"))
 
-    def Unlock_all(self) -> Owned[None]:
+    def Unlock_all(self) -> AwaitableCall[None]:
         """Complete all accesses, and give the locks of all ranks back (MPI_Win_unlock_all)."""
-        return Owned(self._run(lambda core: core.epochs.unlock_all(), "Unlock_all"))
+        return AwaitableCall(self._run(lambda core: core.epochs.unlock_all(), "Unlock_all"))
 
     @contextlib.asynccontextmanager
     async def lock(self, rank: int, *, shared: bool = False) -> AsyncIterator[Self]:
@@ -423,7 +433,7 @@ class Win(WindowCalls):
         finally:
             await self.Unlock_all()
 
-    def Flush(self, rank: int) -> Owned[None]:
+    def Flush(self, rank: int) -> AwaitableCall[None]:
         """Complete the accesses to the memory of a rank at both ends (MPI_Win_flush, section 12.5.4).
 
         Args:
@@ -431,24 +441,24 @@ class Win(WindowCalls):
         """
         core = self._admitted
         if core.flush_at_once(rank):
-            return Owned(core.nothing(), "Flush", core)
-        return Owned(self._flush("Flush", rank, local=False))
+            return AwaitableCall(core.nothing(), "Flush", core)
+        return AwaitableCall(self._flush("Flush", rank, local=False))
 
-    def Flush_all(self) -> Owned[None]:
+    def Flush_all(self) -> AwaitableCall[None]:
         """Complete all accesses at both ends (MPI_Win_flush_all)."""
-        return Owned(self._flush("Flush_all", None, local=False))
+        return AwaitableCall(self._flush("Flush_all", None, local=False))
 
-    def Flush_local(self, rank: int) -> Owned[None]:
+    def Flush_local(self, rank: int) -> AwaitableCall[None]:
         """Complete the accesses to the memory of a rank at this end: buffers may be used again (MPI_Win_flush_local).
 
         Args:
             rank: rank whose lock is held.
         """
-        return Owned(self._flush("Flush_local", rank, local=True))
+        return AwaitableCall(self._flush("Flush_local", rank, local=True))
 
-    def Flush_local_all(self) -> Owned[None]:
+    def Flush_local_all(self) -> AwaitableCall[None]:
         """Complete all accesses at this end (MPI_Win_flush_local_all)."""
-        return Owned(self._flush("Flush_local_all", None, local=True))
+        return AwaitableCall(self._flush("Flush_local_all", None, local=True))
 
     def Sync(self) -> None:
         """Check the window: loads and stores see the memory as it is in the model WIN_UNIFIED (MPI_Win_sync)."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import aiompi
-from aiompi.engine import Owned
+from aiompi.engine import AwaitableCall
 
 #: call -> the words for it; all of them need no other rank to end
 FORGOTTEN: dict[str, tuple[str, Callable[[aiompi.Intracomm], Any]]] = {
@@ -49,7 +49,7 @@ def test_a_forgotten_await_warns_at_the_line_of_the_call(name: str) -> None:
         assert str(one.message).startswith(words.format(comm.Get_name()) + " was never awaited")
         assert (one.filename, one.lineno) == (__file__, forget.__code__.co_firstlineno + 1)
         operation = call(comm)
-        assert isinstance(operation, Owned)
+        assert isinstance(operation, AwaitableCall)
         assert repr(operation).startswith(f"<{words.format(comm.Get_name())}: ")
         with pytest.warns(RuntimeWarning):
             del operation
@@ -116,7 +116,7 @@ def test_calls_of_files_warn_unless_they_are_made_to_be_kept() -> None:
     assert {name for name, result in results.items() if result == "Request"} == {
         name for name in results if name.startswith("I")
     }
-    owned = {name for name, result in results.items() if result == "Owned"}
+    owned = {name for name, result in results.items() if result == "AwaitableCall"}
     assert {"Open", "Close", "Read_at", "Write_all", "Read_ordered_end", "Sync", "Seek"} <= owned
 
 
@@ -125,7 +125,7 @@ def test_calls_of_windows_warn_unless_the_end_of_the_epoch_completes_them() -> N
     assert {name for name, result in results.items() if result == "Request"} == {
         "Put", "Get", "Accumulate", "Get_accumulate", "Fetch_and_op", "Compare_and_swap",
     }  # fmt: skip
-    assert {name for name, result in results.items() if result == "Owned"} == {
+    assert {name for name, result in results.items() if result == "AwaitableCall"} == {
         "Allocate", "Allocate_shared", "Complete", "Create", "Create_dynamic", "Fence", "Flush", "Flush_all",
         "Flush_local", "Flush_local_all", "Free", "Lock", "Lock_all", "Start", "Unlock", "Unlock_all", "Wait",
     }  # fmt: skip

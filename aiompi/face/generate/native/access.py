@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiompi import file as core
-from aiompi.engine import Owned, Request
+from aiompi.engine import AwaitableCall, Request
 from aiompi.face.files import FileCalls, offset_of
 from aiompi.status import Status
 from aiompi.typing import BufSpec
@@ -29,7 +29,7 @@ class Access(FileCalls):
 
     # Explicit offsets (section 14.4.2).
 
-    def Read_at(self, offset: int, buf: BufSpec) -> Owned[Status]:
+    def Read_at(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at an offset (MPI_File_read_at).
 
         Args:
@@ -43,11 +43,11 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return Owned(file.independent(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at")
+        return AwaitableCall(file.independent(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at")
 
     def Iread_at(self): ...
 
-    def Read_at_all(self, offset: int, buf: BufSpec) -> Owned[Status]:
+    def Read_at_all(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at an offset; collective (MPI_File_read_at_all).
 
         Args:
@@ -60,11 +60,13 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.collective(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at_all")
+        return AwaitableCall(
+            self._admitted.collective(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at_all"
+        )
 
     def Iread_at_all(self): ...
 
-    def Write_at(self, offset: int, buf: BufSpec) -> Owned[Status]:
+    def Write_at(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at an offset (MPI_File_write_at).
 
         Args:
@@ -78,11 +80,11 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return Owned(file.independent(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at")
+        return AwaitableCall(file.independent(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at")
 
     def Iwrite_at(self): ...
 
-    def Write_at_all(self, offset: int, buf: BufSpec) -> Owned[Status]:
+    def Write_at_all(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at an offset; collective (MPI_File_write_at_all).
 
         Args:
@@ -95,13 +97,15 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.collective(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at_all")
+        return AwaitableCall(
+            self._admitted.collective(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at_all"
+        )
 
     def Iwrite_at_all(self): ...
 
     # The pointer of this process, which moves on at once (section 14.4.3).
 
-    def Read(self, buf: BufSpec) -> Owned[Status]:
+    def Read(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at the pointer of this process (MPI_File_read).
 
         Args:
@@ -113,11 +117,11 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.independent(buf, None, writing=False, at_once=True), "File.Read")
+        return AwaitableCall(self._admitted.independent(buf, None, writing=False, at_once=True), "File.Read")
 
     def Iread(self): ...
 
-    def Read_all(self, buf: BufSpec) -> Owned[Status]:
+    def Read_all(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at the pointer of each process; collective (MPI_File_read_all).
 
         Args:
@@ -129,11 +133,11 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.collective(buf, None, writing=False, at_once=True), "File.Read_all")
+        return AwaitableCall(self._admitted.collective(buf, None, writing=False, at_once=True), "File.Read_all")
 
     def Iread_all(self): ...
 
-    def Write(self, buf: BufSpec) -> Owned[Status]:
+    def Write(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at the pointer of this process (MPI_File_write).
 
         Args:
@@ -145,11 +149,11 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.independent(buf, None, writing=True, at_once=True), "File.Write")
+        return AwaitableCall(self._admitted.independent(buf, None, writing=True, at_once=True), "File.Write")
 
     def Iwrite(self): ...
 
-    def Write_all(self, buf: BufSpec) -> Owned[Status]:
+    def Write_all(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at the pointer of each process; collective (MPI_File_write_all).
 
         Args:
@@ -161,13 +165,13 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.collective(buf, None, writing=True, at_once=True), "File.Write_all")
+        return AwaitableCall(self._admitted.collective(buf, None, writing=True, at_once=True), "File.Write_all")
 
     def Iwrite_all(self): ...
 
     # The shared pointer (section 14.4.4).
 
-    def Read_shared(self, buf: BufSpec) -> Owned[Status]:
+    def Read_shared(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at the pointer that all processes share (MPI_File_read_shared).
 
         Args:
@@ -179,11 +183,11 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.by_shared_pointer(buf, writing=False, at_once=True), "File.Read_shared")
+        return AwaitableCall(self._admitted.by_shared_pointer(buf, writing=False, at_once=True), "File.Read_shared")
 
     def Iread_shared(self): ...
 
-    def Read_ordered(self, buf: BufSpec) -> Owned[Status]:
+    def Read_ordered(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at the shared pointer, in rank order; collective (MPI_File_read_ordered).
 
         Args:
@@ -195,9 +199,9 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.ordered(buf, writing=False, at_once=True), "File.Read_ordered")
+        return AwaitableCall(self._admitted.ordered(buf, writing=False, at_once=True), "File.Read_ordered")
 
-    def Write_shared(self, buf: BufSpec) -> Owned[Status]:
+    def Write_shared(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at the pointer that all processes share (MPI_File_write_shared).
 
         Args:
@@ -209,11 +213,11 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.by_shared_pointer(buf, writing=True, at_once=True), "File.Write_shared")
+        return AwaitableCall(self._admitted.by_shared_pointer(buf, writing=True, at_once=True), "File.Write_shared")
 
     def Iwrite_shared(self): ...
 
-    def Write_ordered(self, buf: BufSpec) -> Owned[Status]:
+    def Write_ordered(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at the shared pointer, in rank order; collective (MPI_File_write_ordered).
 
         Args:
@@ -225,7 +229,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Owned(self._admitted.ordered(buf, writing=True, at_once=True), "File.Write_ordered")
+        return AwaitableCall(self._admitted.ordered(buf, writing=True, at_once=True), "File.Write_ordered")
 
     # Split collectives (section 14.4.5): one at a time on a file.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiompi import engine
 from aiompi.constants import ANY_SOURCE, ANY_TAG
-from aiompi.engine import Owned, PersistentRequest, Request
+from aiompi.engine import AwaitableCall, PersistentRequest, Request
 from aiompi.engine.sendrecv import sendrecv
 from aiompi.face.native.message import Message
 from aiompi.face.native.sending import BufferSends, ObjectSends
@@ -35,7 +35,7 @@ class Receives(ObjectSends, BufferSends):
             receive.stay()
         return receive
 
-    def recv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Owned[Any]:
+    def recv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> AwaitableCall[Any]:
         """Receive an object of any size (section 3.2.4).
 
         Args:
@@ -80,7 +80,7 @@ class Receives(ObjectSends, BufferSends):
 
     def Recv(
         self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
-    ) -> Owned[Status]:
+    ) -> AwaitableCall[Status]:
         """Receive into a buffer (section 3.2.4).
 
         Args:
@@ -120,7 +120,7 @@ class Receives(ObjectSends, BufferSends):
         source: int = ANY_SOURCE,
         recvtag: int = ANY_TAG,
         status: Status | None = None,
-    ) -> Owned[Any]:
+    ) -> AwaitableCall[Any]:
         """Send an object and receive another, without deadlock (section 3.10).
 
         Args:
@@ -150,7 +150,7 @@ class Receives(ObjectSends, BufferSends):
             from_left = await world.sendrecv(world.rank, dest=right, source=left)
         """
         receive = self._admitted.irecv(None, source, recvtag, self._codec, status)
-        return Owned(sendrecv(receive, lambda: self.isend(sendobj, dest, sendtag)))
+        return AwaitableCall(sendrecv(receive, lambda: self.isend(sendobj, dest, sendtag)))
 
     def Sendrecv(
         self,
@@ -161,7 +161,7 @@ class Receives(ObjectSends, BufferSends):
         source: int = ANY_SOURCE,
         recvtag: int = ANY_TAG,
         status: Status | None = None,
-    ) -> Owned[Status]:
+    ) -> AwaitableCall[Status]:
         """Send a buffer and receive into another, without deadlock (section 3.10).
 
         Args:
@@ -195,7 +195,7 @@ class Receives(ObjectSends, BufferSends):
         """
         memory, target = self._admitted.conversion.to_exchange(sendbuf, recvbuf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return Owned(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
+        return AwaitableCall(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
 
     def Sendrecv_replace(
         self,
@@ -205,7 +205,7 @@ class Receives(ObjectSends, BufferSends):
         source: int = ANY_SOURCE,
         recvtag: int = ANY_TAG,
         status: Status | None = None,
-    ) -> Owned[Status]:
+    ) -> AwaitableCall[Status]:
         """Send the content of a buffer, and receive into the same buffer (section 3.10).
 
         Args:
@@ -237,7 +237,7 @@ class Receives(ObjectSends, BufferSends):
         """
         memory, target = self._admitted.conversion.to_replace(buf, dest)
         receive = self._core.irecv(target, source, recvtag, None, status)
-        return Owned(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
+        return AwaitableCall(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
 
     def Recv_init(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> PersistentRequest[Status]:
         """Bind the arguments of `Irecv` (section 3.9).
@@ -271,7 +271,7 @@ class Probes(ObjectSends):
 
     __slots__ = ()
 
-    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Owned[Status]:
+    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> AwaitableCall[Status]:
         """Wait for a message without receiving it (MPI_Probe, section 3.8).
 
         Args:
@@ -292,7 +292,7 @@ class Probes(ObjectSends):
             status = await world.probe(tag=7)
             obj = await world.recv(status.source, status.tag)
         """
-        return Owned(self._admitted.probe(source, tag))
+        return AwaitableCall(self._admitted.probe(source, tag))
 
     def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Status | None:
         """Look for a message without receiving it (MPI_Iprobe, section 3.8).
@@ -309,7 +309,9 @@ class Probes(ObjectSends):
         """
         return self._admitted.iprobe(source, tag)
 
-    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Owned[Message]:
+    def mprobe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> AwaitableCall[Message]:
         """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3).
 
         Args:
@@ -331,7 +333,7 @@ class Probes(ObjectSends):
             message = await world.mprobe(source=0)
             obj = await message.recv()
         """
-        return Owned(self._admitted.mprobe(source, tag, partial(self._taken, status=status)))
+        return AwaitableCall(self._admitted.mprobe(source, tag, partial(self._taken, status=status)))
 
     def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
         """Take the message that a receive would get now (MPI_Improbe, MPI-3).

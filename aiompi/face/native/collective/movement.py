@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiompi.coll import buffers
-from aiompi.engine import Owned
+from aiompi.engine import AwaitableCall
 from aiompi.face.native.handle import Handle
 from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW, InPlace
 
@@ -13,7 +13,7 @@ class MovingCollectives(Handle):
 
     __slots__ = ()
 
-    def Barrier(self, *, algorithm: str | None = None) -> Owned[None]:
+    def Barrier(self, *, algorithm: str | None = None) -> AwaitableCall[None]:
         """Wait until every rank has called it (section 4.3).
 
         Args:
@@ -33,9 +33,9 @@ class MovingCollectives(Handle):
             async with asyncio.timeout(10):
                 await world.Barrier()
         """
-        return Owned(buffers.barrier.using(algorithm)(self._admitted))
+        return AwaitableCall(buffers.barrier.using(algorithm)(self._admitted))
 
-    def Bcast(self, buf: BufSpec, root: int = 0, *, algorithm: str | None = None) -> Owned[None]:
+    def Bcast(self, buf: BufSpec, root: int = 0, *, algorithm: str | None = None) -> AwaitableCall[None]:
         """Fill the buffer of every rank with the root's (section 4.4).
 
         Args:
@@ -61,11 +61,11 @@ class MovingCollectives(Handle):
             model = np.zeros(1000)  # at the root: what the others get
             await world.Bcast(model, root=0)
         """
-        return Owned(buffers.bcast.using(algorithm)(self._admitted, buf, root))
+        return AwaitableCall(buffers.bcast.using(algorithm)(self._admitted, buf, root))
 
     def Scatter(
         self, sendbuf: BufSpecB | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """Block i of the root's buffer goes to rank i (section 4.6).
 
         Args:
@@ -93,11 +93,11 @@ class MovingCollectives(Handle):
             row = np.empty(4)
             await world.Scatter(rows, row, root=0)
         """
-        return Owned(buffers.scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, root))
+        return AwaitableCall(buffers.scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, root))
 
     def Scatterv(
         self, sendbuf: BufSpecV | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """Blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
 
         Args:
@@ -127,11 +127,11 @@ class MovingCollectives(Handle):
             part = np.empty((2, 3)[world.rank])
             await world.Scatterv(table, part, root=0)
         """
-        return Owned(buffers.scatterv.using(algorithm)(self._admitted, sendbuf, recvbuf, root))
+        return AwaitableCall(buffers.scatterv.using(algorithm)(self._admitted, sendbuf, recvbuf, root))
 
     def Gather(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB | None, root: int = 0, *, algorithm: str | None = None
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """The buffers of all ranks become the blocks of the root's (section 4.5).
 
         Args:
@@ -158,11 +158,11 @@ class MovingCollectives(Handle):
             rows = np.empty((world.size, 4)) if world.rank == 0 else None
             await world.Gather(np.full(4, world.rank, "d"), rows, root=0)
         """
-        return Owned(buffers.gather.using(algorithm)(self._admitted, sendbuf, recvbuf, root))
+        return AwaitableCall(buffers.gather.using(algorithm)(self._admitted, sendbuf, recvbuf, root))
 
     def Gatherv(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV | None, root: int = 0, *, algorithm: str | None = None
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """The buffers of all ranks, of any lengths, come to places in the root's (section 4.5).
 
         Args:
@@ -190,9 +190,11 @@ class MovingCollectives(Handle):
             table = [np.empty(5), [2, 3]] if world.rank == 0 else None
             await world.Gatherv(np.ones((2, 3)[world.rank]), table, root=0)
         """
-        return Owned(buffers.gatherv.using(algorithm)(self._admitted, sendbuf, recvbuf, root))
+        return AwaitableCall(buffers.gatherv.using(algorithm)(self._admitted, sendbuf, recvbuf, root))
 
-    def Allgather(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None) -> Owned[None]:
+    def Allgather(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None
+    ) -> AwaitableCall[None]:
         """Every rank gets the buffers of all ranks, as blocks (section 4.7).
 
         Args:
@@ -217,9 +219,11 @@ class MovingCollectives(Handle):
             rows = np.empty((world.size, 4))
             await world.Allgather(np.full(4, world.rank, "d"), rows)
         """
-        return Owned(buffers.allgather.using(algorithm)(self._admitted, sendbuf, recvbuf))
+        return AwaitableCall(buffers.allgather.using(algorithm)(self._admitted, sendbuf, recvbuf))
 
-    def Allgatherv(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None) -> Owned[None]:
+    def Allgatherv(
+        self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None
+    ) -> AwaitableCall[None]:
         """Every rank gets the buffers of all ranks, of any lengths, at places (section 4.7).
 
         Args:
@@ -244,9 +248,11 @@ class MovingCollectives(Handle):
             table = np.empty(5)
             await world.Allgatherv(np.ones((2, 3)[world.rank]), [table, [2, 3]])
         """
-        return Owned(buffers.allgatherv.using(algorithm)(self._admitted, sendbuf, recvbuf))
+        return AwaitableCall(buffers.allgatherv.using(algorithm)(self._admitted, sendbuf, recvbuf))
 
-    def Alltoall(self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None) -> Owned[None]:
+    def Alltoall(
+        self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None
+    ) -> AwaitableCall[None]:
         """Block r of every rank goes to rank r (section 4.8).
 
         Args:
@@ -271,9 +277,11 @@ class MovingCollectives(Handle):
             rows, columns = np.ones((world.size, 4)), np.empty((world.size, 4))
             await world.Alltoall(rows, columns)
         """
-        return Owned(buffers.alltoall.using(algorithm)(self._admitted, sendbuf, recvbuf))
+        return AwaitableCall(buffers.alltoall.using(algorithm)(self._admitted, sendbuf, recvbuf))
 
-    def Alltoallv(self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None) -> Owned[None]:
+    def Alltoallv(
+        self, sendbuf: BufSpecV | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None
+    ) -> AwaitableCall[None]:
         """Send block r, of any length, of every rank to a place at rank r (section 4.8).
 
         Args:
@@ -300,9 +308,11 @@ class MovingCollectives(Handle):
             table = np.empty(2 * world.size)
             await world.Alltoallv([np.ones(2 * world.size), counts], [table, counts])
         """
-        return Owned(buffers.alltoallv.using(algorithm)(self._admitted, sendbuf, recvbuf))
+        return AwaitableCall(buffers.alltoallv.using(algorithm)(self._admitted, sendbuf, recvbuf))
 
-    def Alltoallw(self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW, *, algorithm: str | None = None) -> Owned[None]:
+    def Alltoallw(
+        self, sendbuf: BufSpecW | InPlace, recvbuf: BufSpecW, *, algorithm: str | None = None
+    ) -> AwaitableCall[None]:
         """Do what `Alltoallv` does, with a datatype for each rank (MPI-2).
 
         Args:
@@ -328,4 +338,4 @@ class MovingCollectives(Handle):
             layout = [([1] * world.size, places), [MPI.DOUBLE] * world.size]
             await world.Alltoallw([np.ones(world.size), *layout], [table, *layout])
         """
-        return Owned(buffers.alltoallw.using(algorithm)(self._admitted, sendbuf, recvbuf))
+        return AwaitableCall(buffers.alltoallw.using(algorithm)(self._admitted, sendbuf, recvbuf))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiompi.coll import neighborhood, objects
-from aiompi.engine import Owned
+from aiompi.engine import AwaitableCall
 from aiompi.face.native.collective.neighborhood_forms import NeighborhoodForms
 from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW
 
@@ -20,7 +20,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
 
     __slots__ = ()
 
-    def Neighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> Owned[None]:
+    def Neighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> AwaitableCall[None]:
         """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1).
 
         Args:
@@ -44,9 +44,9 @@ class NeighborhoodCollectives(NeighborhoodForms):
             sides = np.empty((2, 3))
             await grid.Neighbor_allgather(np.ones(3), sides)
         """
-        return Owned(neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf))
+        return AwaitableCall(neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf))
 
-    def Neighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> Owned[None]:
+    def Neighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> AwaitableCall[None]:
         """Do what `Neighbor_allgather` does, with a length of each neighbour's own (section 7.6.1 of MPI-3.1).
 
         Args:
@@ -70,9 +70,9 @@ class NeighborhoodCollectives(NeighborhoodForms):
             sides = np.empty(6)
             await grid.Neighbor_allgatherv(np.ones(3), [sides, [3, 3]])
         """
-        return Owned(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
+        return AwaitableCall(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
 
-    def Neighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> Owned[None]:
+    def Neighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> AwaitableCall[None]:
         """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1).
 
         Args:
@@ -96,9 +96,9 @@ class NeighborhoodCollectives(NeighborhoodForms):
             sides = np.empty((2, 3))
             await grid.Neighbor_alltoall(np.ones((2, 3)), sides)
         """
-        return Owned(neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf))
+        return AwaitableCall(neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf))
 
-    def Neighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> Owned[None]:
+    def Neighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> AwaitableCall[None]:
         """Do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
 
         Args:
@@ -123,9 +123,9 @@ class NeighborhoodCollectives(NeighborhoodForms):
             sides = np.empty(5)
             await grid.Neighbor_alltoallv([np.ones(5), [3, 2]], [sides, [2, 3]])
         """
-        return Owned(neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf))
+        return AwaitableCall(neighborhood.neighbor_alltoallv(self._admitted, sendbuf, recvbuf))
 
-    def Neighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> Owned[None]:
+    def Neighbor_alltoallw(self, sendbuf: BufSpecW, recvbuf: BufSpecW) -> AwaitableCall[None]:
         """Do what `Neighbor_alltoallv` does, with a datatype for each neighbour (section 7.6.2 of MPI-3.1).
 
         Args:
@@ -149,9 +149,9 @@ class NeighborhoodCollectives(NeighborhoodForms):
             sides, layout = np.empty(2), [([1, 1], [0, 8]), [MPI.DOUBLE] * 2]
             await grid.Neighbor_alltoallw([np.ones(2), *layout], [sides, *layout])
         """
-        return Owned(neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf))
+        return AwaitableCall(neighborhood.neighbor_alltoallw(self._admitted, sendbuf, recvbuf))
 
-    def neighbor_allgather(self, sendobj: object) -> Owned[list[Any]]:
+    def neighbor_allgather(self, sendobj: object) -> AwaitableCall[list[Any]]:
         """Collect the objects of all neighbours with an edge to this rank (section 7.6.1 of MPI-3.1).
 
         Args:
@@ -171,9 +171,9 @@ class NeighborhoodCollectives(NeighborhoodForms):
             grid = await world.Create_cart([world.size], periods=True)
             left, right = await grid.neighbor_allgather(world.rank)
         """
-        return Owned(objects.neighbor_allgather(self._admitted, self._codec, sendobj))
+        return AwaitableCall(objects.neighbor_allgather(self._admitted, self._codec, sendobj))
 
-    def neighbor_alltoall(self, sendobj: Sequence[Any]) -> Owned[list[Any]]:
+    def neighbor_alltoall(self, sendobj: Sequence[Any]) -> AwaitableCall[list[Any]]:
         """Send an object to each neighbour (section 7.6.2 of MPI-3.1).
 
         Args:
@@ -193,4 +193,4 @@ class NeighborhoodCollectives(NeighborhoodForms):
             grid = await world.Create_cart([world.size], periods=True)
             from_left, from_right = await grid.neighbor_alltoall(["to the left", "to the right"])
         """
-        return Owned(objects.neighbor_alltoall(self._admitted, self._codec, sendobj))
+        return AwaitableCall(objects.neighbor_alltoall(self._admitted, self._codec, sendobj))

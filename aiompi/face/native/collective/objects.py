@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 from aiompi.coll import buffers, objects
-from aiompi.engine import Owned
+from aiompi.engine import AwaitableCall
 from aiompi.face.native.handle import Handle
 from aiompi.objects import Codec
 from aiompi.op import SUM, Op
@@ -22,7 +22,7 @@ class ObjectCollectives(Handle):
 
     _codec: Codec
 
-    def barrier(self, *, algorithm: str | None = None) -> Owned[None]:
+    def barrier(self, *, algorithm: str | None = None) -> AwaitableCall[None]:
         """Wait until every rank has called it (section 4.3).
 
         Args:
@@ -42,13 +42,13 @@ class ObjectCollectives(Handle):
             async with asyncio.timeout(10):
                 await world.barrier()
         """
-        return Owned(buffers.barrier.using(algorithm)(self._admitted))
+        return AwaitableCall(buffers.barrier.using(algorithm)(self._admitted))
 
     @overload
-    def bcast(self, obj: None, root: int = 0, *, algorithm: str | None = None) -> Owned[Any]: ...
+    def bcast(self, obj: None, root: int = 0, *, algorithm: str | None = None) -> AwaitableCall[Any]: ...
     @overload
-    def bcast(self, obj: T | None, root: int = 0, *, algorithm: str | None = None) -> Owned[T]: ...
-    def bcast(self, obj: object, root: int = 0, *, algorithm: str | None = None) -> Owned[Any]:
+    def bcast(self, obj: T | None, root: int = 0, *, algorithm: str | None = None) -> AwaitableCall[T]: ...
+    def bcast(self, obj: object, root: int = 0, *, algorithm: str | None = None) -> AwaitableCall[Any]:
         """Send the root's object to every rank (section 4.4).
 
         Args:
@@ -72,13 +72,17 @@ class ObjectCollectives(Handle):
             settings = {"steps": 100} if world.rank == 0 else None
             settings = await world.bcast(settings, root=0)
         """
-        return Owned(objects.bcast(self._admitted, self._codec, obj, root, algorithm=algorithm))
+        return AwaitableCall(objects.bcast(self._admitted, self._codec, obj, root, algorithm=algorithm))
 
     @overload
-    def scatter(self, sendobj: None, root: int = 0, *, algorithm: str | None = None) -> Owned[Any]: ...
+    def scatter(self, sendobj: None, root: int = 0, *, algorithm: str | None = None) -> AwaitableCall[Any]: ...
     @overload
-    def scatter(self, sendobj: Sequence[T] | None, root: int = 0, *, algorithm: str | None = None) -> Owned[T]: ...
-    def scatter(self, sendobj: Sequence[Any] | None, root: int = 0, *, algorithm: str | None = None) -> Owned[Any]:
+    def scatter(
+        self, sendobj: Sequence[T] | None, root: int = 0, *, algorithm: str | None = None
+    ) -> AwaitableCall[T]: ...
+    def scatter(
+        self, sendobj: Sequence[Any] | None, root: int = 0, *, algorithm: str | None = None
+    ) -> AwaitableCall[Any]:
         """Send item i of the root's sequence to rank i (section 4.6).
 
         Args:
@@ -102,9 +106,9 @@ class ObjectCollectives(Handle):
             tasks = [f"task {rank}" for rank in range(world.size)] if world.rank == 0 else None
             task = await world.scatter(tasks, root=0)
         """
-        return Owned(objects.scatter(self._admitted, self._codec, sendobj, root, algorithm=algorithm))
+        return AwaitableCall(objects.scatter(self._admitted, self._codec, sendobj, root, algorithm=algorithm))
 
-    def gather(self, sendobj: T, root: int = 0, *, algorithm: str | None = None) -> Owned[list[T] | MaybeNone]:
+    def gather(self, sendobj: T, root: int = 0, *, algorithm: str | None = None) -> AwaitableCall[list[T] | MaybeNone]:
         """Collect the objects of all ranks at the root (section 4.5).
 
         Args:
@@ -129,9 +133,9 @@ class ObjectCollectives(Handle):
             if world.rank == 0:
                 print(names)
         """
-        return Owned(objects.gather(self._admitted, self._codec, sendobj, root, algorithm=algorithm))
+        return AwaitableCall(objects.gather(self._admitted, self._codec, sendobj, root, algorithm=algorithm))
 
-    def allgather(self, sendobj: T, *, algorithm: str | None = None) -> Owned[list[T]]:
+    def allgather(self, sendobj: T, *, algorithm: str | None = None) -> AwaitableCall[list[T]]:
         """Collect the objects of all ranks on every rank (section 4.7).
 
         Args:
@@ -152,9 +156,9 @@ class ObjectCollectives(Handle):
         Example:
             names = await world.allgather(socket.gethostname())
         """
-        return Owned(objects.allgather(self._admitted, self._codec, sendobj, algorithm=algorithm))
+        return AwaitableCall(objects.allgather(self._admitted, self._codec, sendobj, algorithm=algorithm))
 
-    def alltoall(self, sendobj: Sequence[T], *, algorithm: str | None = None) -> Owned[list[T]]:
+    def alltoall(self, sendobj: Sequence[T], *, algorithm: str | None = None) -> AwaitableCall[list[T]]:
         """Send item r of every rank's sequence to rank r (section 4.8).
 
         Args:
@@ -175,11 +179,11 @@ class ObjectCollectives(Handle):
         Example:
             letters = await world.alltoall([(world.rank, rank) for rank in range(world.size)])
         """
-        return Owned(objects.alltoall(self._admitted, self._codec, sendobj, algorithm=algorithm))
+        return AwaitableCall(objects.alltoall(self._admitted, self._codec, sendobj, algorithm=algorithm))
 
     def reduce(
         self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, root: int = 0, *, algorithm: str | None = None
-    ) -> Owned[T | MaybeNone]:
+    ) -> AwaitableCall[T | MaybeNone]:
         """Combine the objects of all ranks in rank order, at the root (section 4.9).
 
         Args:
@@ -205,9 +209,11 @@ class ObjectCollectives(Handle):
         Example:
             total = await world.reduce(len(items), root=0)  # None at the other ranks
         """
-        return Owned(objects.reduce(self._admitted, self._codec, sendobj, op, root, algorithm=algorithm))
+        return AwaitableCall(objects.reduce(self._admitted, self._codec, sendobj, op, root, algorithm=algorithm))
 
-    def allreduce(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None) -> Owned[T]:
+    def allreduce(
+        self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None
+    ) -> AwaitableCall[T]:
         """Combine the objects of all ranks in rank order, on every rank (section 4.9.6).
 
         Args:
@@ -232,9 +238,9 @@ class ObjectCollectives(Handle):
             total = await world.allreduce(len(items))
             longest = await world.allreduce(name, lambda one, other: max(one, other, key=len))
         """
-        return Owned(objects.allreduce(self._admitted, self._codec, sendobj, op, algorithm=algorithm))
+        return AwaitableCall(objects.allreduce(self._admitted, self._codec, sendobj, op, algorithm=algorithm))
 
-    def scan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None) -> Owned[T]:
+    def scan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None) -> AwaitableCall[T]:
         """Combine the objects of the ranks up to and including this one in rank order (section 4.11).
 
         Args:
@@ -258,11 +264,11 @@ class ObjectCollectives(Handle):
         Example:
             end = await world.scan(len(items))  # where the items of the next rank begin
         """
-        return Owned(objects.scan(self._admitted, self._codec, sendobj, op, algorithm=algorithm))
+        return AwaitableCall(objects.scan(self._admitted, self._codec, sendobj, op, algorithm=algorithm))
 
     def exscan(
         self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None
-    ) -> Owned[T | MaybeNone]:
+    ) -> AwaitableCall[T | MaybeNone]:
         """Combine the objects of the ranks below this one in rank order (MPI-2).
 
         Args:
@@ -286,4 +292,4 @@ class ObjectCollectives(Handle):
         Example:
             begin = await world.exscan(len(items)) or 0  # where the items of this rank begin
         """
-        return Owned(objects.exscan(self._admitted, self._codec, sendobj, op, algorithm=algorithm))
+        return AwaitableCall(objects.exscan(self._admitted, self._codec, sendobj, op, algorithm=algorithm))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiompi.coll import buffers
-from aiompi.engine import Owned
+from aiompi.engine import AwaitableCall
 from aiompi.face.native.handle import Handle
 from aiompi.op import SUM, Op
 from aiompi.typing import BufSpec, BufSpecB, InPlace
@@ -18,7 +18,7 @@ class CombiningCollectives(Handle):
 
     def Reduce(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, root: int = 0, *, algorithm: str | None = None
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """Combine the buffers of all ranks element by element, into the root's (section 4.9).
 
         Args:
@@ -47,11 +47,11 @@ class CombiningCollectives(Handle):
             total = np.empty(3) if world.rank == 0 else None
             await world.Reduce(np.ones(3), total, MPI.SUM, root=0)
         """
-        return Owned(buffers.reduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op, root))
+        return AwaitableCall(buffers.reduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op, root))
 
     def Allreduce(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """Combine the buffers of all ranks element by element, on every rank (section 4.9.6).
 
         Args:
@@ -78,7 +78,7 @@ class CombiningCollectives(Handle):
             total = np.empty(3)
             await world.Allreduce(np.ones(3), total, MPI.SUM)
         """
-        return Owned(buffers.allreduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op))
+        return AwaitableCall(buffers.allreduce.using(algorithm)(self._admitted, sendbuf, recvbuf, op))
 
     def Reduce_scatter(
         self,
@@ -88,7 +88,7 @@ class CombiningCollectives(Handle):
         op: Op = SUM,
         *,
         algorithm: str | None = None,
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """Combine the buffers of all ranks; rank i gets segment i of the result (section 4.10).
 
         Args:
@@ -118,11 +118,11 @@ class CombiningCollectives(Handle):
             items = sum(range(1, world.size + 1))
             await world.Reduce_scatter(np.ones(items), part)
         """
-        return Owned(buffers.reduce_scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, recvcounts, op))
+        return AwaitableCall(buffers.reduce_scatter.using(algorithm)(self._admitted, sendbuf, recvbuf, recvcounts, op))
 
     def Reduce_scatter_block(
         self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, op: Op = SUM, *, algorithm: str | None = None
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """Combine the buffers of all ranks; rank i gets block i of the result (MPI-2.2).
 
         Args:
@@ -150,11 +150,11 @@ class CombiningCollectives(Handle):
             part = np.empty(4)
             await world.Reduce_scatter_block(np.ones((world.size, 4)), part)
         """
-        return Owned(buffers.reduce_scatter_block.using(algorithm)(self._admitted, sendbuf, recvbuf, op))
+        return AwaitableCall(buffers.reduce_scatter_block.using(algorithm)(self._admitted, sendbuf, recvbuf, op))
 
     def Scan(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """Combine the buffers of the ranks up to this one, it included, element by element (section 4.11).
 
         Args:
@@ -181,11 +181,11 @@ class CombiningCollectives(Handle):
             before = np.empty(1)
             await world.Scan(np.ones(1), before)  # world.rank + 1
         """
-        return Owned(buffers.scan.using(algorithm)(self._admitted, sendbuf, recvbuf, op))
+        return AwaitableCall(buffers.scan.using(algorithm)(self._admitted, sendbuf, recvbuf, op))
 
     def Exscan(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
-    ) -> Owned[None]:
+    ) -> AwaitableCall[None]:
         """Combine the buffers of the ranks below this one element by element (MPI-2).
 
         Args:
@@ -212,4 +212,4 @@ class CombiningCollectives(Handle):
             before = np.zeros(1)
             await world.Exscan(np.ones(1), before)  # world.rank
         """
-        return Owned(buffers.exscan.using(algorithm)(self._admitted, sendbuf, recvbuf, op))
+        return AwaitableCall(buffers.exscan.using(algorithm)(self._admitted, sendbuf, recvbuf, op))

@@ -1,4 +1,4 @@
-# The request of a call that its await owns. `aiompi.core.pure.owned` has the same class in Python.
+# The request of a call that its await owns. `aiompi.core.pure.awaitable` has the same class in Python.
 #
 # It is also the iterator of its own await, so that nothing is made for an await but what it waits for. When the operation
 # is complete, or will be in a moment, the await takes one step, which is here. All others are those of `awaits.waiting`.
@@ -25,7 +25,7 @@ cdef enum:  # what has become of an operation that is to be awaited
     ENDED
 
 
-cdef class Owned(Request):
+cdef class AwaitableCall(Request):
     """The request of a call that belongs to the code that awaits it, as in `await comm.send(obj, dest)`.
 
     It is awaited once. If the await is cancelled or times out, the operation is withdrawn, as far as that is possible,
@@ -63,6 +63,9 @@ cdef class Owned(Request):
     @property
     def __name__(self):
         return self._operation.__name__ if self._call is None else self.text()
+
+    def __getattr__(self, name):
+        raise _missing(self, name, awaited=self._state != FRESH)
 
     # Attributes of a coroutine.
 
@@ -139,6 +142,14 @@ cdef class Owned(Request):
             self.let_go()
             raise
 
+    def __aenter__(self):
+        """Await the call, and enter its result: `async with aiompi.File.Open(...) as file`."""
+        return _entered(self)
+
+    def __aexit__(self, kind, error, traceback):
+        """Leave the result of the call."""
+        return _left(self, kind, error, traceback)
+
     cdef int let_go(self) except -1:
         """Keep only the words of an operation that has failed or was withdrawn: a traceback may refer to it."""
         cdef Request operation = self._operation
@@ -214,7 +225,7 @@ cdef class Owned(Request):
 
 cdef int take_step(object self, object value, PyObject **got) except -1:
     """Make the first or the next step: `am_send` of the class, with PYGEN_RETURN or PYGEN_NEXT as its result."""
-    cdef Owned awaited = <Owned>self
+    cdef AwaitableCall awaited = <AwaitableCall>self
     cdef Request operation = awaited._operation
     cdef int status
     if awaited._state < STEPPED and awaited.at_once(operation):
@@ -237,11 +248,11 @@ cdef int take_step(object self, object value, PyObject **got) except -1:
     return status
 
 
-step_by(Owned, <void *>take_step)
+step_by(AwaitableCall, <void *>take_step)
 
 
-cdef Owned owned(Request operation):
+cdef AwaitableCall awaitable_of(Request operation):
     """Return the request for the await of an operation."""
-    cdef Owned made = Owned.__new__(Owned)
+    cdef AwaitableCall made = AwaitableCall.__new__(AwaitableCall)
     made.own(operation)
     return made

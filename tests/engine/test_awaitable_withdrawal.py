@@ -1,4 +1,4 @@
-"""`Owned`: sends that are cancelled, waits for memory that another process writes into, and random programs."""
+"""`AwaitableCall`: sends that are cancelled, waits for memory that another process writes into, and random programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.driver.aio import AsyncioDriver
-from aiompi.engine import Owned
+from aiompi.engine import AwaitableCall
 from aiompi.engine.message import Landing
 from aiompi.engine.receive import Receive
 from aiompi.engine.sendrecv import sendrecv
@@ -46,7 +46,7 @@ def test_cancelled_send_is_recalled(run: Run, size: int) -> None:
     async def main() -> None:
         w = new_world()
         memory = bytearray(pattern(size))
-        task = asyncio.create_task(_await(Owned(isend(w.comms[0], memory, 1, 1, sync=True))))
+        task = asyncio.create_task(_await(AwaitableCall(isend(w.comms[0], memory, 1, 1, sync=True))))
         await asyncio.sleep(0)
         w.run()
         task.cancel()
@@ -63,7 +63,7 @@ def test_cancelled_send_that_is_matched_arrives_whole(run: Run) -> None:
     async def main() -> None:
         w = new_world()
         receive = irecv(w.comms[1])
-        task = asyncio.create_task(_await(Owned(isend(w.comms[0], pattern(3000), 1))))
+        task = asyncio.create_task(_await(AwaitableCall(isend(w.comms[0], pattern(3000), 1))))
         await asyncio.sleep(0)
         w.run_wire(0, 1)
         task.cancel()
@@ -83,7 +83,7 @@ def test_memory_of_a_cancelled_send_is_the_users_again(run: Run, size: int, move
         w = new_world()
         memory = bytearray(pattern(size))
         receive = irecv(w.comms[1])
-        task = asyncio.create_task(Owned(isend(w.comms[0], memory, 1, 0, sync)))
+        task = asyncio.create_task(AwaitableCall(isend(w.comms[0], memory, 1, 0, sync)))
         await asyncio.sleep(0)
         w.run_wire(0, 1, moved)
         task.cancel()
@@ -98,7 +98,7 @@ def test_memory_of_a_cancelled_send_is_the_users_again(run: Run, size: int, move
 def test_send_that_is_not_awaited_is_sent() -> None:
     w = WireWorld(2)
     with pytest.warns(RuntimeWarning, match="was never awaited: it goes on, and its errors"):
-        Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
+        AwaitableCall(isend(w.comms[0], b"x", 1, 0, sync=True))
     w.run()
     assert frame.CANCEL not in w.wires[0, 1].kinds
     assert irecv(w.comms[1]).result() == b"x"
@@ -107,16 +107,16 @@ def test_send_that_is_not_awaited_is_sent() -> None:
 def test_the_warning_names_the_line_that_forgets_to_await() -> None:
     w = LocalWorld(2)
     with pytest.warns(RuntimeWarning) as told:
-        Owned(isend(w.comms[0], b"x", 1))
+        AwaitableCall(isend(w.comms[0], b"x", 1))
     with pytest.warns(RuntimeWarning) as told_too:
-        Owned(irecv(w.comms[1], 0, 9))
+        AwaitableCall(irecv(w.comms[1], 0, 9))
     here = test_the_warning_names_the_line_that_forgets_to_await.__code__.co_firstlineno
     assert [(one.filename, one.lineno - here) for one in (*told, *told_too)] == [(__file__, 3), (__file__, 5)]
 
 
 def test_a_send_that_fails_without_being_awaited_causes_a_warning() -> None:
     w = WireWorld(2)
-    send = Owned(isend(w.comms[0], b"x", 1, 0, sync=True))
+    send = AwaitableCall(isend(w.comms[0], b"x", 1, 0, sync=True))
     w.engines[0].peer(1).mark_failed("test")
     with pytest.warns(RuntimeWarning, match=r"never awaited.*It has failed: rank 1"):
         del send
@@ -138,9 +138,9 @@ class _ImpatientReader:
 
     async def _receive(self) -> None:
         if self._memory is None:
-            self.received.append(await Owned(irecv(self.world.comms[1])))
+            self.received.append(await AwaitableCall(irecv(self.world.comms[1])))
         else:
-            status = await Owned(irecv_into(self.world.comms[1], self._memory))
+            status = await AwaitableCall(irecv_into(self.world.comms[1], self._memory))
             self.received.append(bytes(self._memory[: status.nbytes]))
 
     async def restart(self) -> None:
@@ -213,7 +213,7 @@ def test_errors_reach_the_owner(run: Run) -> None:
         w = new_world()
         asyncio.get_running_loop().call_soon(w.engines[1].peer(0).mark_failed, "test")
         with pytest.raises(errors.ProcessFailedError):
-            await Owned(irecv(w.comms[1], 0, ANY_TAG))
+            await AwaitableCall(irecv(w.comms[1], 0, ANY_TAG))
 
     run(main())
 
@@ -245,7 +245,7 @@ def busy(world: WireWorld, looks: int, decode: Callable[[Any], Any] = bytes) -> 
 def test_a_task_and_not_its_loop_waits_until_no_process_writes_into_its_memory(run: Run) -> None:
     async def cancel() -> None:
         receive, writer = busy(new_world(), 3)
-        task = asyncio.create_task(Owned(receive))
+        task = asyncio.create_task(AwaitableCall(receive))
         await asyncio.sleep(0)
         task.cancel()
         for _ in range(3):
@@ -264,7 +264,7 @@ def test_a_task_and_not_its_loop_waits_until_no_process_writes_into_its_memory(r
 def test_a_task_that_is_cancelled_before_its_first_step_waits_likewise(run: Run) -> None:
     async def cancel() -> None:
         receive, _ = busy(new_world(), 3)
-        task = asyncio.create_task(Owned(receive))
+        task = asyncio.create_task(AwaitableCall(receive))
         task.cancel()
         for _ in range(3):
             await asyncio.sleep(0)
@@ -280,7 +280,7 @@ def test_a_task_that_is_cancelled_before_its_first_step_waits_likewise(run: Run)
 def test_what_interrupts_the_wait_is_raised_after_it(run: Run) -> None:
     async def interrupt() -> None:
         receive, _ = busy(new_world(), 3)
-        steps = Owned(receive).__await__()
+        steps = AwaitableCall(receive).__await__()
         next(steps)
         steps.throw(asyncio.CancelledError())
         pause = steps.throw(KeyboardInterrupt("by a handler"))
@@ -312,7 +312,7 @@ def test_a_receive_that_is_cancelled_before_its_first_step_is_in_no_cycle(run: R
         receive, _ = busy(new_world(), 2, decode)
         kept = weakref.ref(decode)  # which only the receive refers to; nothing refers to that one weakly
         del decode
-        task = asyncio.create_task(Owned(receive))
+        task = asyncio.create_task(AwaitableCall(receive))
         del receive
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -344,7 +344,7 @@ def test_a_receive_is_quiescent_unless_its_sender_writes_into_its_memory() -> No
 def test_an_await_that_is_closed_meanwhile_waits_no_longer(run: Run) -> None:
     async def close() -> None:
         receive, _ = busy(new_world(), 3)
-        steps = Owned(receive).__await__()
+        steps = AwaitableCall(receive).__await__()
         next(steps)
         steps.throw(asyncio.CancelledError())
         assert not receive.cancelled()

@@ -1,18 +1,20 @@
-"""`Owned`: the request of a call that its await owns, as in `await comm.send(obj, dest)`."""
+"""`AwaitableCall`: the request of a call that its await owns, as in `await comm.send(obj, dest)`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager
 from contextvars import Context
-from types import CodeType, FrameType
-from typing import Any, Final, TypeVar
+from types import CodeType, FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from aiompi.core.awaits import abandon, awaited_twice, forgotten, origin, undone, waiting
+from aiompi.core.awaits import abandon, awaited_twice, entered, forgotten, left, missing, origin, undone, waiting
 from aiompi.core.pure.request import Request
 from aiompi.status import Status
 
 T_co = TypeVar("T_co", covariant=True)
+U = TypeVar("U")
 
 #: what has become of an operation that is to be awaited: nothing yet, `await` was called, steps were made, it has ended
 FRESH: Final = 0
@@ -21,7 +23,7 @@ STEPPED: Final = 2
 ENDED: Final = 3
 
 
-class Owned(Request[T_co], Coroutine[Any, None, T_co]):
+class AwaitableCall(Request[T_co], Coroutine[Any, None, T_co]):
     """The request of a call that belongs to the code that awaits it, as in `await comm.send(obj, dest)`.
 
     It is awaited once. If the await is cancelled or times out, the operation is withdrawn, as far as that is possible,
@@ -59,7 +61,13 @@ class Owned(Request[T_co], Coroutine[Any, None, T_co]):
     def __name__(self) -> str:
         return self._operation.__name__ if self._words is None else super().__name__
 
-    # Attributes of a coroutine. With `__getattr__` instead, each access to any attribute would take 3 times as long.
+    if not TYPE_CHECKING:  # type checkers would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            known = name != "_state"  # which an object without `__init__` does not have
+            raise missing(self, name, awaited=known and self._state != FRESH)
+
+    # Attributes of a coroutine.
 
     @property
     def cr_await(self) -> object:
@@ -99,10 +107,13 @@ class Owned(Request[T_co], Coroutine[Any, None, T_co]):
         return self  # type: ignore[return-value]
 
     def __next__(self) -> Any:
-        steps = self._begun()
-        if steps is None or self._state == ENDED:
+        # `__getattr__` makes each access to an attribute slower before Python 3.12. These are as few as can be.
+        if self._state == ENDED:
             raise awaited_twice(self)
         self._state = STEPPED
+        steps = self._steps
+        if steps is None:
+            steps = self._steps = waiting(self._operation)
         try:
             return next(steps)
         except StopIteration:
@@ -131,6 +142,16 @@ class Owned(Request[T_co], Coroutine[Any, None, T_co]):
             raise
         finally:
             del error  # it refers to its frames, which must not refer to it
+
+    async def __aenter__(self: AwaitableCall[AbstractAsyncContextManager[U, bool | None]]) -> U:
+        """Await the call, and enter its result: `async with aiompi.File.Open(...) as file`."""
+        return await entered(self)  # type: ignore[no-any-return]
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """Leave the result of the call."""
+        return await left(self, kind, error, traceback)  # type: ignore[no-any-return]
 
     def _let_go(self) -> None:
         """Keep only the words of an operation that has failed or was withdrawn: a traceback may refer to it."""

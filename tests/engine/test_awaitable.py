@@ -1,4 +1,4 @@
-"""`Owned`: no message is lost or overtaken, whatever ends the await of a receive, and at whatever moment."""
+"""`AwaitableCall`: no message is lost or overtaken, whatever ends the await of a receive, and at whatever moment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiompi.core.pure.progress import AWAITS_PER_TURN
 from aiompi.datatype import BYTE
 from aiompi.datatype.buffer.bufspec import resolve_recv
 from aiompi.driver.aio import AsyncioDriver
-from aiompi.engine import Owned
+from aiompi.engine import AwaitableCall
 from aiompi.engine.sendrecv import sendrecv
 from aiompi.status import Status
 from aiompi.wire.frame import HEADER_BYTES
@@ -46,9 +46,9 @@ class Case:
         self.memory = bytearray(size + 10) if into_memory else None
         self.received: list[bytes] = []
 
-    def receive(self) -> Owned[Any]:
+    def receive(self) -> AwaitableCall[Any]:
         comm = self.world.comms[1]
-        return Owned(recv(comm) if self.memory is None else irecv_into(comm, self.memory))
+        return AwaitableCall(recv(comm) if self.memory is None else irecv_into(comm, self.memory))
 
     def take(self, result: Any) -> None:
         if self.memory is not None:
@@ -270,7 +270,7 @@ def test_withdrawn_message_goes_to_the_receive_behind(run: Run, moment: Callable
 def test_cancelled_receive_hands_its_message_to_the_next_in_order(run: Run, size: int) -> None:
     async def main() -> None:
         w = new_world()
-        tasks = [asyncio.create_task(_await(Owned(irecv(w.comms[1])))) for _ in range(4)]
+        tasks = [asyncio.create_task(_await(AwaitableCall(irecv(w.comms[1])))) for _ in range(4)]
         await asyncio.sleep(0)
         isend(w.comms[0], pattern(size, 1), 1)
         w.run()
@@ -290,7 +290,7 @@ def test_cancelled_receive_hands_its_message_to_the_next_in_order(run: Run, size
 def test_withdrawn_message_completes_a_probe(run: Run) -> None:
     async def main() -> None:
         w = new_world()
-        task = asyncio.create_task(_await(Owned(irecv(w.comms[1]))))
+        task = asyncio.create_task(_await(AwaitableCall(irecv(w.comms[1]))))
         await asyncio.sleep(0)
         probe = w.comms[1].probe(0, 4)
         isend(w.comms[0], b"x", 1, 4)
@@ -359,7 +359,7 @@ def test_a_message_that_is_lost_when_an_await_is_cancelled_causes_a_warning(
             w = new_world()
             receive = w.comms[1].irecv(place, 0, 1)
             send = functools.partial(isend, w.comms[1], pattern(3000), 0)
-            task = asyncio.create_task(Owned(sendrecv(receive, send)) if exchanged else Owned(receive))
+            task = asyncio.create_task(AwaitableCall(sendrecv(receive, send)) if exchanged else AwaitableCall(receive))
             await asyncio.sleep(0)
             isend(w.comms[0], pattern(size), 1, 1)
             w.run_wire(0, 1, HEADER_BYTES)
@@ -381,7 +381,7 @@ def test_a_message_that_is_lost_when_an_await_is_cancelled_causes_a_warning(
 
 
 def test_a_cancelled_task_ends_although_it_catches_the_errors_of_messages(run: Run) -> None:
-    async def serve(receive: Owned[Any]) -> None:
+    async def serve(receive: AwaitableCall[Any]) -> None:
         while True:
             with contextlib.suppress(errors.MPIError):
                 await receive
@@ -389,7 +389,7 @@ def test_a_cancelled_task_ends_although_it_catches_the_errors_of_messages(run: R
     async def main() -> None:
         w = new_world()
         for end in (asyncio.Task.cancel, None):
-            serving = serve(Owned(irecv_into(w.comms[1], bytearray(1), 0)))
+            serving = serve(AwaitableCall(irecv_into(w.comms[1], bytearray(1), 0)))
             if end is None:
                 serving.send(None)
             else:
@@ -416,7 +416,7 @@ def test_a_lost_message_fails_no_other_call_where_warnings_are_errors(monkeypatc
     monkeypatch.setattr(sys, "unraisablehook", told.append)
     w = LocalWorld(2)
     isend(w.comms[0], b"too long", 1)
-    lost = Owned(irecv_into(w.comms[1], bytearray(1)))
+    lost = AwaitableCall(irecv_into(w.comms[1], bytearray(1)))
     finalizers = w.engines[1].finalizers
     monkeypatch.setattr(Finalizers, "defer", lambda self, undo, _: finalizers.pending.append(undo))
     del lost
@@ -431,7 +431,7 @@ def test_receive_from_proc_null_can_be_dropped() -> None:
     w = LocalWorld(1)
     for request in (irecv(w.comms[0], PROC_NULL), irecv_into(w.comms[0], bytearray(3), PROC_NULL)):
         with pytest.warns(RuntimeWarning, match="never awaited"):
-            Owned(request)
+            AwaitableCall(request)
     assert w.comms[0].iprobe(ANY_SOURCE, ANY_TAG) is None
 
 
@@ -443,10 +443,10 @@ def test_failed_receive_can_be_dropped() -> None:
         pytest.warns(RuntimeWarning, match="withdrawn has lost its message: message of 8 bytes from rank 0"),
         pytest.warns(RuntimeWarning, match="never awaited"),
     ):
-        Owned(irecv_into(w.comms[1], bytearray(1)))
+        AwaitableCall(irecv_into(w.comms[1], bytearray(1)))
     w.engines[1].peer(0).mark_failed("test")
     with pytest.warns(RuntimeWarning, match="never awaited"):
-        Owned(irecv(w.comms[1], 0))
+        AwaitableCall(irecv(w.comms[1], 0))
     assert list(w.comms[1].matcher.unexpected()) == []
 
 
@@ -455,7 +455,7 @@ def test_owned_operation_is_awaited_once(run: Run) -> None:
         w = new_world()
         isend(w.comms[0], b"x", 1)
         w.run()
-        receive = Owned(irecv(w.comms[1]))
+        receive = AwaitableCall(irecv(w.comms[1]))
         assert await receive == b"x"
         with pytest.raises(RuntimeError, match="awaited already"):
             await receive
@@ -473,7 +473,7 @@ def test_error_in_decoding_is_raised_by_the_await(run: Run) -> None:
             raise ValueError("bad object")
 
         with pytest.raises(ValueError, match="bad object"):
-            await Owned(w.comms[1].irecv(None, 0, 0, decode))
+            await AwaitableCall(w.comms[1].irecv(None, 0, 0, decode))
         for look in (False, True):  # as a hook does
             isend(w.comms[0], b"yz", 1)
             w.run()
@@ -482,7 +482,7 @@ def test_error_in_decoding_is_raised_by_the_await(run: Run) -> None:
             if look:
                 assert isinstance(receive.exception(), ValueError)
             with pytest.raises(ValueError, match="bad object"):
-                await Owned(receive)
+                await AwaitableCall(receive)
             assert (status.Get_source(), status.Get_count(BYTE)) == (0, 2)
 
     run(main())
@@ -511,7 +511,7 @@ def test_the_error_of_a_receive_that_was_timed_out_does_not_keep_its_memory(run:
     async def main() -> None:
         alone, exchanged = irecv_into(case.world.comms[1], memory), irecv_into(case.world.comms[1], memory)
         both = sendrecv(exchanged, lambda: isend(case.world.comms[1], b"x", 0))
-        for operation in (Owned(alone), Owned(both)):
+        for operation in (AwaitableCall(alone), AwaitableCall(both)):
             (error,) = await asyncio.gather(asyncio.wait_for(operation, 0.001), return_exceptions=True)
             assert isinstance(error, TimeoutError)
         memory.append(1)
