@@ -40,6 +40,30 @@ def test_a_target_that_computes_delays_nobody(site: Site) -> None:
     assert site.ok(3, BUSY).lines == ["40"]
 
 
+EXPOSED = """
+import numpy as np
+from aiompi import MPI
+
+comm = MPI.COMM_WORLD
+win = MPI.Win.Allocate(8, 8, comm=comm)
+other = comm.Get_group().Incl([1 - comm.rank])
+if comm.rank == 0:
+    win.Post(other)
+    while not win.Test():
+        pass
+    print(np.frombuffer(win.tomemory())[0])
+else:
+    win.Start(other)
+    win.Put(np.full(1, 7.0), 0)
+    win.Complete()
+win.Free()
+"""
+
+
+def test_a_test_of_an_exposure_makes_progress(site: Site) -> None:
+    assert site.ok(2, EXPOSED).lines == ["7.0"]
+
+
 #: for a test: the ranks are as if each were on a host of its own
 ASKED = "from aiompi.window import making\nmaking._find = lambda comm, card: None\n"
 

@@ -444,6 +444,7 @@ class Win(WindowCalls):
         """Do what `Wait` does, and return True, if that needs no waiting (MPI_Win_test)."""
         core = self._admitted
         core.check("Test")
+        poll()
         return core.epochs.test()
 
     def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> None:

@@ -136,6 +136,12 @@ class Win(WindowCalls):
 
     # Epochs.
 
+    def Test(self):
+        core = self._admitted
+        core.check("Test")
+        poll()
+        return core.epochs.test()
+
     def Flush(self, rank):
         if not (ASYNCIO_EVENTS in modules and loop_is_running()) and self._admitted.flush_at_once(rank):
             return
