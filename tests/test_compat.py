@@ -96,6 +96,14 @@ def test_wrong_command_lines_of_mpi4py(site: Site, words: str, message: str) -> 
     assert result.err.startswith(message)
 
 
+def test_a_status_that_is_true_is_1(site: Site) -> None:
+    """As `unittest.main` ends a program whose tests fail."""
+    program = "import sys; from mpi4py import MPI; sys.exit(True)"
+    result = site.launch("--mpi4py", "-n", "1", "-m", "mpi4py", "-c", program).finish()
+    assert result.code == 1
+    assert "rank 0 called MPI_Abort(1)" in result.err
+
+
 def test_check_of_an_installation_of_mpi4py(site: Site) -> None:
     lines = site.launch("--mpi4py", "-n", "3", "-m", "mpi4py.bench", "helloworld").finish().lines
     assert [line.split(" on ")[0] for line in lines] == [f"Hello, World! I am process {n} of 3" for n in range(3)]

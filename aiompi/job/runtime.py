@@ -240,7 +240,8 @@ class Runtime:
         """End the job because of an exception that the program does not catch; or this rank, if the job survives it."""
         code, cause = 1, failure(error)
         if isinstance(error, SystemExit) and isinstance(error.code, int):
-            code, cause = error.code, f"exited with status {error.code}"
+            code = int(error.code)  # it may be True
+            cause = f"exited with status {code}"
         elif isinstance(error, KeyboardInterrupt):
             code, cause = 128 + signal.SIGINT, "was ended by KeyboardInterrupt (SIGINT)"
         reason = f"rank {self.engine.rank} {cause}"

@@ -508,6 +508,7 @@ def test_nobody_serves(run: Run) -> None:
     ("ending", "code", "told"),
     [
         ("sys.exit(3)", 3, "rank 0 exited with status 3"),
+        ("sys.exit(True)", 1, "rank 0 exited with status 1"),
         ("raise KeyboardInterrupt", 130, "rank 0 was ended by KeyboardInterrupt (SIGINT)"),
         ("sys.exit(0)", 0, ""),
     ],

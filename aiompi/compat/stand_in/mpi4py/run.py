@@ -67,7 +67,7 @@ def _code(status: object) -> int:
         status = status.code
     elif isinstance(status, KeyboardInterrupt):
         status = 128 + signal.SIGINT
-    return status if isinstance(status, int) else int(status is not None)
+    return int(status if isinstance(status, int) else status is not None)
 
 
 def _abort(error: BaseException) -> None:
