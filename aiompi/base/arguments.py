@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def integer(value: object, name: str) -> int:
+def integer(value: object, name: str, expected: str = "an integer") -> int:
     """Return an integer of any kind as an int.
 
     Args:
         value: the argument.
         name: name of the argument, for messages.
+        expected: description of the expected value, for messages.
 
     Raises:
         TypeError: the value is not an integer.
@@ -22,7 +23,7 @@ def integer(value: object, name: str) -> int:
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise unexpected(value, name, "an integer") from None
+        raise unexpected(value, name, expected) from None
 
 
 def text(value: object, name: str) -> str:

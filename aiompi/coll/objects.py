@@ -24,6 +24,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 from aiompi import errors
+from aiompi.base.arguments import unexpected
 from aiompi.coll import registry
 from aiompi.coll.accumulator import UNCHANGING, Accumulator, Codec, ObjectAccumulator
 from aiompi.coll.algorithms.neighborhood import Neighborhood, exchange
@@ -285,9 +286,15 @@ class _Call:
 
         Raises:
             InvalidArgumentError: the number of objects is not the number of these ranks.
+            TypeError: the argument is no sequence.
         """
-        comm = self.comm
-        items, size = [] if sequence is None else list(sequence), len(comm.targets)
+        comm, size = self.comm, len(self.comm.targets)
+        try:
+            iterator = iter(() if sequence is None else sequence)
+        except TypeError:
+            expected = f"a sequence of {size} objects, one per rank"
+            raise unexpected(sequence, f"{comm.where(operation)}: sendobj", expected) from None
+        items = list(iterator)
         if len(items) != size:
             given = "None" if sequence is None else f"{len(items)} objects"
             raise InvalidArgumentError(f"{comm.where(operation)}: expected {size} objects, one per rank, got {given}")

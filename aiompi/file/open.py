@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from aiompi import create
+from aiompi.base.arguments import integer
 from aiompi.base.unsupported_errors import ERR_NOT_SAME
 from aiompi.comm import Channel, Communicator
 from aiompi.engine import Request
@@ -28,7 +29,7 @@ _RIGHTS: Final = 0o666
 Name = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
-def open_file(comm: Communicator, filename: Name, amode: int, given: Mapping[str, str]) -> Request[File]:
+def open_file(comm: Communicator, filename: Name, amode: object, given: Mapping[str, str]) -> Request[File]:
     """Open a file; all processes of a communicator call this (MPI_File_open).
 
     Args:
@@ -42,11 +43,13 @@ def open_file(comm: Communicator, filename: Name, amode: int, given: Mapping[str
 
     Raises:
         InvalidCommError: an intercommunicator.
+        TypeError: the mode is no integer.
         FileError: awaiting the request, in all processes: the file cannot be opened.
     """
     if comm.remote is not None:
         raise InvalidCommError(f"{comm.where('File_open')}: a file is opened on an intracommunicator")
-    opening = _Opening(os.fsdecode(filename), amode)
+    mode = integer(amode, "File.Open: amode", "a sum of modes, such as MODE_CREATE + MODE_RDWR")
+    opening = _Opening(os.fsdecode(filename), mode)
     return comm.run(opening.run(create.dup(comm), given))
 
 

@@ -260,9 +260,13 @@ class Codec(PlainCodec):
         except MemoryError:
             raise
         except Exception as error:
+            if hasattr(type(obj), "__await__"):
+                remedy = "await it, and send its result"
+            else:
+                remedy = "send its data instead, or give its class a __reduce__ method"
             raise InvalidTypeError(
                 f"cannot send an object of type {_name(type(obj))}: it cannot be pickled "
-                f"({type(error).__name__}: {error}); send its data instead, or give its class a __reduce__ method"
+                f"({type(error).__name__}: {error}); {remedy}"
             ) from error
         return _framed(_PICKLE_MARK, data, buffers)
 

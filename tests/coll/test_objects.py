@@ -155,6 +155,13 @@ def test_there_must_be_one_object_per_rank(call, items, given, world, codec):
     assert codec.dumped == 0
 
 
+def test_one_object_is_no_sequence(world, codec):
+    with pytest.raises(
+        TypeError, match=r"on WORLD, rank 1: sendobj is 5: expected a sequence of 2 objects, one per rank"
+    ):
+        objects.alltoall(world(2).comms[1], codec, 5)
+
+
 @pytest.mark.parametrize("op", [None, "SUM", OP_NULL])
 def test_what_is_no_operation(op, world, codec):
     comm = world(1).comms[0]

@@ -57,6 +57,14 @@ def test_explicit_offsets(run: Run, path: Path, size: int) -> None:
     assert [name.name for name in path.parent.iterdir()] == ["file"]
 
 
+def test_a_mode_is_a_sum_of_constants(run: Run, path: Path) -> None:
+    async def program(comm: Intracomm) -> None:
+        with pytest.raises(TypeError, match=r"File.Open: amode is 'w': expected a sum of modes, such as MODE_CREATE"):
+            File.Open(comm, path, "w")  # type: ignore[arg-type]
+
+    on(run, 1, program)
+
+
 @pytest.mark.parametrize("way", ["enable", "disable", "automatic"])
 @pytest.mark.parametrize("size", [1, 3])
 def test_interleaved_views(run: Run, path: Path, size: int, way: str) -> None:

@@ -298,6 +298,15 @@ def test_what_cannot_be_pickled_is_named_with_its_cause() -> None:
     assert isinstance(caught.value.__cause__, (pickle.PicklingError, AttributeError))
 
 
+def test_a_call_that_was_not_awaited_is_no_object_to_send() -> None:
+    async def received() -> None: ...
+
+    call = received()
+    with pytest.raises(InvalidTypeError, match=r"of type coroutine: .*; await it, and send its result"):
+        LENIENT.dumps(call)
+    call.close()
+
+
 def test_what_cannot_be_unpickled_is_wrapped_with_its_cause() -> None:
     with pytest.raises(OtherError, match="LookupError: broken on arrival") as caught:
         through(Breaking(), LENIENT)

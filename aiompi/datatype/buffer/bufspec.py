@@ -24,7 +24,7 @@ The resolved buffer keeps the exporting object alive.
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex
+from typing import Any, Final, SupportsIndex
 
 from aiompi.core import incoming, outgoing, plain_bytes
 from aiompi.core.allocation import allocate
@@ -44,6 +44,9 @@ __all__ = [
     "memory_to_receive", "memory_to_replace", "memory_to_send", "resolve_recv", "resolve_send", "resolve_type",
     "shares_memory",
 ]  # fmt: skip
+
+_NUMBERS: Final = (bool, int, float, complex)
+_LIST: Final = "A list describes memory, as [array, count, type]; the calls in lower case send it as an object"
 
 
 def resolve_send(spec: object, name: str = "sendbuf", nblocks: int = 1) -> Buffer:
@@ -186,10 +189,7 @@ def resolve_type(value: object, name: str, empty: bool = False) -> Datatype | No
         return value
     if isinstance(value, str):
         return Datatype.fromcode(value)
-    raise TypeError(
-        f"type in {name} is {value!r}: expected a Datatype or a type code such as 'd'. A list describes memory, as "
-        "[array, count, type]; the calls in lower case send it as an object"
-    )
+    raise TypeError(f"type in {name} is {value!r}: expected a Datatype or a type code such as 'd'. {_LIST}")
 
 
 def _of_array(array: Any, memory: memoryview) -> Buffer:
@@ -235,6 +235,7 @@ def parts(spec: list[Any] | tuple[Any, ...], name: str, forms: str) -> tuple[obj
 
     Raises:
         SpecificationError: `spec` has none of these forms.
+        TypeError: a number stands in the place of the memory, as in a list of numbers.
     """
     counts: Any = None
     displs: Any = None
@@ -250,6 +251,8 @@ def parts(spec: list[Any] | tuple[Any, ...], name: str, forms: str) -> tuple[obj
             pass
         case _:
             raise arguments.SpecificationError(f"{name} is a {type(spec).__name__} of {len(spec)} items, not {forms}")
+    if type(memory) in _NUMBERS:
+        raise TypeError(f"memory in {name} is {memory!r}: expected bytes, a bytearray or a numpy array. {_LIST}")
     if isinstance(counts, tuple) and len(counts) == 2 and len(spec) < 4:
         counts, displs = counts
     return memory, counts, displs, datatype

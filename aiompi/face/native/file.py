@@ -56,7 +56,7 @@ class File(Access):
         """
         given = hints(info) if info else {}
         admitted = instance(comm, Intracomm, "File.Open: comm", "an intracommunicator")._admitted
-        opening = core.open_file(admitted, filename, integer(amode, "File.Open: amode"), given)
+        opening = core.open_file(admitted, filename, amode, given)
 
         async def opened() -> Self:
             return cls._denote(await opening)

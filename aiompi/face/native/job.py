@@ -307,7 +307,7 @@ def run(main: Callable[..., Coroutine[Any, Any, T]], *args: Any, settings: Setti
         async with scope as world:
             awaitable = main(world, *args)
             if not inspect.isawaitable(awaitable):
-                raise TypeError(f"aiompi.run: {main!r} is no async function: it returned {awaitable!r}")
+                raise TypeError(f"aiompi.run: {main!r} is no `async def` function: it returned {awaitable!r}")
             return await awaitable
 
     return aio.run(body(), scope.cancelled_by)

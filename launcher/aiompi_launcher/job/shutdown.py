@@ -79,8 +79,8 @@ class Shutdown:
         """The time limit of the user is over."""
         self.tidied()
         self.failed(
-            f"the job was ended because it ran longer than {seconds:g} s (--timeout); with AIOMPI_DEBUG=5 it "
-            "tells before what its ranks wait for",
+            f"the job was ended because it ran longer than {seconds:g} s (--timeout). With AIOMPI_DEBUG=5 the "
+            "launcher reports before that what the ranks wait for",
             EXIT_TIMEOUT,
         )
 

@@ -342,7 +342,7 @@ def test_a_key_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_is_no_async_function() -> None:
-    with pytest.raises(TypeError, match=r"aiompi\.run: .* is no async function: it returned 1"):
+    with pytest.raises(TypeError, match=r"aiompi\.run: .* is no `async def` function: it returned 1"):
         aiompi.run(lambda world: 1)  # type: ignore[arg-type, return-value]
 
 
