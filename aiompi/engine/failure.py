@@ -248,7 +248,7 @@ class FailureHandler:
         _fail(operations, error)
 
     def refuse(self, error: Exception) -> None:
-        """Let all communicators refuse new collectives; those in progress go on."""
+        """Let all communicators refuse new collectives; collectives in progress go on."""
         for community in self._communities.values():
             community.ended(error)
 

@@ -147,7 +147,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
             probe.found(message)
 
     def withdraw_all(self, rank: int | None = None, any_source: bool = False) -> list[Receive | Probe]:
-        """Withdraw all receives and probes, or those of one rank of the world, and return them for the caller to fail.
+        """Withdraw the receives and probes of one rank of the world, or all, and return them for the caller to fail.
 
         Args:
             any_source: True to withdraw also receives and probes of any source that could match a message of that rank,

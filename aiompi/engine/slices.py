@@ -187,7 +187,7 @@ class SendQueue:
     def send(
         self, payload: Payload, nbytes: int, context: int, source: int, tag: int, mode: Mode = STANDARD, note: int = 0
     ) -> Request[None]:
-        """Start a message behind those in the queue; see `Endpoint.send`."""
+        """Start a message behind the messages in the queue; see `Endpoint.send`."""
         send = HeldSend(self.peer.engine, self, payload, nbytes, (context, source, tag, mode, note))
         self._sends.append(send)
         steps, self._steps = self._steps, None

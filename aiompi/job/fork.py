@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def disown(runtime: Runtime) -> None:
     """Reset the copy of a rank; see `Runtime.disown`."""
-    # Connections are not closed, because that could shut down those of the parent.
+    # Connections stay open, because closing them could shut down the connections of the parent.
     engine, wiring = runtime.engine, runtime.wiring
     inherited = runtime.inherited = (*wiring.transports,), runtime.agent, wiring.host
     wiring.transports.clear()

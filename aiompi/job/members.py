@@ -107,7 +107,7 @@ class _Event:
 
 
 class _News:
-    """A change and those after it, for any number of readers. The last one has no change yet."""
+    """A change and the later changes, for any number of readers. The last link has no change yet."""
 
     __slots__ = ("change", "event", "next")
 

@@ -42,7 +42,7 @@ def encoded(codec: Codec, obj: object) -> bytes:
 
 
 class Calls:
-    """The calls of a member, and those of others to its handlers."""
+    """The calls of a member, and the calls of other members to its handlers."""
 
     def __init__(self, exchange: Exchange, codec: Codec) -> None:
         self._exchange, self._codec = exchange, codec

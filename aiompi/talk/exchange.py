@@ -149,7 +149,7 @@ class Exchange:
                 request.free()
 
     def _listen(self, core: Communicator, rank: int) -> None:
-        """Take the messages of a rank that have come, and those that will come."""
+        """Take the present and the future messages of a rank."""
         while self._core is core:
             try:
                 receive: Request[Any] = core.irecv(None, rank, _TAG, memoryview)

@@ -250,7 +250,7 @@ class Team(Talking):
                 return
 
     def _known(self) -> set[tuple[int, float]]:
-        """Return what tells the members from those of other jobs."""
+        """Return the ids and times of the members, which no member of another job shares."""
         return {(member.id, member.since) for member in self._member.job.members()}
 
     async def _assemble(self, at_least: int = 1, within: float | None = None) -> None:

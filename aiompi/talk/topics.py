@@ -148,7 +148,7 @@ class Subscription:
         self.end(None)
 
     def end(self, error: Exception | None) -> None:
-        """Get no more objects. The iteration yields those that wait, and then ends or raises the error."""
+        """Get no more objects. The iteration yields the waiting objects, and then ends or raises the error."""
         if not self._closed:
             self._closed, self._error = True, error
             self._topics.forget(self._topic, self)

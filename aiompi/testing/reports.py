@@ -43,7 +43,7 @@ class RankFailures(TerminalRepr):
 
     Args:
         item: the test.
-        failures: the failures. Those that look the same are shown once.
+        failures: the failures. Equal failures are shown once.
         size: number of ranks of the test.
         notes: text about the other ranks.
         message: stands in the summary; by default the first line of the first failure.

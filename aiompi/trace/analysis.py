@@ -103,7 +103,7 @@ def _in_collective(meeting: list[Operation]) -> Iterator[Waiting]:
 
 
 def waited(found: Iterable[Waiting]) -> dict[int, float]:
-    """Return the seconds in which each rank waits for something: those of tasks that wait side by side count once."""
+    """Return the seconds in which each rank waits. Seconds in which several of its tasks wait count once."""
     seconds: dict[int, float] = defaultdict(float)
     until: dict[int, float] = defaultdict(float)
     for waiting in sorted(found, key=lambda waiting: waiting.begin):

@@ -18,14 +18,14 @@ _OURS: Final = re.compile(r"/memfd:aiompi( \(deleted\))?")
 
 
 class Machine(NamedTuple):
-    """What tells whether two processes see each other in /proc: the kernel, and the namespace of process ids."""
+    """The kernel and the namespace of process ids. Two processes with the same ones see each other in /proc."""
 
     boot: str
     namespace: int
 
     @classmethod
     def here(cls) -> Machine | None:
-        """Return that of this process, None where it cannot be found out."""
+        """Return the machine of this process; None where it cannot be found out."""
         try:
             with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
                 return cls(file.read().strip(), os.stat("/proc/self/ns/pid").st_ino)

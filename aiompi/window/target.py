@@ -200,7 +200,7 @@ def basic_of(datatype: Datatype) -> Datatype:
 
 
 class Accessor:
-    """The memory of a rank as those see it that access it themselves.
+    """The memory of a rank for other ranks that access it directly.
 
     Args:
         memory: the bytes of its window.
@@ -229,7 +229,7 @@ class Accessor:
     def combine(
         self, area: Area, number: int, basic: Datatype, message: memoryview | None, before: memoryview | None
     ) -> bool:
-        """Combine the elements with those of a message, each as one; return False if only their owner can do that.
+        """Combine each element with one of a message, as one access; return False if only the owner can do this.
 
         Args:
             area: the elements.

@@ -79,7 +79,7 @@ class Target:
 
 
 class Window(WindowBase):
-    """A window of this rank, with those of the other ranks.
+    """The window of this rank, together with the windows of the other ranks.
 
     Args:
         comm: a duplicate of the communicator of the window, for its messages alone.

@@ -81,7 +81,7 @@ class Ranks(Trial):
 
 
 class Crowd(Trial):
-    """Processes that come and go. An injection hits one of those that are there."""
+    """Processes that come and go. An injection hits one of the processes that are there."""
 
     LONG = 10
     STARTS = 2
@@ -124,7 +124,7 @@ class Crowd(Trial):
 
 
 class Members(Crowd):
-    """Members that come and go, and compute in each of their worlds. Half of those that go are replaced.
+    """Members that come and go, and compute in each of their worlds. Half of the leaving members are replaced.
 
     Args:
         calm: True if they only add numbers.
@@ -241,8 +241,8 @@ class Spawners(Ranks):
 class Pools(Crowd):
     """A process with a pool of workers, which are replaced when they fail.
 
-    The pool is an `MPIPoolExecutor`, one of asyncio, or one to which workers come: those are replaced by this trial. In
-    some jobs, the process with the pool is killed at last.
+    The pool is an `MPIPoolExecutor`, a pool of asyncio, or a pool to which workers come. This trial replaces workers
+    of the last one. In some jobs, the process with the pool is killed at last.
     """
 
     @classmethod
@@ -312,6 +312,6 @@ STORMS: Final[dict[str, tuple[type[Trial], tuple[str, ...]]]] = {
 
 
 def alive(descriptors: list[int]) -> list[int]:
-    """Return those descriptors of processes whose process has not ended."""
+    """Return the descriptors of the processes that have not ended."""
     ended, _, _ = select.select(descriptors, [], [], 0)
     return [descriptor for descriptor in descriptors if descriptor not in ended]

@@ -57,8 +57,8 @@ def object_call(comm: Any, name: str, payload: str, nbytes: int) -> Callable[[],
 def apart(comm: Any, call: Callable[[], object], calls: int) -> list[float]:
     """Time calls one by one, each after a barrier.
 
-    Without the barrier a rank that only sends runs ahead of those that receive, so that calls overlap, and what is
-    timed is how many there are in a second, not how long one takes.
+    Without the barrier a rank that only sends runs ahead of the receiving ranks. Then calls overlap, and the figure is
+    the number of calls per second in place of the duration of one call.
 
     Returns:
         Seconds of each call on this rank. The call takes as long as its slowest rank.

@@ -45,7 +45,7 @@ class DriverBase:
         return self._thread() == self.owner and (self.loop_runs is None or self.loop_runs())
 
     def finish_soon(self, pending: list[Request[Any]]) -> None:
-        """Look for the messages of operations, and remove those from the end of a list that have succeeded.
+        """Look for the messages of operations, and remove succeeded operations from the end of their list.
 
         The native form does so until there is none for a moment, or other work may be due. This form does nothing.
 

@@ -146,7 +146,7 @@ def evenly(times: IntArray) -> Iterator[tuple[IntArray, IntArray, int]]:
 
 
 def merged(parts: Sequence[Part]) -> Iterator[Part]:
-    """Yield parts after merging those that continue each other and combining many small ones."""
+    """Merge parts that continue each other, combine many small parts, and yield the resulting parts."""
     groups: dict[tuple[object, ...], list[StridedBlock]] = {}
     for part in _continued(parts):
         if isinstance(part, ScatteredRuns):

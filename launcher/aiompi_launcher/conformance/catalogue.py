@@ -72,7 +72,7 @@ def load(root: Path = SCRIPTS) -> list[Script]:
     """Return all scripts by group and name. They are read again each time, so that changes take effect.
 
     Raises:
-        CatalogueError: there are none, or one is not what it should be.
+        CatalogueError: there are no scripts, or a script does not have the expected form.
     """
     paths = sorted(root.glob(f"*/*{SUFFIX}"))
     if not paths:

@@ -21,7 +21,7 @@ from aiompi_launcher.conformance.wire.startup import LABELS, command, submission
 
 
 class ServerError(Exception):
-    """The server sent something that is not of the IMPI protocol, or nothing.
+    """The server has broken the IMPI protocol, or did not answer.
 
     Attributes:
         rule: of the specification.

@@ -99,7 +99,7 @@ class Tool:
         return response
 
     def _check(self, request: web.Request) -> None:
-        """Check that a request has the token, and comes from no foreign page. What has not is not kept connected."""
+        """Check that a request has the token, and comes from no foreign page; otherwise end its connection."""
         given = request.query.get("token") or request.cookies.get(self._cookie) or ""
         origin = request.headers.get("Origin")
         refusal = ""

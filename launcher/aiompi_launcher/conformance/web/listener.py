@@ -36,7 +36,7 @@ class RequestListener:
         self._open()
 
     def close(self) -> None:
-        """Accept no more, and close what has not sent a request."""
+        """Accept no more connections, and close the connections without a request."""
         self._loop.remove_reader(self._listener)
         self._listener.close()
         for sock in [*self._waiting]:
