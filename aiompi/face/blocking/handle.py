@@ -9,9 +9,8 @@ from aiompi.base.opaque import NumberedByHandle
 from aiompi.comm import Communicator
 from aiompi.comm.null import NULL
 from aiompi.driver.threads import ASYNCIO_EVENTS, get_ident, loop_is_running
-from aiompi.engine import PersistentRequest, Request
+from aiompi.engine import Request
 from aiompi.face.blocking.process import check_running_loop, process, wait
-from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.common import CommunicatorHandle
 
 T = TypeVar("T")
@@ -109,9 +108,6 @@ class Handle(CommunicatorHandle, NumberedByHandle):
         return super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def _bound(self, request: PersistentRequest[None]) -> Prequest[None]:
-        return Prequest._denote(request)
 
     def _finish(self, request: Request[T]) -> T:
         if not request._done and not request.spin():

@@ -335,8 +335,8 @@ class Receives(Handle):
         """Bind the arguments of `Irecv` (section 3.9).
 
         Args:
-            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
-                receive is complete.
+            buf: a writable buffer specification, at least as long as the message; it must not be touched before a run
+                is complete.
             source: rank, ANY_SOURCE or PROC_NULL.
             tag: 0..TAG_UB or ANY_TAG.
 

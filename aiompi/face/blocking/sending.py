@@ -17,7 +17,6 @@ from aiompi.face.blocking.process import process
 from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.blocking.requests import Request
 from aiompi.face.common import attach
-from aiompi.face.persistent import PersistentSends
 from aiompi.typing import BufSpec
 
 
@@ -115,9 +114,7 @@ class ObjectSends(Handle):
         """Send an object, standard mode (section 3.4).
 
         Args:
-            obj: any object that can be pickled; it must not be changed before the send is complete: large arrays in it
-                are not copied, and an object of many items is encoded in slices between turns of the event loop, with
-                later messages behind it.
+            obj: any object that can be pickled.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
 
@@ -200,7 +197,7 @@ class ObjectSends(Handle):
         self._finish(self._isend_object(obj, dest, tag, Mode.READY))
 
 
-class BufferSends(Handle, PersistentSends[Prequest[None]]):
+class BufferSends(Handle):
     """The sends of buffers, and the memory for buffered ones (section 3.6)."""
 
     __slots__ = ()
@@ -388,6 +385,88 @@ class BufferSends(Handle, PersistentSends[Prequest[None]]):
         """
         self._entered("Rsend(buf, dest, tag)")
         self._finish(self._isend_buffer(buf, dest, tag, Mode.READY))
+
+    def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
+        """Bind the arguments of `Isend`; each start sends what is in the buffer then (section 3.9).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before a run is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            An inactive persistent request; `Start` starts it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        core = self._admitted
+        return Prequest._denote(core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.STANDARD))
+
+    def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
+        """Bind the arguments of `Ibsend`; each start sends what is in the buffer then (section 3.9).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before a run is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            An inactive persistent request; `Start` starts it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        core = self._admitted
+        return Prequest._denote(core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.BUFFERED))
+
+    def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
+        """Bind the arguments of `Issend`; each start sends what is in the buffer then (section 3.9).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before a run is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            An inactive persistent request; `Start` starts it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        core = self._admitted
+        return Prequest._denote(core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.SYNCHRONOUS))
+
+    def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
+        """Bind the arguments of `Irsend`; each start needs the matching receive to be posted (section 3.9).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before a run is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            An inactive persistent request; `Start` starts it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            OtherError: completing it: no receive was posted.
+            ProcessFailedError: completing it: the other rank has failed.
+        """
+        core = self._admitted
+        return Prequest._denote(core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.READY))
 
     def Attach_buffer(self, buf: BufSpec | BufferAutomatic) -> None:
         """Give memory to the buffered sends of this communicator (MPI_Comm_attach_buffer, MPI-4.1).

@@ -7,8 +7,8 @@ A collective of the asyncio face such as `Bcast` is the source of up to five for
 `Bcast_init` of the same face, and `Bcast`, `Ibcast` and `Bcast_init` of the blocking one. A form has the signature of
 its source, its docstring with the changes that the form needs, and one call.
 
-Other modules of the asyncio face get their i-forms, such as `isend` (`started`): `native/sending.py` has what
-`generate/native/sending.py` says by hand, and these.
+Other modules of the asyncio face get their other forms, such as `isend`, `ssend` and `Send_init` (`started`):
+`native/sending.py` has what `generate/native/sending.py` says by hand, and these.
 
 Other modules of the blocking face are twins (`twins`) of those of the asyncio face: `blocking/file.py` has the methods
 of `native/file.py`, and what `generate/blocking/file.py` says by hand.

@@ -1,9 +1,9 @@
-"""Modules of the asyncio face that have i-forms, such as `isend`, and split collectives, which are written.
+"""Modules of the asyncio face whose other forms of a call, such as `isend`, `ssend` and `Send_init`, are written.
 
 `generate/native` has such a module as it is, but for these forms: `def ibsend(self): ...` follows from `bsend`, which
-is awaited. An i-form has the signature and the docstring of its source, with the changes that follow, and its body
-without `AwaitableCall`. It gives the arguments, the first sentence, entries of the docstring or the body where they
-differ.
+is awaited. A form has the signature and the docstring of its source, with the changes that follow; an i-form has its
+body without `AwaitableCall`. The form gives what differs: arguments, the first sentence, entries of the docstring, the
+body.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ast
 import copy
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,10 @@ from .docstring import Doc, section
 from .files import first_line, formatted, read
 from .twins import Call, Module
 
+#: letter of a mode -> its name (section 3.4)
+_MODES: Final = {"b": "buffered", "s": "synchronous", "r": "ready"}
+_STANDARD: Final = "standard mode (section 3.4)"
+_INACTIVE: Final = "An inactive persistent request; `start` starts it, and `await` waits for it."
 _KEPT: Final = "A request, which can be awaited any number of times."
 
 
@@ -40,6 +44,80 @@ class Form(Call):
         if isinstance(operation, ast.Call):
             operation.keywords = [one for one in operation.keywords if one.arg != "at_once"]
         return operation
+
+
+class InMode(Form):
+    """A send in another mode, such as `bsend`."""
+
+    @staticmethod
+    def source(name: str) -> str:
+        if name[1:] != "send" or name[0].lower() not in _MODES:
+            return ""
+        return "Send" if name[0].isupper() else "send"
+
+    @property
+    def _mode(self) -> str:
+        return _MODES[self.name[0].lower()]
+
+    def _annotation(self) -> str:
+        return ast.unparse(self.own.returns or ast.Constant(None))
+
+    def _arguments(self) -> ast.arguments:
+        return self.own.args
+
+    def _body(self) -> Iterator[ast.stmt]:
+        what, dest, tag = (argument.arg for argument in self.own.args.args[1:])
+        start = "_isend_object" if what == "obj" else "_isend_buffer"
+        call = f"self.{start}({what}, {dest}, {tag}, Mode.{self._mode.upper()})"
+        yield from ast.parse(f"return AwaitableCall({call})").body
+
+    def _doc(self) -> Doc:
+        assert self.part is not None
+        own, part = Doc.parse(ast.get_docstring(self.own) or ""), Doc.parse(ast.get_docstring(self.part) or "")
+        arguments = [re.sub("(?<=the send is complete):.*", ".", entry) for entry in own.entries("Args")]
+        *errors, last = own.entries("Raises")
+        sections = {heading: text for heading, text in own.sections.items() if heading != "Example"}
+        sections |= {"Args": section(arguments), "Raises": section([*errors, *part.entries("Raises"), last])}
+        where = "sections 3.4 and 3.6" if self._mode == "buffered" else "section 3.4"
+        return Doc(own.summary.replace(_STANDARD, f"{self._mode} mode ({where})"), part.summary, sections)
+
+
+class Bound(Form):
+    """A persistent request, such as that of `Send_init`."""
+
+    @staticmethod
+    def source(name: str) -> str:
+        return name.removesuffix("_init") if name.endswith("_init") else ""
+
+    def _annotation(self) -> str:
+        return f"PersistentRequest[{ast.unparse(self.result)}]"
+
+    def _arguments(self) -> ast.arguments:
+        arguments = copy.deepcopy(self.own.args)
+        if arguments.args[-1].arg == "status":
+            del arguments.args[-1], arguments.defaults[-1]
+        return arguments
+
+    def _body(self) -> Iterator[ast.stmt]:
+        mode = _MODES.get(self.own.name[:-4].lower(), "standard").upper()
+        memory = "core.conversion.prepare(buf, dest)"
+        yield from ast.parse(f"core = self._admitted\nreturn core.send_init({memory}, dest, tag, Mode.{mode})").body
+
+    def _doc(self) -> Doc:
+        assert self.part is not None
+        own, part = Doc.parse(ast.get_docstring(self.own) or ""), Doc.parse(ast.get_docstring(self.part) or "")
+        names = {argument.arg for argument in self._arguments().args}
+        entries = [re.sub("the (send|receive) is complete", "a run is complete", each) for each in own.entries("Args")]
+        result = f" Its result is {own.result[0].lower()}{own.result[1:]}" if own.result else ""
+        sections = {
+            "Args": section(entry for entry in entries if entry.partition(":")[0] in names),
+            "Returns": section([_INACTIVE + result], ""),
+            "Raises": section(own.entries("Raises")),
+            "Example": part.sections.get("Example", ""),
+        }
+        then = "; each start sends what is in the buffer then" if self.own.name.lower().endswith("send") else ""
+        summary = f"Bind the arguments of `I{self.own.name.lower()}`{then} (section 3.9)."
+        return Doc(part.summary or summary, "", sections)
 
 
 class Kept(Form):
@@ -149,22 +227,23 @@ class Started:
 
     def text(self) -> str:
         """Return the text that the file has when it is up to date."""
-        (source,) = self.inputs
-        module, lines = Module(source), read(source).splitlines()
-        forms = [form for cls in module.classes().values() for form in _forms(module, cls)]
-        for form in reversed(forms):
-            assert form.part is not None
-            assert form.part.end_lineno is not None
-            written = textwrap.indent(form.render(), "    ").splitlines()
-            lines[form.part.lineno - 1 : form.part.end_lineno] = written
-        return formatted("\n".join([first_line(self.inputs), *lines, ""]), self.path)
+        text = read(*self.inputs)
+        for kinds in ([InMode], [Kept, Bound, Begun, Ended]):  # a form in another mode is the source of others
+            module = Module(text)
+            for form in reversed([form for cls in module.classes().values() for form in _forms(module, cls, kinds)]):
+                assert form.part is not None
+                assert form.part.end_lineno is not None
+                written = textwrap.indent(form.render(), "    ").splitlines()
+                module.lines[form.part.lineno - 1 : form.part.end_lineno] = written
+            text = "\n".join([*module.lines, ""])
+        return formatted(f"{first_line(self.inputs)}\n{text}", self.path)
 
 
-def _forms(module: Module, cls: ast.ClassDef) -> Iterator[Form]:
-    """Yield the forms of a class, in their order."""
+def _forms(module: Module, cls: ast.ClassDef, kinds: Sequence[type[Form]]) -> Iterator[Form]:
+    """Yield the forms of these kinds of a class, in their order."""
     methods = {node.name: node for node in cls.body if isinstance(node, ast.FunctionDef)}
     for name, method in methods.items():
-        for form in (Kept, Begun, Ended):
+        for form in kinds:
             source = methods.get(form.source(name))
-            if source is not None and method.returns is None:
+            if source is not None and source.returns is not None and method.returns is None:
                 yield form(source, method, module.body(method))

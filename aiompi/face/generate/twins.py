@@ -47,8 +47,7 @@ class Module:
         tree: its statements.
     """
 
-    def __init__(self, path: str) -> None:
-        text = read(path)
+    def __init__(self, text: str) -> None:
         self.lines = text.splitlines()
         self.tree = ast.parse(text)
         self.doc = ast.get_docstring(self.tree) or ""
@@ -315,7 +314,7 @@ class Twin:
 
     def text(self) -> str:
         """Return the text that the file has when it is up to date."""
-        source, parts = map(Module, self.inputs)
+        source, parts = map(Module, map(read, self.inputs))
         names = {name for name, _ in parts.imports()}
         head = beginning(self.inputs, f"{parts.doc}\n" if "\n" in parts.doc else parts.doc)
         head += [statement for name, statement in parts.imports() if name != "annotations"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from aiompi.comm import Communicator
-from aiompi.engine import PersistentRequest
 from aiompi.face.common import CommunicatorHandle
 
 
@@ -20,6 +19,3 @@ class Handle(CommunicatorHandle):
             LocalProtocolError: the call is made in another thread or event loop.
         """
         return self._core.admitted()
-
-    def _bound(self, request: PersistentRequest[None]) -> PersistentRequest[None]:
-        return request

@@ -268,14 +268,13 @@ class Receives(ObjectSends, BufferSends):
         """Bind the arguments of `Irecv` (section 3.9).
 
         Args:
-            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
-                receive is complete.
+            buf: a writable buffer specification, at least as long as the message; it must not be touched before a run
+                is complete.
             source: rank, ANY_SOURCE or PROC_NULL.
             tag: 0..TAG_UB or ANY_TAG.
 
         Returns:
-            An inactive persistent request; `start` starts the receive, and `await` waits for it. Its result is the
-            Status.
+            An inactive persistent request; `start` starts it, and `await` waits for it. Its result is the Status.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.

@@ -9,7 +9,6 @@ from aiompi.datatype.buffer.address import BufferAutomatic
 from aiompi.engine import AwaitableCall, Mode, PersistentRequest, Request
 from aiompi.face.common import attach
 from aiompi.face.native.handle import Handle
-from aiompi.face.persistent import PersistentSends
 from aiompi.objects import Codec
 from aiompi.typing import BufSpec
 
@@ -224,7 +223,7 @@ class ObjectSends(Handle):
         return core.isend(payload, nbytes, dest, tag, mode)
 
 
-class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
+class BufferSends(Handle):
     """The sends of buffers, and the memory for buffered ones (section 3.6); each starts at once."""
 
     __slots__ = ()
@@ -426,6 +425,88 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
             Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
         return AwaitableCall(self._isend_buffer(buf, dest, tag, Mode.READY))
+
+    def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
+        """Bind the arguments of `Isend`; each start sends what is in the buffer then (section 3.9).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before a run is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            An inactive persistent request; `start` starts it, and `await` waits for it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: awaiting it: the other rank has failed.
+        """
+        core = self._admitted
+        return core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.STANDARD)
+
+    def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
+        """Bind the arguments of `Ibsend`; each start sends what is in the buffer then (section 3.9).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before a run is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            An inactive persistent request; `start` starts it, and `await` waits for it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            ProcessFailedError: awaiting it: the other rank has failed.
+        """
+        core = self._admitted
+        return core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.BUFFERED)
+
+    def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
+        """Bind the arguments of `Issend`; each start sends what is in the buffer then (section 3.9).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before a run is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            An inactive persistent request; `start` starts it, and `await` waits for it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            ProcessFailedError: awaiting it: the other rank has failed.
+        """
+        core = self._admitted
+        return core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.SYNCHRONOUS)
+
+    def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
+        """Bind the arguments of `Irsend`; each start needs the matching receive to be posted (section 3.9).
+
+        Args:
+            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
+                must not be changed before a run is complete.
+            dest: rank, or PROC_NULL.
+            tag: 0..TAG_UB.
+
+        Returns:
+            An inactive persistent request; `start` starts it, and `await` waits for it.
+
+        Raises:
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidRankError, InvalidTagError: an argument is out of range.
+            OtherError: awaiting it: no receive was posted.
+            ProcessFailedError: awaiting it: the other rank has failed.
+        """
+        core = self._admitted
+        return core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.READY)
 
     def _isend_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> Request[None]:
         core = self._admitted

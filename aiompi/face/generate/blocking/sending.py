@@ -16,7 +16,6 @@ from aiompi.face.blocking.process import process
 from aiompi.face.blocking.request_kinds import Prequest
 from aiompi.face.blocking.requests import Request
 from aiompi.face.common import attach
-from aiompi.face.persistent import PersistentSends
 from aiompi.typing import BufSpec
 
 
@@ -50,6 +49,10 @@ class ObjectSends(Handle):
         return Request._denote(_start_copy(self._admitted, obj, dest, tag, Mode.READY))
 
     def send(self, obj, dest, tag):
+        """
+        Args:
+            obj: any object that can be pickled.
+        """
         if ASYNCIO_EVENTS in modules and loop_is_running():
             self._entered("send(obj, dest)")
         core = self._core
@@ -64,7 +67,7 @@ class ObjectSends(Handle):
         return start_object(self._admitted, obj, dest, tag, mode)
 
 
-class BufferSends(Handle, PersistentSends[Prequest[None]]):
+class BufferSends(Handle):
     """The sends of buffers, and the memory for buffered ones (section 3.6)."""
 
     __slots__ = ()

@@ -239,25 +239,8 @@ class Receives(ObjectSends, BufferSends):
         receive = self._core.irecv(target, source, recvtag, None, status)
         return AwaitableCall(sendrecv(receive, lambda: self._core.send((memory,), len(memory), dest, sendtag)))
 
-    def Recv_init(self, buf: BufSpec, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> PersistentRequest[Status]:
-        """Bind the arguments of `Irecv` (section 3.9).
-
-        Args:
-            buf: a writable buffer specification, at least as long as the message; it must not be touched before the
-                receive is complete.
-            source: rank, ANY_SOURCE or PROC_NULL.
-            tag: 0..TAG_UB or ANY_TAG.
-
-        Returns:
-            An inactive persistent request; `start` starts the receive, and `await` waits for it. Its result is the
-            Status.
-
-        Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            TruncationError: awaiting it: the message is longer than the buffer.
-            ProcessFailedError: awaiting it: the other rank has failed.
-
+    def Recv_init(self, buf, source, tag):
+        """
         Example:
             request = world.Recv_init(np.empty(10), source=0)
             request.start()

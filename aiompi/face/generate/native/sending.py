@@ -8,7 +8,6 @@ from aiompi.datatype.buffer.address import BufferAutomatic
 from aiompi.engine import AwaitableCall, Mode, PersistentRequest, Request
 from aiompi.face.common import attach
 from aiompi.face.native.handle import Handle
-from aiompi.face.persistent import PersistentSends
 from aiompi.objects import Codec
 from aiompi.typing import BufSpec
 
@@ -72,76 +71,22 @@ class ObjectSends(Handle):
         payload, nbytes = codec.dumps(obj)
         return core.own_send(payload, nbytes, dest, tag)
 
-    def bsend(self, obj: object, dest: int, tag: int = 0) -> AwaitableCall[None]:
-        """Send an object, buffered mode (sections 3.4 and 3.6).
-
-        The send is complete when the message is in the attached buffer: at once, unless it has many items.
-
-        Args:
-            obj: any object that can be pickled; it must not be changed before the send is complete.
-            dest: rank, or PROC_NULL.
-            tag: 0..TAG_UB.
-
-        Returns:
-            A request, to be awaited once.
+    def bsend(self):
+        """The send is complete when the message is in the attached buffer: at once, unless it has many items.
 
         Raises:
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidTypeError: the object cannot be turned into a message.
             InvalidBufferError: the attached buffer has not enough room, or there is none.
-            ProcessFailedError: awaiting it: the other rank has failed.
-
-        Cancelling:
-            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return AwaitableCall(self._isend_object(obj, dest, tag, Mode.BUFFERED))
 
-    def ssend(self, obj: object, dest: int, tag: int = 0) -> AwaitableCall[None]:
-        """Send an object, synchronous mode (section 3.4).
+    def ssend(self):
+        """The send is complete when a receive has matched it."""
 
-        The send is complete when a receive has matched it.
-
-        Args:
-            obj: any object that can be pickled; it must not be changed before the send is complete.
-            dest: rank, or PROC_NULL.
-            tag: 0..TAG_UB.
-
-        Returns:
-            A request, to be awaited once.
+    def rsend(self):
+        """The matching receive must be posted already.
 
         Raises:
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidTypeError: the object cannot be turned into a message.
-            ProcessFailedError: awaiting it: the other rank has failed.
-
-        Cancelling:
-            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
-        """
-        return AwaitableCall(self._isend_object(obj, dest, tag, Mode.SYNCHRONOUS))
-
-    def rsend(self, obj: object, dest: int, tag: int = 0) -> AwaitableCall[None]:
-        """Send an object, ready mode (section 3.4).
-
-        The matching receive must be posted already.
-
-        Args:
-            obj: any object that can be pickled; it must not be changed before the send is complete.
-            dest: rank, or PROC_NULL.
-            tag: 0..TAG_UB.
-
-        Returns:
-            A request, to be awaited once.
-
-        Raises:
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidTypeError: the object cannot be turned into a message.
             OtherError: awaiting it: no receive was posted.
-            ProcessFailedError: awaiting it: the other rank has failed.
-
-        Cancelling:
-            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return AwaitableCall(self._isend_object(obj, dest, tag, Mode.READY))
 
     def _isend_object(self, obj: object, dest: int, tag: int, mode: Mode) -> Request[None]:
         core, codec = self._admitted, self._codec
@@ -151,7 +96,7 @@ class ObjectSends(Handle):
         return core.isend(payload, nbytes, dest, tag, mode)
 
 
-class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
+class BufferSends(Handle):
     """The sends of buffers, and the memory for buffered ones (section 3.6); each starts at once."""
 
     __slots__ = ()
@@ -206,79 +151,31 @@ class BufferSends(Handle, PersistentSends[PersistentRequest[None]]):
         memory = core.conversion.to_send(buf, dest)
         return core.own_send((memory,), len(memory), dest, tag)
 
-    def Bsend(self, buf: BufSpec, dest: int, tag: int = 0) -> AwaitableCall[None]:
-        """Send a buffer, buffered mode (sections 3.4 and 3.6).
-
-        The send is complete at once: the message waits in the attached buffer.
-
-        Args:
-            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
-                must not be changed before the send is complete.
-            dest: rank, or PROC_NULL.
-            tag: 0..TAG_UB.
-
-        Returns:
-            A request, to be awaited once.
+    def Bsend(self):
+        """The send is complete at once: the message waits in the attached buffer.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidBufferError: the attached buffer has not enough room, or there is none.
-            ProcessFailedError: awaiting it: the other rank has failed.
-
-        Cancelling:
-            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return AwaitableCall(self._isend_buffer(buf, dest, tag, Mode.BUFFERED))
 
-    def Ssend(self, buf: BufSpec, dest: int, tag: int = 0) -> AwaitableCall[None]:
-        """Send a buffer, synchronous mode (section 3.4).
+    def Ssend(self):
+        """The send is complete when a receive has matched it."""
 
-        The send is complete when a receive has matched it.
-
-        Args:
-            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
-                must not be changed before the send is complete.
-            dest: rank, or PROC_NULL.
-            tag: 0..TAG_UB.
-
-        Returns:
-            A request, to be awaited once.
+    def Rsend(self):
+        """The matching receive must be posted already.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            InvalidRankError, InvalidTagError: an argument is out of range.
-            ProcessFailedError: awaiting it: the other rank has failed.
-
-        Cancelling:
-            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
-        """
-        return AwaitableCall(self._isend_buffer(buf, dest, tag, Mode.SYNCHRONOUS))
-
-    def Rsend(self, buf: BufSpec, dest: int, tag: int = 0) -> AwaitableCall[None]:
-        """Send a buffer, ready mode (section 3.4).
-
-        The matching receive must be posted already.
-
-        Args:
-            buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
-                must not be changed before the send is complete.
-            dest: rank, or PROC_NULL.
-            tag: 0..TAG_UB.
-
-        Returns:
-            A request, to be awaited once.
-
-        Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
-            InvalidRankError, InvalidTagError: an argument is out of range.
             OtherError: awaiting it: no receive was posted.
-            ProcessFailedError: awaiting it: the other rank has failed.
-
-        Cancelling:
-            Cancelling the await, as a time limit does, withdraws the message unless a receive has matched it.
         """
-        return AwaitableCall(self._isend_buffer(buf, dest, tag, Mode.READY))
+
+    def Send_init(self): ...
+
+    def Bsend_init(self): ...
+
+    def Ssend_init(self): ...
+
+    def Rsend_init(self):
+        """Bind the arguments of `Irsend`; each start needs the matching receive to be posted (section 3.9)."""
 
     def _isend_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> Request[None]:
         core = self._admitted
