@@ -1,15 +1,13 @@
 """The examples of sections 3.1 to 3.11 of MPI-1.1, each with the outcome that the text gives it.
 
-`programs/chapter3.py` has those that must complete once more, in the blocking face.
+`test_examples_blocking` runs those that must complete once more, in the blocking face.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +16,11 @@ import pytest
 import aiompi
 from aiompi import ANY_SOURCE, ANY_TAG, Intracomm, Request, Status
 from aiompi.MPI import BSEND_OVERHEAD, BYTE, CHAR, CHARACTER, INTEGER, REAL
-from support.jobs import Site
 from support.spmd import Run, completes, deadlocks, on_ranks
 
 TAG, TAG1, TAG2 = 5, 1, 2
 SHORT, LONG = 10, 75_000  # items; the long messages are not sent before the receiver has been asked
 ROUNDS = 20  # so many messages are served, where the text has endless loops
-TESTS = Path(__file__).parent.parent
 
 
 def reals(count: int, first: int = 0) -> npt.NDArray[np.float32]:
@@ -456,17 +452,3 @@ async def test_example_3_18(comm: Intracomm) -> None:
             await comm.Recv([variable, 1, kind], source=ANY_SOURCE, tag=0)
             received.append(variable.tobytes())
         assert sorted(received) == sorted([integer.tobytes(), real.tobytes()])
-
-
-# All that must complete, in the blocking face.
-
-
-@pytest.mark.spec("S3.7.5-18")
-@pytest.mark.parametrize("transports", ["", "tcp"])
-@pytest.mark.parametrize(("size", "examples"), [(2, 25), (3, 28)])
-def test_blocking_face(site: Site, size: int, examples: int, transports: str) -> None:
-    """As a job of real processes."""
-    env = {"AIOMPI_TRANSPORTS": transports, "PYTHONPATH": os.pathsep.join([site.environ["PYTHONPATH"], str(TESTS)])}
-    result = site.launch("-n", str(size), str(TESTS / "conformance" / "programs" / "chapter3.py"), env=env).finish()
-    assert (result.code, result.err) == (0, "")
-    assert result.lines == [f"{examples} examples", "received :Hello, there:"]

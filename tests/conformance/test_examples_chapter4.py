@@ -1,13 +1,11 @@
 """The examples of chapter 4 of MPI-1.1, each with the outcome that the text gives it.
 
-`programs/chapter4.py` has those that must complete once more, in the blocking face.
+`test_examples_blocking` runs those that must complete once more, in the blocking face.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,15 +13,14 @@ import numpy.typing as npt
 import pytest
 
 import aiompi
-from aiompi import ANY_SOURCE, SUM, UNDEFINED, Datatype, Intracomm, InvalidBufferError, Op, Settings
+from aiompi import ANY_SOURCE, SUM, UNDEFINED, Datatype, Intracomm, InvalidBufferError, Op
 from aiompi.MPI import DOUBLE, DOUBLE_INT, FLOAT_INT, INT, MAXLOC, MINLOC, TWODOUBLE_PRECISION
-from support.jobs import Site
+from aiompi.settings import Settings
 from support.spmd import Program, Run, completes, deadlocks, everywhere
 
 SIZES = [1, 2, 3, 5]
 ROOT = 0
 ROWS, COLUMNS = 100, 150
-TESTS = Path(__file__).parent.parent
 
 Ints = npt.NDArray[np.int32]
 
@@ -511,15 +508,3 @@ async def test_advice_of_section_4_9_4(comm: Intracomm) -> None:
     await comm.Reduce([mine, 2, pair], [found, 2, pair], Op.Create(subtract), last)
     if comm.rank == last:
         assert np.array_equal(found, chained)
-
-
-# All that must complete, in the blocking face.
-
-
-@pytest.mark.parametrize("transports", ["", "tcp"])
-@pytest.mark.parametrize("size", [1, 3])
-def test_blocking_face(site: Site, size: int, transports: str) -> None:
-    """As a job of real processes."""
-    env = {"AIOMPI_TRANSPORTS": transports, "PYTHONPATH": os.pathsep.join([site.environ["PYTHONPATH"], str(TESTS)])}
-    result = site.launch("-n", str(size), str(TESTS / "conformance" / "programs" / "chapter4.py"), env=env).finish()
-    assert (result.code, result.err, result.lines) == (0, "", ["14 programs"])

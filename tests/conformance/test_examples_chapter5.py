@@ -1,13 +1,11 @@
 """The examples of chapter 5 of MPI-1.1, each with the outcome that the text gives it.
 
-Where the listings have slips, the tests do what the text describes. `programs/chapter5.py` has them once more, in the
-blocking face.
+Where the listings have slips, the tests do what the text describes. `test_examples_blocking` runs them once more, in
+the blocking face.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +14,7 @@ import pytest
 import aiompi
 from aiompi import ANY_SOURCE, COMM_NULL, SUM, Comm, Intercomm, Intracomm, Request
 from aiompi.MPI import BYTE, INT
-from support.jobs import Site
 from support.spmd import on_ranks
-
-TESTS = Path(__file__).parent.parent
 
 
 def ints(*values: int) -> np.ndarray[Any, Any]:
@@ -110,9 +105,9 @@ class Library:
     async def create(cls, comm: Intracomm) -> Library:
         return cls(await comm.Dup())
 
-    def start(self, data: int) -> None:
+    def begin(self, data: int) -> None:
         successor, predecessor = ((self.comm.rank + step) % self.comm.size for step in (1, -1))
-        self._requests = [self.comm.irecv(predecessor, 0), self.comm.isend(data, successor, 0)]
+        self._requests = [self.comm.irecv(source=predecessor, tag=0), self.comm.isend(data, successor, 0)]
 
     async def end(self) -> Any:
         received, sent = self._requests
@@ -128,9 +123,9 @@ class Library:
 async def test_example_5_5_5(comm: Intracomm) -> None:
     """Two instances of a library, a reduction between start and end, and messages that would match theirs."""
     a, b = await Library.create(comm), await Library.create(comm)
-    wildcard = comm.irecv(ANY_SOURCE, 0)
-    a.start(comm.rank)
-    b.start(10 * comm.rank)
+    wildcard = comm.irecv(source=ANY_SOURCE, tag=0)
+    a.begin(comm.rank)
+    b.begin(10 * comm.rank)
     assert await comm.reduce(comm.rank, SUM, root=0) == (3 if comm.rank == 0 else None)
     predecessor = (comm.rank - 1) % 3
     assert await b.end() == 10 * predecessor
@@ -148,7 +143,7 @@ async def serve(comm: Intracomm) -> list[int]:
     if comm.rank != 0:
         await comm.send(comm.rank, 0, 0)
         return []
-    return [await comm.recv(ANY_SOURCE, 0) for _ in range(1, comm.size)]
+    return [await comm.recv(source=ANY_SOURCE, tag=0) for _ in range(1, comm.size)]
 
 
 async def two_groups(comm: Intracomm, a: list[int], b: list[int]) -> tuple[Intracomm, Intracomm]:
@@ -174,7 +169,7 @@ async def test_example_5_5_6b(comm: Intracomm) -> None:
     """Back-masking: the second message of a fast client goes to the first call, unless a barrier is between."""
     _, comm_b = await two_groups(comm, [0, 1], [0, 2, 3])
     if comm.rank == 3:
-        await comm.recv(2)
+        await comm.recv(source=2)
     if comm_b:
         found = [await serve(comm_b), await serve(comm_b)]
         if comm.rank == 0:
@@ -256,7 +251,7 @@ async def name_service(clients: Intercomm, calls: int) -> None:
     waiting: dict[str, int] = {}
     for _ in range(calls):
         status = aiompi.Status()
-        name = await clients.recv(ANY_SOURCE, status=status)
+        name = await clients.recv(source=ANY_SOURCE, status=status)
         if name not in waiting:
             waiting[name] = status.source
         else:
@@ -272,7 +267,7 @@ async def connect_by_name(part: Intracomm, clients: Intracomm, name: str) -> Int
     if part.rank == 0:
         server: Intercomm = clients.Get_attr(SERVER_KEY)
         await server.send(name, 0)
-        partner = await server.recv(0)
+        partner = await server.recv(source=0)
     return await part.Create_intercomm(0, clients, partner, 9)
 
 
@@ -345,16 +340,3 @@ async def test_example_5_7_2(comm: Intracomm) -> None:
     await second.Free()
     assert stuff.freed
     Comm.Free_keyval(keyval)
-
-
-# All of them, in the blocking face.
-
-
-@pytest.mark.spec("S5.5-1")
-@pytest.mark.parametrize(("size", "examples"), [(2, 4), (3, 7), (4, 9), (9, 10)])
-def test_blocking_face(site: Site, size: int, examples: int) -> None:
-    """As a job of real processes; each example runs where there are processes enough."""
-    env = {"PYTHONPATH": os.pathsep.join([site.environ["PYTHONPATH"], str(TESTS)])}
-    result = site.launch("-n", str(size), str(TESTS / "conformance" / "programs" / "chapter5.py"), env=env).finish()
-    assert (result.code, result.err) == (0, "")
-    assert result.lines == [f"{examples} examples"]

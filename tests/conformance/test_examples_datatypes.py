@@ -1,7 +1,7 @@
 """The examples of sections 3.12 and 3.13 of MPI-1.1 that communicate, with the outcomes that the text gives them.
 
 In chapter 4 of MPI-3.1 they have the numbers in parentheses. Those that need no communication are in
-`test_examples_type_maps`; `programs/chapter3.py` has the others once more, in the blocking face.
+`test_examples_type_maps`; `test_examples_blocking` runs the others once more, in the blocking face.
 """
 
 from __future__ import annotations

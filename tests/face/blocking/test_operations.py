@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from pathlib import Path
@@ -12,11 +13,19 @@ import pytest
 
 from support.jobs import Site
 
+TESTS: Final = Path(__file__).parents[2]
 PROGRAMS: Final = Path(__file__).parent / "programs"
-CHECKS: Final = Path(__file__).parents[1] / "checks"
+CHECKS: Final = TESTS / "face" / "checks"
 OPERATIONS: Final = str(PROGRAMS / "operations.py")
 #: large messages ask their receiver in shared memory, too
 ASKING: Final = {"AIOMPI_SHM_EAGER_LIMIT": "100000", "AIOMPI_TCP_EAGER_LIMIT": "0"}
+
+
+@pytest.fixture
+def site(site: Site) -> Site:
+    """A place whose programs import helpers of tests."""
+    site.environ["PYTHONPATH"] += f"{os.pathsep}{TESTS}"
+    return site
 
 
 @pytest.mark.spec(

@@ -4,8 +4,8 @@ A check is a coroutine that all ranks of a job of any size run. It names the val
 communicator `comm` of all ranks, `alone` of this rank, `rank` and `size`, and the neighbours in a ring of ranks. Its
 docstring names the rules that it is for. It leaves no message behind, nor a buffer.
 
-The asyncio face runs it as it is. For the blocking face `blocking/programs/waiting.py` loads it such that each `await`
-is a call that waits.
+The asyncio face runs it as it is. For the blocking face `support.waiting` loads it such that each `await` is a call
+that waits.
 """
 
 from __future__ import annotations
@@ -79,12 +79,6 @@ async def outcome(request: Any) -> Status:
     """Wait for a request, and return its status."""
     result = await request
     status: Status = result if isinstance(result, Status) else request.status
-    return status
-
-
-async def probed(comm: Any, *envelope: int) -> Status:
-    """Wait for a message, and return its status."""
-    status: Status = await comm.probe(*envelope)
     return status
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aiompi import MPI, Status
-from face.checks import LARGE, SMALL, all_of, check, fields, outcome, probed, raises, seen, settle, waste
+from face.checks import LARGE, SMALL, all_of, check, fields, outcome, raises, seen, settle, waste
 
 # Objects.
 
@@ -134,7 +134,7 @@ async def nobody(comm: Any) -> None:
         assert fields(await outcome(request)) == empty
     there = seen(comm, null)
     assert there is not None
-    assert fields(there) == fields(await probed(comm, null, 3)) == empty
+    assert fields(there) == fields(await comm.probe(null, 3)) == empty
     assert buffer == b"kept"
 
 
@@ -256,12 +256,11 @@ async def probes(comm: Any, predecessor: int, successor: int) -> None:
     assert not comm.iprobe()
     await comm.Barrier()
     send = comm.issend("probed", dest=successor, tag=6)
-    first, status = await probed(comm, predecessor), Status()
+    first, status = await comm.probe(predecessor), Status()
     again = seen(comm, MPI.ANY_SOURCE, 6)
     assert fields(first)[:2] == (predecessor, 6)
     assert again is not None
-    assert fields(first) == fields(again) == fields(await probed(comm))
-    assert await comm.Probe()
+    assert fields(first) == fields(again) == fields(await comm.probe())
     assert comm.iprobe()
     assert await comm.recv(source=first.source, tag=first.tag, status=status) == "probed"
     assert fields(first) == fields(status)

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from waiting import both
+from pathlib import Path
+from typing import Any
 
 from aiompi import MPI
+from support.waiting import load, run
+
+TESTS = Path(__file__).parents[3]
+
+
+async def outcome(request: MPI.Request[Any]) -> MPI.Status:
+    status = MPI.Status()
+    request.Wait(status)
+    return status
+
+
+def seen(comm: MPI.Comm, *envelope: int) -> MPI.Status | None:
+    status = MPI.Status()
+    return status if comm.Iprobe(*envelope, status=status) else None
+
 
 CHECKS: dict[str, Callable[[], None]] = {}
+
+#: the checks of both faces
+both = load(TESTS / "face" / "checks" / "__init__.py", "face.checks")
+vars(both).update(outcome=outcome, seen=seen)
+for path in sorted((TESTS / "face" / "checks").glob("[a-z]*.py")):
+    load(path, f"face.checks.{path.stem}")
 
 comm = MPI.COMM_WORLD
 rank, size = comm.rank, comm.size
 successor, predecessor = (rank + 1) % size, (rank - 1) % size
 SMALL, LARGE, raises, fields, waste = both.SMALL, both.LARGE, both.raises, both.fields, both.waste
+
+
+def run_both(function: Any) -> None:
+    """Run a check of both faces."""
+    run(both.prepared(function, MPI.COMM_WORLD, MPI.COMM_SELF))
 
 
 def check(function: Callable[[], None]) -> Callable[[], None]:

@@ -12,15 +12,14 @@ import completion  # noqa: F401
 import environment  # noqa: F401
 import persistent  # noqa: F401
 import point_to_point  # noqa: F401
-from checks import CHECKS, comm, raises, rank, successor
-from waiting import both, run
+from checks import CHECKS, both, comm, raises, rank, run_both, successor
 
 from aiompi import MPI
 
 
 def main() -> None:
     """At the end: S7.5-4."""
-    checks = {name: partial(run, check) for name, check in both.CHECKS.items()} | CHECKS
+    checks = {name: partial(run_both, check) for name, check in both.CHECKS.items()} | CHECKS
     names = sys.argv[1:] or list(checks)
     if comm.Get_attr(MPI.IMPI_CLIENT_SIZE) > 1:
         names = [name for name in names if name not in both.WITHIN_A_CLIENT]
