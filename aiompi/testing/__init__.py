@@ -51,6 +51,10 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         help="run tests side by side, on at most this number of processes",
     )  # fmt: skip
     group.addoption(
+        "--mpi-hosts", default="", metavar="NAME[:SLOTS],...",
+        help="run the processes of tests on these hosts, on each in turn, as aiompi-launch --hosts does",
+    )  # fmt: skip
+    group.addoption(
         "--mpi-timeout", "--mpi-default-test-timeout", dest="mpi_timeout", type=float, default=LIMIT, metavar="SECONDS",
         help=f"end a test of several ranks after this time, and show where each rank waits ({LIMIT:.0f})",
     )  # fmt: skip

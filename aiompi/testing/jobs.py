@@ -13,10 +13,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait as wait_readable
 from typing import IO, Any, Final, NamedTuple
 
 from aiompi.compat import STAND_IN
+from aiompi.testing.links import ENV_KEY, Link, Listener, wait
 from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, Settle, Settled, State, Warned
 from aiompi.testing.reports import AT_END, ENDED, hang_title, waits_text
 from aiompi.wire.control import ENV_LIFELINE
@@ -41,10 +42,12 @@ class Kind(NamedTuple):
     Attributes:
         size: number of ranks.
         threads: value of OMP_NUM_THREADS, None for that of this process.
+        hosts: of the ranks, as `aiompi-launch --hosts` takes them; empty for this machine.
     """
 
     size: int
     threads: int | None = None
+    hosts: str = ""
 
 
 class Result(NamedTuple):
@@ -83,27 +86,27 @@ class Job:
         self._directory = tempfile.mkdtemp(prefix="aiompi-")
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
         self._before = 0  # bytes of output that came before the test
-        self._connections: dict[Connection, int] = {}
-        address = f"{self._directory}/s"
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(address)
-            listener.listen(kind.size)
-            self._start(address, None if shows else self._output)
+        self._links: dict[int, Link] = {}  # by rank
+        # The launcher takes the hosts of an allocation of Slurm unless others are named.
+        several = bool(kind.hosts) or "SLURM_JOB_NODELIST" in os.environ
+        with contextlib.closing(Listener(None if several else f"{self._directory}/s")) as listener:
+            self._start(listener, None if shows else self._output)
             self._exit = os.pidfd_open(self._launcher.pid)
             self._meet(listener)
 
-    def _start(self, address: str, output: IO[bytes] | None) -> None:
+    def _start(self, listener: Listener, output: IO[bytes] | None) -> None:
         self._lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         words = ["--mpi4py"] if STAND_IN in sys.path else []
         words += ["--tag-output"] if output is None else []
         words += ["-n", str(self.kind.size)]
         words += [] if self.kind.threads is None else ["--env", f"OMP_NUM_THREADS={self.kind.threads}"]
+        words += ["--hosts", self.kind.hosts, "--map-by", "node"] if self.kind.hosts else []
         # Calls are recorded, and reported when the test has reached its limit, not before.
-        environ = {"AIOMPI_DEBUG": "100000", **os.environ, ENV_LIFELINE: str(theirs.fileno())}
+        own = {ENV_LIFELINE: str(theirs.fileno()), ENV_KEY: listener.key.hex()}
         with theirs:
             self._launcher = subprocess.Popen(
-                [sys.executable, "-m", "aiompi_launcher", *words, "-m", "aiompi.testing.worker", address],
-                env=environ,
+                [sys.executable, "-m", "aiompi_launcher", *words, "-m", "aiompi.testing.worker", listener.address],
+                env={"AIOMPI_DEBUG": "100000", **os.environ, **own},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -111,16 +114,16 @@ class Job:
                 start_new_session=True,
             )
 
-    def _meet(self, listener: socket.socket) -> None:
+    def _meet(self, listener: Listener) -> None:
         deadline = time.monotonic() + _START
-        while len(self._connections) < self.kind.size and not self.broken:
-            ready = wait([listener, self._exit], max(deadline - time.monotonic(), 0.0))
-            if listener not in ready:
+        while len(self._links) < self.kind.size and not self.broken:
+            ready = wait_readable([*listener.filenos(), self._exit], max(deadline - time.monotonic(), 0.0))
+            if not ready or self._exit in ready:
                 self.broken = True
                 return
-            connection = Connection(listener.accept()[0].detach())
-            self._connections[connection] = connection.recv()
-            connection.send(self._setting)
+            for rank, link in listener.advance(ready).items():
+                self._links[rank] = link
+                link.send(self._setting)
 
     def run(self, order: Order, seconds: float) -> Result:
         """Run a test on all ranks.
@@ -133,7 +136,7 @@ class Job:
             return Result({}, {}, self._cause())
         self.broken = True  # if this is interrupted
         self._note_begin()
-        run = _Run({rank: connection for connection, rank in self._connections.items()}, seconds, self._note_begin)
+        run = _Run(self._links, seconds, self._note_begin)
         # What is left of a test, messages and collectives, must not meet the next one.
         self.broken = not (run.all_ended(order) and run.agree() and run.settles())
         if run.lost:
@@ -172,8 +175,8 @@ class Job:
 
     def close(self) -> None:
         """End the job; its sessions end in order unless it is broken."""
-        for connection in self._connections:
-            connection.close()
+        for link in self._links.values():
+            link.close()
         if self.broken:
             self.hang_up()
         self._wait()
@@ -187,7 +190,7 @@ class _Run:
     """One test in a job.
 
     Args:
-        connections: to the ranks.
+        links: to the ranks.
         seconds: that the test may take.
         on_begin: called when all ranks have begun the test.
 
@@ -201,16 +204,16 @@ class _Run:
         trouble: why a rank cannot run the test; may be empty.
     """
 
-    def __init__(self, connections: Mapping[int, Connection], seconds: float, on_begin: Callable[[], object]) -> None:
-        self._connections = connections
-        self._ranks = {connection: rank for rank, connection in connections.items()}
+    def __init__(self, links: Mapping[int, Link], seconds: float, on_begin: Callable[[], object]) -> None:
+        self._links = links
+        self._ranks = {link: rank for rank, link in links.items()}
         self._seconds, self._on_begin = seconds, on_begin
         self._states: dict[int, State] = {}
         self.reports: dict[int, list[dict[str, Any]]] = {}
         self.warned: dict[int, Sequence[Warned]] = {}
-        self.left = set(connections)
+        self.left = set(links)
         self.lost: set[int] = set()
-        self._collecting = set(connections)
+        self._collecting = set(links)
         self._unsettled = set[int]()
         self._clean = True
         self.failed = self.unfinished = self.late = False
@@ -239,7 +242,7 @@ class _Run:
 
     def settles(self) -> bool:
         """Return True if nothing is left of the test in any rank."""
-        waiting = self._unsettled = set(self._connections)
+        waiting = self._unsettled = set(self._links)
         self._send(Settle(), waiting)
         deadline = time.monotonic() + GRACE
         while waiting and not self.lost and self._receive(waiting, deadline):
@@ -251,7 +254,7 @@ class _Run:
 
         Once the time is up the text is on all ranks, and otherwise on those that are left.
         """
-        asked = set(self._connections) if self.late else set(self.left)
+        asked = set(self._links) if self.late else set(self.left)
         self._send(Inquire(), asked)
         deadline = time.monotonic() + _ANSWER
         while asked - self._states.keys() - self.lost and self._receive(asked - self.lost, deadline):
@@ -273,17 +276,15 @@ class _Run:
     def _send(self, message: object, ranks: Iterable[int]) -> None:
         for rank in ranks:
             with contextlib.suppress(OSError):  # `_receive` notices it
-                self._connections[rank].send(message)
+                self._links[rank].send(message)
 
     def _receive(self, ranks: set[int], deadline: float) -> bool:
         """Take a message of each rank that has sent one; return False if none has until the deadline."""
-        connections = [self._connections[rank] for rank in ranks]
-        ready = wait(connections, max(deadline - time.monotonic(), 0.0))
-        for connection in ready:
-            assert isinstance(connection, Connection)
-            rank = self._ranks[connection]
+        ready = wait((self._links[rank] for rank in ranks), max(deadline - time.monotonic(), 0.0))
+        for link in ready:
+            rank = self._ranks[link]
             try:
-                self._take(rank, connection.recv())
+                self._take(rank, link.recv())
             except (EOFError, OSError):
                 self.lost.add(rank)
         return bool(ready)

@@ -241,7 +241,7 @@ class MPITests:
         from aiompi.testing.jobs import Kind
         from aiompi.testing.orders import Order
 
-        kind = Kind(item.stash[_PROCESSES], marks.limits_of(item).threads)
+        kind = Kind(item.stash[_PROCESSES], marks.limits_of(item).threads, self._options.mpi_hosts)
         order = Order(item.nodeid, self._following.get(item.nodeid, ""))
         return self._started().run(kind, order, self._seconds(item))
 

@@ -1,4 +1,4 @@
-"""A process that runs tests as a rank: `python -m aiompi.testing.worker SOCKET`.
+"""A process that runs tests as a rank: `python -m aiompi.testing.worker ADDRESS`.
 
 It is a session of pytest that collects only files with tests that it is told to run.
 """
@@ -8,12 +8,10 @@ from __future__ import annotations
 import os
 import pickle
 import queue
-import socket
 import sys
 import threading
 import warnings
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -22,7 +20,7 @@ import pytest
 from _pytest.config import _prepareconfig
 
 from aiompi.face.blocking import process as blocking
-from aiompi.testing import place
+from aiompi.testing import links, place
 from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, Settle, Settled, State, Warned
 from aiompi.wire.wait_report import WaitReport
 
@@ -41,18 +39,17 @@ class Worker:
     """Hooks of the session of a worker.
 
     Args:
-        connection: to the process that sends the orders.
+        link: to the process that sends the orders.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, link: links.Link) -> None:
+        self._link = link
         self._orders: queue.SimpleQueue[Order | Settle | None] = queue.SimpleQueue()
         self._items: dict[str, pytest.Item] = {}
         self._trouble: list[str] = []
         self._reports: list[pytest.TestReport] = []
         self._warned: list[Warned] = []
         self._ended = False  # the test, though other ranks may not have ended it
-        self._sending = threading.Lock()
         self._main = threading.get_ident()
 
     @pytest.hookimpl(trylast=True)
@@ -81,12 +78,12 @@ class Worker:
         threading.Thread(target=self._listen, args=(session.config.rootpath,), daemon=True).start()
         while (order := self._next()) is not None:
             if isinstance(order, Settle):
-                self._send(Settled(_is_clean()))
+                self._link.send(Settled(_is_clean()))
                 continue
             item = self._find(session, order.nodeid)
             if item is None:
                 reason = "\n".join(self._trouble) or f"a process of another rank does not find {order.nodeid}"
-                self._send(Ended([], reason))
+                self._link.send(Ended([], reason))
                 continue
             self._run(session, item, self._items.get(order.following))
         session._setupstate.teardown_exact(None)
@@ -115,31 +112,27 @@ class Worker:
         self._reports, self._warned = [], []
         if "aiompi.MPI" in sys.modules and not blocking.process.joined:
             blocking.process.start()  # the time until all ranks have joined does not count as time of the test
-        self._send(Begun())
+        self._link.send(Begun())
         session._setupstate.teardown_exact(item)  # another test than the announced one may follow
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
         hook = item.config.hook
         packed = [hook.pytest_report_to_serializable(config=item.config, report=each) for each in self._reports]
-        self._send(Ended(packed, warned=self._warned))
+        self._link.send(Ended(packed, warned=self._warned))
         self._ended = True
 
     # In a thread of its own.
 
     def _listen(self, root: Path) -> None:
         try:
-            while (told := self._connection.recv()) is not None:
+            while (told := self._link.recv()) is not None:
                 if isinstance(told, Inquire):
                     frame = sys._current_frames().get(self._main)
-                    self._send(State(_waits().pack(), _place(frame, root)))
+                    self._link.send(State(_waits().pack(), _place(frame, root)))
                 else:
                     self._orders.put(told)
         except (EOFError, OSError):
             pass
         self._orders.put(None)
-
-    def _send(self, message: object) -> None:
-        with self._sending:
-            self._connection.send(message)
 
 
 def _packed(warning: warnings.WarningMessage) -> Warned:
@@ -179,19 +172,18 @@ def _place(frame: FrameType | None, root: Path) -> str:
 
 
 def main(address: str) -> None:
-    """Run tests until the other process closes the connection."""
+    """Run tests until the other process closes the link."""
     place.is_worker = True
     rank = int(os.environ["AIOMPI_RANK"])
-    with socket.socket(socket.AF_UNIX) as link:
-        link.connect(address)
-        connection = Connection(link.detach())
-    connection.send(rank)
-    setting: Setting = connection.recv()
+    link = links.connect(address, bytes.fromhex(os.environ.pop(links.ENV_KEY)), rank)
+    setting: Setting = link.recv()
     os.chdir(setting.directory)
     sys.path[:] = setting.path
     config = _prepareconfig(setting.args)
-    vars(config.option).update(_OFF, basetemp=f"{setting.basetemp}-{rank}")
-    config.pluginmanager.register(Worker(connection), "aiompi-worker")
+    # Another host has no directory of this session: there pytest makes one of its own.
+    is_here = os.path.isdir(os.path.dirname(setting.basetemp))
+    vars(config.option).update(_OFF, basetemp=f"{setting.basetemp}-{rank}" if is_here else None)
+    config.pluginmanager.register(Worker(link), "aiompi-worker")
     config.hook.pytest_cmdline_main(config=config)
 
 
