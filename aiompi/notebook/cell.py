@@ -36,13 +36,20 @@ class Failure(NamedTuple):
     raised: Raised
 
 
+class Caution(NamedTuple):
+    """A warning of a rank; the text names its line in the cell."""
+
+    rank: int
+    text: str
+
+
 class Unfinished(NamedTuple):
     """Ranks that still run the cell some time after another rank has raised an exception."""
 
     ranks: frozenset[int]
 
 
-Event: TypeAlias = Text | Result | Failure | Unfinished
+Event: TypeAlias = Text | Result | Caution | Failure | Unfinished
 
 
 class Cell:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -11,8 +12,8 @@ import aiompi
 from aiompi.base.words import ranks_do
 from aiompi.errors import MPIError
 from aiompi.face.native.spawn import spawned_job
-from aiompi.notebook.cell import WAITING, Cell, Event, Failure, Result, Text
-from aiompi.notebook.protocol import INTERRUPT, MARK, Command, Done, Pulled, Raised, Shown, Stop, pack, unpack
+from aiompi.notebook.cell import WAITING, Caution, Cell, Event, Failure, Result, Text
+from aiompi.notebook.protocol import INTERRUPT, MARK, WARNING, Command, Done, Pulled, Raised, Shown, Stop, pack, unpack
 
 #: seconds in which ranks end by themselves
 _ENDING: Final = 5.0
@@ -114,8 +115,11 @@ class RanksJob:
         while True:
             line = await self._outputs[rank].get()
             text, mark, _ = line.text.partition(MARK)
-            if text or not mark:
+            text, warning, packed = text.partition(WARNING)
+            if text or not (mark or warning):
                 await self._put(Text(rank, text, line.is_error))
+            if warning:
+                await self._put(Caution(rank, json.loads(packed)))
             if mark and line.is_error:
                 ended = True
             elif mark:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import re
 import shlex
-from typing import Any, Final, NoReturn
+import sys
+from types import FrameType
+from typing import Any, NoReturn
 
 from IPython.core.display_functions import publish_display_data
 from IPython.core.error import UsageError
@@ -15,13 +16,10 @@ from IPython.core.magic import cell_magic, line_magic, magics_class
 
 from aiompi.base.words import ranks_text
 from aiompi.errors import InvalidArgumentError, LocalProtocolError
-from aiompi.notebook.cell import Event, Failure, Result, Unfinished
+from aiompi.notebook.cell import Caution, Event, Failure, Result, Unfinished
 from aiompi.notebook.job import RanksError
-from aiompi.notebook.protocol import Raised
+from aiompi.notebook.protocol import Raised, Run
 from aiompi.notebook.ranks import Ranks, print_event, ranks_for
-
-#: the number of a cell in a traceback, which need not be the same at all ranks
-_CELL: Final = re.compile(r"In\[\d+\]")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -142,6 +140,16 @@ class Magics(IPythonMagics):
                 self._shell.push({name: self._started.pull_now(name, args.ranks) for name in args.names})
         return None
 
+    def _number(self) -> int:
+        """Return the number of the cell that runs; the counter of IPython may be ahead of it."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            name = self._shell.compile.format_code_name(frame.f_code.co_filename)
+            if name is not None and name[1].startswith("In["):
+                return int(name[1][3:-1])
+            frame = frame.f_back
+        return 0
+
     @cell_magic
     def mpi(self, line: str, cell: str) -> None:
         """Let ranks run the cell.
@@ -155,8 +163,11 @@ class Magics(IPythonMagics):
         """
         args = _cell().words(line)
         screen = _Screen()
+        # With a first line the numbers of lines are those of the notebook. A magic for the ranks must be first itself.
+        head = "" if cell.startswith("%%") else f"# %%mpi {line}".rstrip() + "\n"
         try:
-            self._started.run_now(cell, args.ranks, args.limit, screen.show)
+            run = Run(head + cell, self._number())
+            self._started.run_now(run, args.ranks, args.limit, screen.show)
         except KeyboardInterrupt as error:
             # IPython's way to show another traceback: the lines of the cell that the ranks have been in are above.
             error._render_traceback_ = lambda: ["KeyboardInterrupt"]  # type: ignore[attr-defined]
@@ -169,27 +180,40 @@ class Magics(IPythonMagics):
 
 
 class _Screen:
-    """Shows events of a cell below it; ranks that raise the same exception together share one traceback."""
+    """Shows events of a cell below it.
+
+    Ranks that raise the same exception share one traceback. Of a warning the first rank is shown at once, and the
+    others at the end.
+    """
 
     def __init__(self) -> None:
         self._raised: dict[tuple[str, str], tuple[list[int], Raised]] = {}
+        self._warned: dict[str, list[int]] = {}
 
     def show(self, event: Event) -> None:
         """Show an event."""
         if isinstance(event, Failure):
-            traceback = _CELL.sub("", "\n".join(event.raised.traceback))
+            traceback = "\n".join(event.raised.traceback)
             same = self._raised.setdefault((event.raised.text, traceback), ([], event.raised))
             same[0].append(event.rank)
         elif isinstance(event, Result) and {*event.shown.data} - {"text/plain"}:
             print(f"[{event.rank}]")
             publish_display_data(event.shown.data, event.shown.metadata)  # type: ignore[no-untyped-call]
+        elif isinstance(event, Caution) and event.text in self._warned:
+            self._warned[event.text].append(event.rank)
         else:
-            if isinstance(event, Unfinished):
+            if isinstance(event, Caution):
+                self._warned[event.text] = []
+            elif isinstance(event, Unfinished):
                 self.end()
             print_event(event)
 
     def end(self) -> None:
-        """Show the exceptions that have not been shown."""
+        """Show which ranks have warned as others have, and the exceptions that have not been shown."""
+        for text, others in self._warned.items():
+            if others:
+                print(f"{ranks_text(others)}, too: {text.partition(chr(10))[0]}", file=sys.stderr)
+        self._warned.clear()
         raised, self._raised = self._raised, {}
         for ranks, first in raised.values():
             traceback = "\n".join(first.traceback)

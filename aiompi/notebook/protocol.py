@@ -23,14 +23,23 @@ INTERRUPT: Final = signal.SIGUSR1
 #: ends the last line before a message of the rank, on standard output; ends the output of a cell on standard error
 MARK: Final = "\x02aiompi\x03"
 
+#: comes before the text of a warning, in JSON, on standard error: a message could not be sent inside of a call of MPI
+WARNING: Final = "\x02warning\x03"
+
 #: formats by their media types, as IPython publishes them
 Bundle: TypeAlias = dict[str, object]
 
 
 class Run(NamedTuple):
-    """Command: run a cell."""
+    """Command: run a cell.
+
+    Attributes:
+        code: of the cell.
+        number: of the cell in the notebook, which its tracebacks show; 0 for the next number of the rank.
+    """
 
     code: str
+    number: int = 0
 
 
 class Push(NamedTuple):

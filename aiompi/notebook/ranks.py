@@ -21,7 +21,7 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from aiompi.base.words import ranks_do, ranks_text
 from aiompi.errors import InvalidArgumentError, LocalProtocolError, MPIError
-from aiompi.notebook.cell import Cell, Event, Failure, Result, Text, Unfinished
+from aiompi.notebook.cell import Caution, Cell, Event, Failure, Result, Text, Unfinished
 from aiompi.notebook.job import RanksError, RanksJob
 from aiompi.notebook.protocol import Command, Pull, Push, Renew, Run, dumps
 
@@ -160,11 +160,16 @@ class Ranks:
             raise
 
     def run_now(
-        self, code: str, ranks: Iterable[int] | None = None, limit: float | None = None, show: Show | None = None
+        self,
+        code: str | Run,
+        ranks: Iterable[int] | None = None,
+        limit: float | None = None,
+        show: Show | None = None,
     ) -> None:
         """Let ranks run a cell. Blocks, and KeyboardInterrupt interrupts the cell; see `run`."""
         where = self._checked(ranks)
-        cell = self._do({rank: Run(code) for rank in where}, limit, show or print_event)
+        command = code if isinstance(code, Run) else Run(code)
+        cell = self._do(dict.fromkeys(where, command), limit, show or print_event)
         if {*cell.how.values()} != {"well"}:
             self._do({rank: Renew() for rank in range(self.count)}, GRACE, show or print_event)
         if cell.cause is not None:
@@ -316,6 +321,8 @@ def print_event(event: Event) -> None:
     match event:
         case Text():
             print(f"[{event.rank}] {event.text}", file=sys.stderr if event.is_error else sys.stdout)
+        case Caution():
+            print("\n".join(f"[{event.rank}] {line}" for line in event.text.splitlines()), file=sys.stderr)
         case Result():
             text = event.shown.data.get("text/plain", "an object without text")
             print("\n".join(f"[{event.rank}] {line}" for line in str(text).splitlines()))

@@ -7,11 +7,14 @@ so that tracebacks, magics, rich results and `await` are those of a notebook.
 from __future__ import annotations
 
 import asyncio
+import json
+import linecache
 import os
 import pickle
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +29,7 @@ import aiompi
 from aiompi.notebook.protocol import (
     INTERRUPT,
     MARK,
+    WARNING,
     Done,
     Event,
     Pull,
@@ -138,6 +142,7 @@ class Worker:
         config.HistoryManager.enabled = False
         self.shell: Any = _Shell.instance(config=config, user_ns=variables, tell=self.tell)
         signal.signal(INTERRUPT, self._on_interrupt)
+        warnings.showwarning = self._warn
 
     def tell(self, event: Event) -> None:
         """Send an event to the notebook, in its place among the output."""
@@ -145,6 +150,15 @@ class Worker:
             self._how = "badly"
         print(MARK, flush=True)
         self._sent.append(self._parent.isend(pack(event), dest=0))
+
+    def _warn(
+        self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
+    ) -> None:
+        """Show a warning with its cell, which IPython would name by a temporary file."""
+        cell = self.shell.compile.format_code_name(filename)
+        place = filename if cell is None else " ".join(cell)
+        text = warnings.formatwarning(message, category, place, lineno, linecache.getline(filename, lineno))
+        print(f"{WARNING}{json.dumps(text)}", file=sys.stderr, flush=True)
 
     def _on_interrupt(self, *_: object) -> None:
         if self.computing:
@@ -154,28 +168,34 @@ class Worker:
             self.interrupted = True
             self._cancel()
 
-    async def run(self, code: str) -> None:
+    async def run(self, command: Run) -> None:
         """Run a cell in the running event loop, as a task of its own, which an interrupt cancels."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         try:
-            transformed = self.shell.transform_cell(code)
-            await _Steps(self.shell.run_cell_async(code, store_history=True, transformed_cell=transformed), self)
+            self._count(command)
+            transformed = self.shell.transform_cell(command.code)
+            cell = self.shell.run_cell_async(command.code, store_history=True, transformed_cell=transformed)
+            await _Steps(cell, self)
         except KeyboardInterrupt:  # in IPython, before or after the code of the cell
             self.shell.showtraceback()
         finally:
             self._cancel = None
 
-    def run_blocking(self, code: str) -> None:
+    def run_blocking(self, command: Run) -> None:
         """Run a cell."""
         self.computing = True
         try:
-            self.shell.run_cell(code, store_history=True)
+            self._count(command)
+            self.shell.run_cell(command.code, store_history=True)
         except KeyboardInterrupt:  # in IPython, before or after the code of the cell
             self.shell.showtraceback()
         finally:
             self.computing = False
+
+    def _count(self, command: Run) -> None:
+        self.shell.execution_count = command.number or self.shell.execution_count
 
     def do(self, command: Push | Pull) -> None:
         """Carry out a command that runs no cell."""
@@ -209,7 +229,7 @@ async def serve(world: aiompi.World) -> None:
     while not isinstance(command := unpack(await parent.recv(source=0)), Stop):
         worker.begin()
         if isinstance(command, Run):
-            await asyncio.wait([asyncio.ensure_future(worker.run(command.code))])
+            await asyncio.wait([asyncio.ensure_future(worker.run(command))])
         elif isinstance(command, Renew):
             worker.shell.user_ns["comm"] = await apart.Dup()
         elif isinstance(command, Push | Pull):
@@ -229,7 +249,7 @@ def serve_blocking() -> None:
     while not isinstance(command := unpack(parent.recv(source=0)), Stop):
         worker.begin()
         if isinstance(command, Run):
-            worker.run_blocking(command.code)
+            worker.run_blocking(command)
         elif isinstance(command, Renew):
             worker.shell.user_ns["comm"] = apart.Dup()
         elif isinstance(command, Push | Pull):

@@ -51,8 +51,19 @@ def test_exceptions(notebook: kernels.Notebook) -> None:
         notebook.run("%%mpi\nif comm.rank:\n    1 / 0")
     text = kernels.text_of(notebook.client.nb.cells[-1].outputs)
     assert "ranks 1-2:\n" in text
+    number = notebook.client.nb.cells[-1].execution_count
+    assert f"Cell In[{number}], line 3\n      1 # %%mpi\n      2 if comm.rank:\n----> 3     1 / 0\n" in text
     assert text.count("ZeroDivisionError: division by zero") == 1
     assert "ranks 1-2 of 3 raised an exception" in text
+
+
+def test_warnings(notebook: kernels.Notebook) -> None:
+    """A warning is shown once, with its line, and at the end the other ranks that have warned of the same."""
+    text = notebook.text("%%mpi\nimport warnings\nwarnings.warn('odd')\nif comm.rank == 1: warnings.warn('once')")
+    cell = f"Cell In[{notebook.client.nb.cells[-1].execution_count}]"
+    assert len(re.findall(rf"^\[\d\] {re.escape(cell)}:3: UserWarning: odd$", text, re.MULTILINE)) == 1
+    assert f"[1] {cell}:4: UserWarning: once\n[1]   if comm.rank == 1: warnings.warn('once')\n" in text
+    assert re.search(rf"^ranks [012][-,] ?[012], too: {re.escape(cell)}:3: UserWarning: odd$", text, re.MULTILINE)
 
 
 def test_an_exception_for_which_others_wait(notebook: kernels.Notebook) -> None:
