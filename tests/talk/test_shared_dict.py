@@ -35,6 +35,15 @@ async def test_writes_are_in_all_copies() -> None:
         assert not each
 
 
+async def test_assignments_say_which_call_is_awaited() -> None:
+    (world,) = aiompi.local_world(1)
+    visits: Any = world.shared_dict("visits")
+    with pytest.raises(TypeError, match=r"^a write to <shared dict 'visits': 0 keys> is awaited: `await d\.set\('a', "):
+        visits["a"] = 1
+    with pytest.raises(TypeError, match=r"`await d\.delete\('a'\)`, not `del d\['a'\]`$"):
+        del visits["a"]
+
+
 async def test_results_are_kept_only_while_their_writers_may_ask_again() -> None:
     worlds = aiompi.local_world(2)
     one, other = (world.shared_dict("d") for world in worlds)

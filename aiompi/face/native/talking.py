@@ -129,6 +129,14 @@ class SharedDict(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
+    if not TYPE_CHECKING:  # type checkers would accept assignments
+
+        def __setitem__(self, key: str, value: object) -> None:
+            raise TypeError(f"a write to {self!r} is awaited: `await d.set({key!r}, value)`, not `d[{key!r}] = value`")
+
+        def __delitem__(self, key: str) -> None:
+            raise TypeError(f"a write to {self!r} is awaited: `await d.delete({key!r})`, not `del d[{key!r}]`")
+
     def __repr__(self) -> str:
         return f"<shared dict {self._name!r}: {len(self)} keys>"
 
