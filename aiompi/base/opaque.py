@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
 from weakref import WeakValueDictionary
 
+from aiompi.base.public import public
 from aiompi.errors import InvalidArgumentError
 
 T = TypeVar("T")
 
 
+@public
 class Opaque:
     """Base class of handles. Subclasses define which objects their handles denote.
 
@@ -154,6 +156,7 @@ class Opaque:
         return cls.fromhandle(arg)
 
 
+@public
 class NumberedByHandle(Opaque):
     """A handle whose number is valid as long as this handle exists.
 
@@ -167,6 +170,7 @@ class NumberedByHandle(Opaque):
         return self
 
 
+@public
 class Reference(Opaque, Generic[T]):
     """A handle that stores only a reference to its object."""
 

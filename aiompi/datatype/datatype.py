@@ -6,6 +6,7 @@ from typing import Any, Final, Self
 
 from aiompi.base.arguments import text
 from aiompi.base.opaque import same_kind
+from aiompi.base.public import public
 from aiompi.constants import COMBINER_DUP
 from aiompi.datatype.arguments import InvalidCodeError
 from aiompi.datatype.contents import Decoding
@@ -18,6 +19,7 @@ from aiompi.datatype.signature import Signature
 from aiompi.errors import InvalidTypeError
 
 
+@public
 class Datatype(Constructors, Decoding, Lookup, Packing):
     """A datatype: a sequence of basic types at displacements from the address of an item.
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from aiompi import settings as settings_module
+from aiompi.base.public import public
 from aiompi.errors import JobAbortedError, LocalProtocolError, ProcessFailedError, RevokedError
 from aiompi.face.native import Intracomm
 from aiompi.face.native.talking import Talking
@@ -80,6 +81,7 @@ def introductions(told: Sequence[Any]) -> list[_Introduction]:
     return [*found.values()]
 
 
+@public
 class Team(Talking):
     """The members of a job that are there, over all worlds: `async with` it.
 

@@ -67,6 +67,35 @@ def test_arguments_and_results(name: str, function: Any) -> None:
         assert "Returns" in doc.sections
 
 
+def test_methods_are_named_after_public_classes() -> None:
+    """Also those that come from private ones, which messages such as "Comm.send() got an ..." would name otherwise."""
+    for face in (aiompi, MPI):
+        public = {value for name in face.__all__ if isinstance(value := getattr(face, name), type)}
+        for cls in public:
+            names = {base.__name__ for base in cls.__mro__ if base in public} | {"Opaque", "Reference"}
+            for name, value in inspect.getmembers(cls, inspect.isfunction):
+                if name[0] != "_":
+                    assert value.__qualname__.partition(".")[0] in names
+                    assert pickle.loads(pickle.dumps(value)) is value
+
+
+@pytest.mark.asyncio
+async def test_errors_of_calls_name_public_classes() -> None:
+    (world,) = aiompi.local_world(1)
+    comm: Any = world
+    for call, text in [
+        (lambda: comm.send(1, 0, color=2), "Comm.send() got an unexpected keyword argument 'color'"),
+        (comm.Spawn, "Intracomm.Spawn() missing 1 required positional argument: 'command'"),
+        (comm.shared_dict, "World.shared_dict() missing 1 required positional argument: 'name'"),
+        (aiompi.Team().handler, "Team.handler() missing 1 required positional argument: 'function'"),
+        (MPI.COMM_SELF.Set_name, "Comm.Set_name() missing 1 required positional argument: 'name'"),
+        (MPI.INT.Set_attr, "Datatype.Set_attr() missing 2 required positional arguments: 'keyval' and 'attrval'"),
+    ]:
+        with pytest.raises(TypeError) as info:
+            call()
+        assert str(info.value) == text
+
+
 @functools.cache
 def defaults(file: str) -> dict[int, list[tuple[str, str]]]:
     """First line of each function of a file -> its arguments whose defaults are constants, with their names."""

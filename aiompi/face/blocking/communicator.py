@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
 
 from aiompi import create
 from aiompi.base.arguments import integer
+from aiompi.base.public import public
 from aiompi.comm import Communicator, Group
 from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.group import GROUP_EMPTY
@@ -48,6 +49,7 @@ C = TypeVar("C", bound="Comm")
 _PENDING: Final = cast(Communicator, NullCommunicator("Idup is not complete: wait for its request first"))
 
 
+@public
 class Comm(
     ObjectSends,
     BufferSends,
@@ -323,6 +325,7 @@ class Comm(
         process.abort(errorcode, f"rank {self._core.engine.rank} called MPI_Abort({errorcode})")
 
 
+@public
 class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
     """A communicator of one group."""
 
@@ -362,6 +365,7 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
         return _from_group(Intracomm, create.create_from_group, group, (group, stringtag), info, errhandler)
 
 
+@public
 class Topocomm(Intracomm, NeighborhoodCollectives, Neighborhood):
     """A communicator with a topology (chapter 6)."""
 
@@ -372,6 +376,7 @@ class Topocomm(Intracomm, NeighborhoodCollectives, Neighborhood):
         return super()._suits(comm) and comm._core.topology is not None
 
 
+@public
 class Cartcomm(Topocomm, CartesianInquiry):
     """A communicator whose processes form a grid (chapter 6)."""
 
@@ -400,6 +405,7 @@ class Cartcomm(Topocomm, CartesianInquiry):
         return made
 
 
+@public
 class Graphcomm(Topocomm, GraphInquiry):
     """A communicator whose processes are the nodes of a graph (chapter 6)."""
 
@@ -410,6 +416,7 @@ class Graphcomm(Topocomm, GraphInquiry):
         return super()._suits(comm) and isinstance(comm._core.topology, Graph)
 
 
+@public
 class Distgraphcomm(Topocomm, DistributedGraphInquiry):
     """A communicator whose processes know their own neighbours (section 7.5.4 of MPI-3.1)."""
 
@@ -420,6 +427,7 @@ class Distgraphcomm(Topocomm, DistributedGraphInquiry):
         return super()._suits(comm) and isinstance(comm._core.topology, DistributedGraph)
 
 
+@public
 class Intercomm(Comm, Collectives):
     """A communicator of two groups: ranks in sends and receives are those of the remote one (section 5.6).
 

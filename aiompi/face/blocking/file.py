@@ -7,6 +7,7 @@ from typing import Any, Final, Self, TypeVar
 
 from aiompi import file as core
 from aiompi.base.arguments import instance, integer, text
+from aiompi.base.public import public
 from aiompi.datatype import BYTE, Datatype
 from aiompi.face.blocking.access import Access, check_loop
 from aiompi.face.blocking.communicator import Intracomm
@@ -22,6 +23,7 @@ __all__ = ["FILE_NULL", "File", "Register_datarep"]
 T = TypeVar("T")
 
 
+@public
 class File(Access):
     """A file that the processes of a communicator read and write (MPI-4.1, chapter 14), with mpi4py's names.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final, Self
 
 from aiompi import hooks
+from aiompi.base.public import public
 from aiompi.comm.errhandler import Errhandler
 from aiompi.constants import THREAD_SINGLE
 from aiompi.errors import InvalidInfoValueError
@@ -19,6 +20,7 @@ __all__ = ["SESSION_NULL", "Session"]
 _LEVELS: Final = [f"MPI_THREAD_{level.upper()}" for level in THREAD_LEVELS]
 
 
+@public
 @hooks.surface
 class Session(SessionCalls):
     __doc__ = SessionCalls.__doc__

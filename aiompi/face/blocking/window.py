@@ -8,6 +8,7 @@ from typing import Final, Self, TypeVar
 
 from aiompi import hooks
 from aiompi import window as windows
+from aiompi.base.public import public
 from aiompi.comm import Communicator, Group
 from aiompi.driver.threads import ASYNCIO_EVENTS, loop_is_running
 from aiompi.engine import Request as EngineRequest
@@ -27,6 +28,7 @@ __all__ = ["WIN_NULL", "Win"]
 T = TypeVar("T")
 
 
+@public
 @hooks.surface
 class Win(WindowCalls):
     __doc__ = WindowCalls.__doc__

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from aiompi import create
 from aiompi.base.arguments import instance, integer
+from aiompi.base.public import public
 from aiompi.comm import Communicator, Group
 from aiompi.comm.errhandler import Errhandler
 from aiompi.comm.null import NULL, OUTSIDE, freed
@@ -40,6 +41,7 @@ from aiompi.objects import Codec
 C = TypeVar("C", bound="Comm")
 
 
+@public
 class Comm(
     Receives,
     Probes,
@@ -283,6 +285,7 @@ class Comm(
         raise TypeError("a communicator means something only in its own process (section 2.4.1)")
 
 
+@public
 class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
     """A communicator of one group."""
 
@@ -321,6 +324,7 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
         return _from_group(Intracomm, create.create_from_group, group, (group, stringtag), info, errhandler)
 
 
+@public
 class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
     """A communicator whose processes form a grid (chapter 6)."""
 
@@ -341,18 +345,21 @@ class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
         return AwaitableCall(self._made(create.cart_sub(self._admitted, remain_dims), "Sub"))
 
 
+@public
 class Graphcomm(Intracomm, NeighborhoodCollectives, GraphInquiry):
     """A communicator whose processes are the nodes of a graph (chapter 6)."""
 
     __slots__ = ()
 
 
+@public
 class Distgraphcomm(Intracomm, NeighborhoodCollectives, DistributedGraphInquiry):
     """A communicator whose processes know their own neighbours (section 7.5.4 of MPI-3.1)."""
 
     __slots__ = ()
 
 
+@public
 class Intercomm(Comm, Collectives):
     """A communicator of two groups: ranks in sends and receives are those of the remote one (section 5.6).
 

@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from aiompi import file as core
 from aiompi.base.arguments import instance, integer
+from aiompi.base.public import public
 from aiompi.datatype import BYTE, Datatype
 from aiompi.driver.aio import in_thread
 from aiompi.engine import AwaitableCall
@@ -19,6 +20,7 @@ from aiompi.info import INFO_NULL, Info
 from aiompi.typing import FileName
 
 
+@public
 class File(Access):
     """A file that the processes of a communicator read and write (MPI-4.1, chapter 14); FILE_NULL without arguments.
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from aiompi.base.public import public
 from aiompi.driver import aio
 from aiompi.driver.threads import refuse_running_loop
 from aiompi.engine import AwaitableCall, Request
@@ -61,6 +62,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
+@public
 class World(Intracomm, Ports, WorldTalking):
     """COMM_WORLD of a rank, with which its part in the job begins and ends."""
 

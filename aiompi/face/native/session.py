@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiompi import hooks
+from aiompi.base.public import public
 from aiompi.comm.errhandler import Errhandler
 from aiompi.engine import AwaitableCall, Request
 from aiompi.face.native.job import rank_of_loop
@@ -15,6 +16,7 @@ from aiompi.info import INFO_NULL, Info
 from aiompi.job.runtime import Runtime
 
 
+@public
 @hooks.surface
 class Session(SessionCalls):
     __doc__ = SessionCalls.__doc__

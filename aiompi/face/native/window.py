@@ -17,6 +17,7 @@ from typing import Final, Self
 
 from aiompi import hooks
 from aiompi import window as windows
+from aiompi.base.public import public
 from aiompi.comm import Group
 from aiompi.engine import AwaitableCall, Request
 from aiompi.face.common import CommunicatorHandle
@@ -29,6 +30,7 @@ from aiompi.window.constants import LOCK_EXCLUSIVE, LOCK_SHARED, MODE_NOSUCCEED
 __all__ = ["WIN_NULL", "Win"]
 
 
+@public
 @hooks.surface
 class Win(WindowCalls):
     __doc__ = WindowCalls.__doc__

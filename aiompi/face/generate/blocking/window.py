@@ -6,6 +6,7 @@ from sys import modules
 from typing import Final, Self, TypeVar
 
 from aiompi import hooks
+from aiompi.base.public import public
 from aiompi.comm import Communicator, Group
 from aiompi.driver.threads import ASYNCIO_EVENTS, loop_is_running
 from aiompi.engine import Request as EngineRequest
@@ -21,6 +22,7 @@ __all__ = ["WIN_NULL", "Win"]
 T = TypeVar("T")
 
 
+@public
 @hooks.surface
 class Win(WindowCalls):
     __doc__ = WindowCalls.__doc__
