@@ -78,8 +78,9 @@ if TYPE_CHECKING:
     from aiompi.face.native.session import Session
     from aiompi.face.native.window import Win
     from aiompi.info import Info
+    from aiompi.job.changes import Member, MemberChange
     from aiompi.job.joining import init, join, spawn
-    from aiompi.job.members import AssembledWorld, Job, Member, MemberChange, Membership, ServedJob, serve
+    from aiompi.job.members import AssembledWorld, Job, Membership, ServedJob, serve
     from aiompi.op import Op
     from aiompi.op.predefined import MAX, MIN, SUM
     from aiompi.settings import Settings, rc
@@ -105,8 +106,9 @@ _MODULES = {
     "aiompi.face.native.session": ("Session",),
     "aiompi.face.native.window": ("Win",),
     "aiompi.info": ("Info",),
+    "aiompi.job.changes": ("Member", "MemberChange"),
     "aiompi.job.joining": ("init", "join", "spawn"),
-    "aiompi.job.members": ("AssembledWorld", "Job", "Member", "MemberChange", "Membership", "ServedJob", "serve"),
+    "aiompi.job.members": ("AssembledWorld", "Job", "Membership", "ServedJob", "serve"),
     "aiompi.op": ("Op",),
     "aiompi.op.predefined": ("MAX", "MIN", "SUM"),
     "aiompi.settings": ("Settings", "rc"),

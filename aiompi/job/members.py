@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import math
 import os
@@ -34,6 +33,7 @@ from aiompi.errors import (
 from aiompi.face.native.job import World, begin, rank_for, world_of
 from aiompi.job.agent import Agent, Contact
 from aiompi.job.assembly import Assembly
+from aiompi.job.changes import Changes, Event, Member, MemberChange
 from aiompi.job.program import refuse_while_loading
 from aiompi.job.runtime import Runtime
 from aiompi.settings import Settings
@@ -41,80 +41,6 @@ from aiompi.wire import control, hello, liveness
 
 #: most seconds that a member spends on leaving a world: on delivering what it has sent there
 _LEAVE_LIMIT: Final = 5.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Member:
-    """A process that is in a job.
-
-    Attributes:
-        id: its number in the job; numbers are never used again.
-        host: name of its machine.
-        since: when it joined, in seconds since the epoch, by the clock of the job.
-        attributes: the attributes with which it joined.
-    """
-
-    id: int
-    host: str
-    since: float
-    attributes: Mapping[str, Any]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemberChange:
-    """A member has come or gone.
-
-    Attributes:
-        kind: "joined", "left" or "failed".
-        member: it.
-        cause: why it has failed.
-    """
-
-    kind: str
-    member: Member
-    cause: str
-
-
-class _Event:
-    """An event that tasks wait for. Unlike that of asyncio it goes on in another loop when its own one is closed.
-
-    Args:
-        check: refuses a call in a wrong thread or event loop.
-    """
-
-    __slots__ = ("_check", "_waiting", "is_set")
-
-    def __init__(self, check: Callable[[], object]) -> None:
-        self.is_set = False
-        self._check = check
-        self._waiting: set[asyncio.Future[None]] = set()
-
-    def set(self) -> None:
-        self.is_set = True
-        for future in self._waiting:
-            if not (future.done() or future.get_loop().is_closed()):
-                future.set_result(None)
-
-    async def wait(self) -> None:
-        self._check()
-        if not self.is_set:
-            future = asyncio.get_running_loop().create_future()
-            self._waiting.add(future)
-            try:
-                await future
-            finally:
-                self._waiting.discard(future)
-
-
-class _News:
-    """A change and the later changes, for any number of readers. The last link has no change yet."""
-
-    __slots__ = ("change", "event", "next")
-
-    def __init__(self, check: Callable[[], object]) -> None:
-        self.event = _Event(check)
-        self.change: MemberChange | None = None
-        self.next: _News | None = None
 
 
 class Job:
@@ -127,9 +53,7 @@ class Job:
     def __init__(self, address: str, driver: aio.AsyncioDriver) -> None:
         self.address = address
         self._members: dict[int, Member] = {}
-        self._driver = driver
-        self._news = _News(driver.check_thread)
-        self._error: Exception | None = None
+        self._changes = Changes(driver.check_thread)
 
     def members(self) -> tuple[Member, ...]:
         """Return the members, the oldest first.
@@ -148,17 +72,7 @@ class Job:
         Raises:
             JobAbortedError: the job has ended.
         """
-        return self._changes(self._news)
-
-    async def _changes(self, news: _News) -> AsyncIterator[MemberChange]:
-        while True:
-            await news.event.wait()
-            if news.change is None or news.next is None:
-                if self._error is not None:
-                    raise self._error
-                return
-            yield news.change
-            news = news.next
+        return self._changes.read()
 
     def _enter(self, cards: list[control.MemberCard]) -> None:
         """Take the list of members; it comes again in place of changes that this process was too slow to read."""
@@ -179,13 +93,10 @@ class Job:
             self._members[change.member.id] = change.member
         else:
             self._members.pop(change.member.id, None)
-        news, self._news = self._news, _News(self._driver.check_thread)
-        news.change, news.next = change, self._news
-        news.event.set()
+        self._changes.note(change)
 
     def _end(self, error: Exception | None = None) -> None:
-        self._error = error
-        self._news.event.set()
+        self._changes.end(error)
 
 
 class ServedJob(Job):
@@ -204,7 +115,7 @@ class Changed:
     """An awaitable that is complete once a world should be assembled again; its result is the reason."""
 
     def __init__(self, check: Callable[[], object]) -> None:
-        self._event = _Event(check)
+        self._event = Event(check)
         self._cause = ""
 
     def is_set(self) -> bool:

@@ -15,8 +15,9 @@ from aiompi.base.public import public
 from aiompi.errors import JobAbortedError, LocalProtocolError, ProcessFailedError, RevokedError
 from aiompi.face.native import Intracomm
 from aiompi.face.native.talking import Talking
+from aiompi.job.changes import Changes, Member, MemberChange
 from aiompi.job.joining import join
-from aiompi.job.members import AssembledWorld, Member, Membership
+from aiompi.job.members import AssembledWorld, Membership
 from aiompi.objects import Codec
 from aiompi.settings import Settings
 from aiompi.talk import siblings
@@ -114,6 +115,8 @@ class Team(Talking):
         self._world: AssembledWorld | None = None
         self._own_talk = Talk(self._exchange, Codec(pickle=(settings or settings_module.load()).pickle))
         self._name, self._era = "", 0
+        self._changes = Changes(lambda: None)
+        self._here: tuple[Member, ...] = ()
         self._member: Membership
         self._keeper: asyncio.Task[None] | None = None
 
@@ -149,6 +152,23 @@ class Team(Talking):
     def size(self) -> int:
         """Number of the members."""
         return self.world.size
+
+    def changes(self) -> AsyncIterator[MemberChange]:
+        """Iterate over the members that come and go from this call on. A call before the start gets all that are there.
+
+        A change comes when `members` has it. No write of a member that has left is made after this, so that another
+        member can delete its keys. If the job ends, and the team goes on in another one, all members leave and join.
+
+        Returns:
+            An iterator over changes, of the kinds "joined" and "left". It ends when this process leaves the team.
+
+        Example:
+            async for change in team.changes():
+                for user, member in [*users.items()]:
+                    if change.kind == "left" and member == change.member.id:
+                        await users.delete(user)
+        """
+        return self._changes.read()
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[dict[str, Team]]:
@@ -199,6 +219,8 @@ class Team(Talking):
             await asyncio.wait([self._keeper])
             self._keeper = None
             self._exchange.end(RevokedError("this process has left its team"))
+            self._changes.end()
+            self._changes, self._here = Changes(lambda: None), ()
             await self._member.leave()
 
     async def _join(self) -> None:
@@ -231,6 +253,7 @@ class Team(Talking):
         error = None if keeper.cancelled() else keeper.exception()
         if isinstance(error, Exception):
             self._exchange.end(error)
+            self._changes.end(error)
 
     async def _reunite(self, size: int) -> None:
         """Join again after the end of the job, and wait a little for the others."""
@@ -279,4 +302,13 @@ class Team(Talking):
             dicts.adopt(number, names, world.rank, state)
             self._exchange.attach(core, names, [other.births.get(self._name) for other in others], number)
             dicts.resume()
+            self._tell(world.members)
             return
+
+    def _tell(self, members: tuple[Member, ...]) -> None:
+        """Tell the readers of `changes` which members are new, and which are gone."""
+        before, self._here = self._here, members
+        for kind, some, others in ("left", before, members), ("joined", members, before):
+            for member in some:
+                if member not in others:
+                    self._changes.note(MemberChange(kind, member, ""))

@@ -112,6 +112,26 @@ async def test_what_was_said_before_the_end_is_delivered() -> None:
         assert [await anext(subscription) for _ in range(100)] == [*range(100)]
 
 
+async def test_members_that_come_and_go_are_told_when_their_writes_are_over() -> None:
+    async with teams(1) as (job, (stays,)):
+        changes, users = stays.changes(), stays.shared_dict("users")
+        guest = aiompi.Team(job.address, job.key)
+        told = guest.changes()
+        async with guest:
+            mine = guest.members[guest.rank]
+            await guest.shared_dict("users").set("ann", mine.id)
+            seen = [await anext(told) for _ in range(2)]
+            assert [(change.kind, change.member.id) for change in seen] == [("joined", 1), ("joined", mine.id)]
+            joined = await anext(changes)
+            assert (joined.kind, joined.member) == ("joined", mine)
+            assert joined.member in stays.members
+        left = await anext(changes)
+        assert (left.kind, left.member, stays.size) == ("left", mine, 1)
+        assert dict(users) == {"ann": mine.id}
+        with pytest.raises(StopAsyncIteration):
+            await anext(told)
+
+
 async def test_a_team_can_be_entered_again() -> None:
     async with teams(0) as (job, _):
         team = aiompi.Team(job.address, job.key)
