@@ -17,7 +17,7 @@ from aiompi.comm.communicator import Communicator
 from aiompi.comm.contexts import PARTITIONS
 from aiompi.constants import PROC_NULL, TAG_UB
 from aiompi.core.allocation import allocate
-from aiompi.core.pure.recorder import PART
+from aiompi.core.pure.recorder import ARRIVAL, PART, PRECV, PSEND, READY
 from aiompi.datatype import Buffer, resolve_recv, resolve_send
 from aiompi.datatype.buffer.buffer import AbsoluteBuffer
 from aiompi.engine import PersistentRequest, Receive, Request
@@ -101,9 +101,11 @@ class PartitionedContext:
         peer: Any = self.comm.engine.peer(self.comm.targets[source])
         peer.break_off(str(wrong))
 
-    def send(self, memory: memoryview, dest: int, tag: int) -> Request[None]:
-        """Start to send a partition."""
-        return self._send(memory, dest, self.comm.rank + self.comm.group.size, tag)
+    def send(self, memory: memoryview, dest: int, tag: int, run: int) -> Request[None]:
+        """Start to send a partition; its record has the tag of the run."""
+        process = self.comm.targets[dest]
+        handle = self.record(READY, process, run, len(memory))
+        return self._recorded(handle, memory, process, self.comm.rank + self.comm.group.size, tag)
 
     def receive(self, memory: memoryview, source: int, tag: int) -> Receive:
         """Start to receive a partition."""
@@ -111,13 +113,18 @@ class PartitionedContext:
 
     def _send(self, memory: memoryview, dest: int, carried: int, tag: int) -> Request[None]:
         process = self.comm.targets[dest]
-        peer = self.comm.engine.peer(process)
+        return self._recorded(self.record(PART, process, tag, len(memory)), memory, process, carried, tag)
+
+    def record(self, kind: int, process: int, tag: int, nbytes: int) -> int:
+        """Write the record of something that begins, if this rank is traced; return its handle, 0 for none."""
         recorder = self.comm.engine.recorder
-        if recorder is None:
-            return peer.send((memory,), len(memory), self.context_id, carried, tag)
-        handle = recorder.start(PART, self.context_id, process, tag, len(memory))
+        return 0 if recorder is None else recorder.start(kind, self.context_id, process, tag, nbytes)
+
+    def _recorded(self, handle: int, memory: memoryview, process: int, carried: int, tag: int) -> Request[None]:
+        peer = self.comm.engine.peer(process)
         request = peer.send((memory,), len(memory), self.context_id, carried, tag)
-        recorder.sent(handle, request, peer)
+        if handle and self.comm.engine.recorder is not None:
+            self.comm.engine.recorder.sent(handle, request, peer)
         return request
 
     def _receive(self, memory: memoryview | None, source: int, carried: int, tag: int) -> Receive:
@@ -136,11 +143,12 @@ class _Run(Request[T_co]):
 
     __slots__ = ("_failure", "_missing", "_under_way", "peer_rank")
 
-    def __init__(self, bound: _Bound, words: str) -> None:
+    def __init__(self, bound: _Bound, words: str, kind: int) -> None:
         comm, partner = bound.comm, bound.partner
         super().__init__(comm.engine)
         self.describe(words, comm, partner, bound.tag)
         self.peer_rank = PROC_NULL if partner == PROC_NULL else comm.targets[partner]
+        self.traced = bound.context.record(kind, self.peer_rank, bound.tag, bound.buffer.nbytes)
         self._missing = 0
         self._under_way = 0
         self._failure: BaseException | None = None
@@ -180,7 +188,7 @@ class _SendRun(_Run[None]):
     __slots__ = ("_bound", "_ready")
 
     def __init__(self, bound: _BoundSend) -> None:
-        super().__init__(bound, "partitioned send to")
+        super().__init__(bound, "partitioned send to", PSEND)
         self._bound = bound
         self._ready = bytearray(bound.partitions)
         self._missing = bound.partitions
@@ -214,7 +222,7 @@ class _ReceiveRun(_Run[Status]):
     __slots__ = ("_arrivals", "_bound", "_scratch", "_theirs", "missing")
 
     def __init__(self, bound: _BoundReceive) -> None:
-        super().__init__(bound, "partitioned recv from")
+        super().__init__(bound, "partitioned recv from", PRECV)
         self._bound = bound
         self._theirs = 0
         self.missing = [1] * bound.partitions
@@ -285,7 +293,9 @@ class _ReceiveRun(_Run[Status]):
         if waiting is not None:
             return waiting
         waiting = Request(self._engine)
-        waiting.describe(f"partition {partition} from", self._bound.comm, self._bound.partner, self._bound.tag)
+        bound = self._bound
+        waiting.describe(f"partition {partition} from", bound.comm, bound.partner, bound.tag)
+        waiting.traced = bound.context.record(ARRIVAL, self.peer_rank, bound.tag, bound.nbytes)
         if not self.missing[partition]:
             waiting.complete()
         elif self._done and self._error is not None:
@@ -356,7 +366,7 @@ class _BoundSend(_Bound):
             memory = self.buffer.view[partition * self.nbytes : (partition + 1) * self.nbytes]
         else:
             memory = self.part(partition).packed()
-        return self.context.send(memory, self.partner, self._first + partition)
+        return self.context.send(memory, self.partner, self._first + partition, self.tag)
 
 
 class _BoundReceive(_Bound):

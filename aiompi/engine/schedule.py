@@ -11,6 +11,7 @@ from aiompi.core.awaits import in_words
 from aiompi.errors import InternalError
 
 if TYPE_CHECKING:
+    from aiompi.core import Recorder
     from aiompi.core.progress import Progress
 
 T_co = TypeVar("T_co", covariant=True)
@@ -54,7 +55,7 @@ class Schedule(ChainedRequest[T_co]):
         awaited: the request that its coroutine waits for.
     """
 
-    __slots__ = ("_coroutine", "awaited", "call", "owner")
+    __slots__ = ("_coroutine", "_place", "_wait_place", "awaited", "call", "owner")
 
     def __init__(
         self, engine: Progress, coroutine: Coroutine[Any, None, T_co], owner: object = None, call: str = ""
@@ -64,6 +65,9 @@ class Schedule(ChainedRequest[T_co]):
         self.owner = owner
         self.call = call
         self.awaited: Request[Any] | None = None
+        # Of a rank that is traced: where the program has started it, and where the program waits for it.
+        self._place = 0 if engine.recorder is None else engine.recorder.place()
+        self._wait_place: int | None = None
         self._step()
         if not self._done:
             engine.schedules.add(self)
@@ -72,7 +76,7 @@ class Schedule(ChainedRequest[T_co]):
         engine = self._engine
         outer, engine.stepping = engine.stepping, True
         try:
-            awaited = self._coroutine.send(None)
+            awaited = self._coroutine.send(None) if engine.recorder is None else self._recorded_step(engine.recorder)
         except StopIteration as end:
             self._value = end.value
         except BaseException as error:
@@ -97,6 +101,21 @@ class Schedule(ChainedRequest[T_co]):
             self._finish()
         if isinstance(self._error, _INTERRUPTS) and engine.driver.in_own_thread:
             engine.driver.call_soon(self._raise_unseen)  # after the waiters have been told
+
+    def _recorded_step(self, recorder: Recorder) -> Any:
+        """Make a step whose records are those of the place at which the schedule was started."""
+        outer, recorder.within = recorder.within, self._place
+        try:
+            awaited = self._coroutine.send(None)
+            if self._wait_place is not None and isinstance(awaited, Request):
+                recorder.waits(awaited, self._wait_place)
+        finally:
+            recorder.within = outer
+        return awaited
+
+    def follow(self, place: int) -> Request[Any] | None:
+        self._wait_place = place
+        return self.awaited
 
     def _raise_unseen(self) -> None:
         """Raise an interrupt wherever this rank waits, unless it has been seen. The tasks of asyncio do so as well."""

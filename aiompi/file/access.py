@@ -99,7 +99,7 @@ class Access:
         start = self._start(offset, nbytes, name)
         view, stop = self.view, Stop()
         work = lambda: self.move(view, start, buffer, stop, writing)  # noqa: E731
-        return self._alone(name, work, stop, at_once=at_once)
+        return self._alone(name, work, nbytes, stop, at_once=at_once)
 
     def by_shared_pointer(self, spec: object, *, writing: bool, at_once: bool = False) -> Request[Status]:
         """Start an access of this process at the shared pointer, which moves on (section 14.4.4); see `independent`."""
@@ -111,7 +111,7 @@ class Access:
             start = self.shared.advance(nbytes // view.unit) * view.unit
             return self.move(view, start, buffer, stop, writing)
 
-        return self._alone(name, work, stop, at_once=at_once)
+        return self._alone(name, work, nbytes, stop, at_once=at_once)
 
     def collective(self, spec: object, offset: int | None, *, writing: bool, at_once: bool = False) -> Operation:
         """Start a collective access, which all processes make; see `independent`."""
@@ -203,14 +203,16 @@ class Access:
             raise InvalidArgumentError(f"{self.where(name)}: offset is {offset}: expected 0 or more")
         return offset * self.view.unit
 
-    def _alone(self, name: str, work: Callable[[], int], stop: Stop, *, at_once: bool) -> Request[Status]:
+    def _alone(self, name: str, work: Callable[[], int], nbytes: int, stop: Stop, *, at_once: bool) -> Request[Status]:
         """Start an access that no other process takes part in; it is made here if nothing waits for this thread."""
-        if not (at_once and self.disk.calls_here):
-            return self._operation(self._done(name, work, at_once), stop)
+        running = self.disk.run(work, nbytes=nbytes, at_once=at_once)
+        if not running.done():
+            return self._operation(self._done(name, running), stop)
         request: Request[Status] = Request(self.comm.engine)
-        try:
-            request.complete(Status.of(nbytes=work(), external=self.view.external))
-        except Exception as error:
+        error = running.exception()
+        if error is None:
+            request.complete(Status.of(nbytes=running.result(), external=self.view.external))
+        else:
             request.fail(of_cause(error, self.where(name)))
         return request
 
@@ -220,10 +222,10 @@ class Access:
     async def _awaited(self, request: Request[T]) -> T:
         return await request
 
-    async def _done(self, name: str, work: Callable[[], T], at_once: bool) -> T:
-        """Call a function in a thread; raise its failure as an MPI error."""
+    async def _done(self, name: str, running: Request[T]) -> T:
+        """Return what a function returns in a thread; raise its failure as an MPI error."""
         try:
-            return await self.disk.run(work, at_once=at_once)
+            return await running
         except Exception as error:
             failure = of_cause(error, self.where(name))
             raise failure from failure.__cause__
@@ -238,7 +240,7 @@ class Access:
 
     def in_thread(self, name: str, work: Callable[[], T], *, at_once: bool = False) -> Request[T]:
         """Start an operation of this process alone, which a function does in a thread."""
-        return self.comm.run(self._done(name, work, at_once))
+        return self.comm.run(self._done(name, self.disk.run(work, at_once=at_once)))
 
     def start(self, name: str, steps: Callable[[Channel], Coroutine[Any, None, T]]) -> Request[T]:
         """Start a collective operation, whose steps are a coroutine."""

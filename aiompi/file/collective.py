@@ -74,7 +74,8 @@ class Collective:
         """
         ranges = [_Range(*_ACCESS.unpack(data)) for data in await agree(channel, None, self._range(start))]
         if self._is_direct(ranges):
-            done = await self._attempt(lambda: self._file.move(self._view, start, self._buffer, Stop(), self._writing))
+            move = functools.partial(self._file.move, self._view, start, self._buffer, Stop(), self._writing)
+            done = await self._attempt(move, self._nbytes)
             await agree(channel, self._error)
             return int(done)
         stream = await self._attempt(self._stream)
@@ -122,9 +123,9 @@ class Collective:
         if not self._in_place:
             (self._buffer.from_external32 if self._view.external else self._buffer.unpack)(data)
 
-    async def _attempt(self, work: Any) -> Any:
+    async def _attempt(self, work: Any, nbytes: int = 0) -> Any:
         """Call a function in a thread; return its result. Keep an error for the end, because other ranks go on."""
-        return await self.outcome(self._file.disk.run(work, at_once=self._at_once))
+        return await self.outcome(self._file.disk.run(work, nbytes=nbytes, at_once=self._at_once))
 
     async def outcome(self, request: Request[Any]) -> Any:
         """Return the result of a request, 0 if it has failed."""
@@ -190,7 +191,9 @@ class _Exchange:
                 await self._call.outcome(writing)
             writing = None
             if parts and not self._call.failed:
-                writing = self._disk.run(functools.partial(write_window, self._fd, parts), at_once=self._call.at_once)
+                nbytes = sum(len(data) for _, data in parts)
+                write = functools.partial(write_window, self._fd, parts)
+                writing = self._disk.run(write, nbytes=nbytes, at_once=self._call.at_once)
             for send in sends:
                 await send
         if writing is not None:
@@ -251,7 +254,9 @@ class _Exchange:
         if not wanted:
             return []
         pieces = [part.pieces for _, part in wanted]
-        reading = self._disk.run(lambda: read_window(self._fd, pieces), at_once=self._call.at_once)
+        nbytes = sum(part.nbytes for _, part in wanted)
+        read = functools.partial(read_window, self._fd, pieces)
+        reading = self._disk.run(read, nbytes=nbytes, at_once=self._call.at_once)
         found, end = await self._call.outcome(reading) or ([memoryview(b"")] * len(pieces), None)
         if end is not None:
             self._call.meet_end(end)

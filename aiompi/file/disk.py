@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from aiompi.core.pure.recorder import DISK
 from aiompi.engine import Engine, Request
 
 T = TypeVar("T")
@@ -50,10 +51,12 @@ class Disk:
         engine = self._engine()
         return engine is not None and not (engine.driver.sliced or engine.driver.background)
 
-    def run(self, function: Callable[[], T], *, at_once: bool = False) -> Request[T]:
+    def run(self, function: Callable[[], T], *, nbytes: int = 0, at_once: bool = False) -> Request[T]:
         """Run a function in a thread.
 
         Args:
+            function: reads or writes a file.
+            nbytes: that it reads or writes.
             at_once: True if the caller only waits. The function then runs in this thread, unless an event loop or other
                 threads need it.
 
@@ -63,8 +66,12 @@ class Disk:
         engine = self._engine()
         assert engine is not None
         request: Request[T] = Request(engine)
-        driver = engine.driver
+        driver, recorder = engine.driver, engine.recorder
+        if recorder is not None:
+            request.traced = recorder.start(DISK, 0, -1, 0, nbytes)
         if at_once and self.calls_here:
+            if recorder is not None:
+                recorder.waits(request)
             try:
                 value = function()
             except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
 from collections.abc import Mapping
@@ -70,7 +71,7 @@ class _Opening:
         comm = await duplicate
         comm.hints = {}
         try:
-            start, token = await self._open(comm, comm.channel("File_open"))
+            start, token = await comm.start(functools.partial(self._open, comm), "File_open")
         except BaseException:
             if self._fd >= 0:
                 os.close(self._fd)

@@ -12,18 +12,30 @@ from typing import Final
 
 from aiompi.core.pure import recorder as layout
 from aiompi.trace.reading import NOWHERE, Operation, Place, Rank, Trace
+from aiompi.window.messages import Kind
 
 LATE_SENDER: Final = "late sender"
 LATE_RECEIVER: Final = "late receiver"
 AT_BARRIER: Final = "wait at barrier"
 AT_COLLECTIVE: Final = "wait at collective"
 LATE_ROOT: Final = "late root"
+AT_FENCE: Final = "wait at fence"
+AT_LOCK: Final = "wait for lock"
+LATE_POST: Final = "late Post"
+LATE_COMPLETE: Final = "late Complete"
+LATE_TARGET: Final = "late target"
+LATE_PREADY: Final = "late Pready"
+AT_DISK: Final = "wait for disk"
 TRANSFER: Final = "transfer"
 OTHER: Final = "other wait"
 
 #: collectives in which all wait for the root, and in which the root waits for all
 _FROM_ROOT: Final = frozenset({"bcast", "scatter", "scatterv"})
 _TO_ROOT: Final = frozenset({"gather", "gatherv", "reduce"})
+#: collectives that have a state of their own
+_STATES: Final = {"barrier": AT_BARRIER, "fence": AT_FENCE}
+#: kinds of messages from rank to rank; those of a run of partitions are its partitions
+_MESSAGES: Final = (layout.SEND, layout.READY, layout.PART, layout.PUT)
 #: messages of one call from which they count as many, and the mean of bytes up to which they count as small
 _MANY: Final = 1000
 _SMALL: Final = 1024
@@ -49,16 +61,76 @@ class Waiting:
 
 
 def waitings(trace: Trace) -> list[Waiting]:
-    """Return all waiting of a trace."""
+    """Return all waiting of a trace for which a line of the program is known; the library also waits by itself."""
     found: list[Waiting] = []
+    ready, holds = _partitions(trace), _holds(trace)
     for op in trace.operations:
-        if op.seconds and op.kind in (layout.SEND, layout.RECV):
-            state = LATE_SENDER if op.kind == layout.RECV else LATE_RECEIVER
-            found += _split(op, state, op.other, op.other.begin if op.other else None)
-        elif op.wait is not None and op.seconds and op.kind == layout.WAIT:
-            found.append(Waiting(OTHER, op.wait, op.seconds, op))
+        if op.wait is None or not op.seconds or op.waiting_place is NOWHERE:
+            continue
+        if op.kind in (layout.SEND, layout.PSEND):
+            found += _split(op, LATE_RECEIVER, op.other)
+        elif op.kind == layout.RECV:
+            found += _split(op, LATE_TARGET if op.answers else LATE_SENDER, op.other)
+        elif op.kind in (layout.PRECV, layout.ARRIVAL):
+            found += _split(op, LATE_PREADY, _latest(ready[op.context, op.peer, op.rank, op.tag], op))
+        elif op.kind == layout.NOTICE:
+            found += _split(op, LATE_POST if op.tag == Kind.POST else LATE_COMPLETE, op.other)
+        elif op.kind == layout.LOCK:
+            found += _held(op, holds[op.context, op.peer])
+        elif op.kind in (layout.DISK, layout.WAIT):
+            found.append(Waiting(AT_DISK if op.kind == layout.DISK else OTHER, op.wait, op.seconds, op))
+    disks = _disks(trace)
     for meeting in _meetings(trace):
-        found += _in_collective(meeting)
+        found += _in_collective(meeting, disks)
+    return found
+
+
+def _partitions(trace: Trace) -> dict[tuple[int, int, int, int], list[Operation]]:
+    """Return the partitions that went from rank to rank, by context, sender, receiver and tag, in time."""
+    found: dict[tuple[int, int, int, int], list[Operation]] = defaultdict(list)
+    for op in trace.operations:
+        if op.kind == layout.READY:
+            found[op.context, op.rank, op.peer, op.tag].append(op)
+    return found
+
+
+def _latest(ready: list[Operation], op: Operation) -> Operation | None:
+    """Return the last partition that was ready when a wait for partitions ended."""
+    index = bisect.bisect_right(ready, op.end or 0.0, key=lambda each: each.begin)
+    return ready[index - 1] if index else None
+
+
+def _holds(trace: Trace) -> dict[tuple[int, int], list[Operation]]:
+    """Return where the lock of each target was given back, by context and target, in time."""
+    found: dict[tuple[int, int], list[Operation]] = defaultdict(list)
+    for op in trace.operations:
+        if op.kind == layout.UNLOCK:
+            found[op.context, op.peer].append(op)
+    return found
+
+
+def _held(op: Operation, given_back: list[Operation]) -> Iterator[Waiting]:
+    """Divide the waiting for a lock at the times when other ranks gave it back."""
+    assert op.wait is not None
+    assert op.end is not None
+    begin = op.wait
+    for index in range(bisect.bisect_right(given_back, begin, key=lambda each: each.begin), len(given_back)):
+        holder = given_back[index]
+        if holder.begin > op.end:
+            break
+        if holder.rank != op.rank:
+            yield Waiting(AT_LOCK, begin, holder.begin - begin, op, holder)
+            begin = holder.begin
+    if op.end > begin:
+        yield Waiting(TRANSFER, begin, op.end - begin, op)
+
+
+def _disks(trace: Trace) -> dict[tuple[int, Place], list[Operation]]:
+    """Return the reads and writes of files, by rank and call, in time."""
+    found: dict[tuple[int, Place], list[Operation]] = defaultdict(list)
+    for op in trace.operations:
+        if op.kind == layout.DISK and op.end is not None:
+            found[op.rank, op.place].append(op)
     return found
 
 
@@ -78,28 +150,55 @@ def _meetings(trace: Trace) -> Iterable[list[Operation]]:
     return meetings.values()
 
 
-def _split(op: Operation, state: str, cause: Operation | None, until: float | None) -> Iterator[Waiting]:
+def _split(op: Operation, state: str, cause: Operation | None) -> Iterator[Waiting]:
     """Divide the waiting of an operation at the time when the cause began."""
     assert op.wait is not None
-    late = 0.0 if until is None else max(0.0, min(until - op.wait, op.seconds))
+    late = 0.0 if cause is None else max(0.0, min(cause.begin - op.wait, op.seconds))
     if late:
         yield Waiting(state, op.wait, late, op, cause)
     if op.seconds > late:
         yield Waiting(TRANSFER, op.wait + late, op.seconds - late, op, cause)
 
 
-def _in_collective(meeting: list[Operation]) -> Iterator[Waiting]:
+def _in_collective(meeting: list[Operation], disks: dict[tuple[int, Place], list[Operation]]) -> Iterator[Waiting]:
     last = max(meeting, key=lambda op: op.begin)
+    slow = _slowest_disk(meeting, last, disks)
     for op in meeting:
         name = op.place.call.rpartition(" of ")[2].lower().removeprefix("i").removesuffix("_init")
         cause: Operation | None = last
-        state = AT_BARRIER if name == "barrier" else AT_COLLECTIVE
+        state = _STATES.get(name, AT_COLLECTIVE)
         if name in _FROM_ROOT:
             state, cause = LATE_ROOT, next((each for each in meeting if each.rank == op.peer), None)
         elif name in _TO_ROOT and op.rank != op.peer:
             cause = None
-        if op.seconds:
-            yield from _split(op, state, cause, None if cause is None or cause is op else cause.begin)
+        if not op.seconds:
+            continue
+        for waiting in _split(op, state, None if cause is op else cause):
+            yield from _at_disk(waiting, slow) if waiting.state == TRANSFER and slow is not None else (waiting,)
+
+
+def _slowest_disk(
+    meeting: list[Operation], last: Operation, disks: dict[tuple[int, Place], list[Operation]]
+) -> Operation | None:
+    """Return the read or write of a collective that ended last; None if there is none after all have entered."""
+    found = None
+    for op in meeting:
+        each = disks.get((op.rank, op.place), [])
+        until = math.inf if op.end is None else op.end
+        index = bisect.bisect_right(each, until, key=lambda disk: disk.end or 0.0)
+        if index and (each[index - 1].end or 0.0) > max(last.begin, found.end or 0.0 if found else 0.0):
+            found = each[index - 1]
+    return found
+
+
+def _at_disk(waiting: Waiting, disk: Operation) -> Iterator[Waiting]:
+    """Divide a transfer at the time when a disk was done."""
+    op, end = waiting.operation, waiting.begin + waiting.seconds
+    done = min(disk.end or 0.0, end)
+    if done > waiting.begin:
+        yield Waiting(AT_DISK, waiting.begin, done - waiting.begin, op, None if disk.rank == op.rank else disk)
+    if end > max(done, waiting.begin):
+        yield Waiting(TRANSFER, max(done, waiting.begin), end - max(done, waiting.begin), op)
 
 
 def waited(found: Iterable[Waiting]) -> dict[int, float]:
@@ -120,10 +219,11 @@ class Late:
 
     Attributes:
         rank: its rank.
-        place: call to which it came late.
+        place: call to which it came late, or that waited for a disk.
         after: its last call before, from which on it computed; `NOWHERE` if there is none.
         seconds: that all others have waited.
         times: how often.
+        how: `AT_DISK` if it waited for a disk, `AT_LOCK` if it held a lock, otherwise empty.
     """
 
     rank: int
@@ -131,6 +231,7 @@ class Late:
     after: Place
     seconds: float
     times: int
+    how: str = ""
 
 
 class _Course:
@@ -144,7 +245,7 @@ class _Course:
     def __init__(self, rank: Rank, waits: list[Waiting]) -> None:
         self.waits = waits
         self._ends = [*itertools.accumulate((wait.begin + wait.seconds for wait in waits), max)]
-        calls = [op for op in rank.operations if op.kind in (layout.SEND, layout.RECV, layout.COLLECTIVE)]
+        calls = [op for op in rank.operations if op.kind < layout.WAIT and op.place is not NOWHERE]
         self._places = [NOWHERE, *(op.place for op in calls), NOWHERE]
         self._begins = [*(op.begin for op in calls), math.inf]
 
@@ -173,32 +274,41 @@ def late_ranks(trace: Trace, found: list[Waiting]) -> list[Late]:
     for waiting in sorted(found, key=lambda waiting: waiting.begin):
         waits[waiting.operation.rank].append(waiting)
     courses = {number: _Course(rank, waits[number]) for number, rank in trace.ranks.items()}
-    seconds: dict[tuple[int, Place, Place], float] = defaultdict(float)
-    times: dict[tuple[int, Place, Place], set[float]] = defaultdict(set)
+    seconds: dict[tuple[int, Place, Place, str], float] = defaultdict(float)
+    times: dict[tuple[int, Place, Place, str], set[float]] = defaultdict(set)
 
-    def blame(rank: int, begin: float, end: float, depth: int) -> None:
-        """Find what a rank did in a period in which others waited for it."""
+    def blame(waiting: Waiting, begin: float, end: float, depth: int) -> None:
+        """Find what the late rank did in a period in which another one waited for it."""
+        assert waiting.cause is not None
+        rank, how = waiting.cause.rank, AT_LOCK if waiting.state == AT_LOCK else ""
         course = courses[rank]
 
         def worked(until: float) -> None:
             for after, place, next_call, part in course.work_in(begin, until):
-                seconds[rank, place, after] += part
-                times[rank, place, after].add(next_call)
+                seconds[rank, place, after, how] += part
+                times[rank, place, after, how].add(next_call)
 
-        for waiting in course.waits_in(begin, end):
-            first, last = max(waiting.begin, begin), min(waiting.begin + waiting.seconds, end)
+        for own in course.waits_in(begin, end):
+            first, last = max(own.begin, begin), min(own.begin + own.seconds, end)
             if last <= begin:
                 continue
             worked(first)
-            if waiting.cause is not None and waiting.state != TRANSFER and depth:
-                blame(waiting.cause.rank, first, last, depth - 1)
+            if own.cause is not None and own.state != TRANSFER and depth:
+                blame(own, first, last, depth - 1)
+            elif own.state == AT_DISK:
+                key = rank, own.operation.waiting_place, NOWHERE, AT_DISK
+                seconds[key] += last - first
+                times[key].add(own.begin)
             begin = last
         worked(end)
 
     for waiting in found:
         if waiting.cause is not None and waiting.state != TRANSFER:
-            blame(waiting.cause.rank, waiting.begin, waiting.begin + waiting.seconds, len(courses))
-    late = (Late(*key, total, len(times[key])) for key, total in seconds.items())
+            blame(waiting, waiting.begin, waiting.begin + waiting.seconds, len(courses))
+    late = (
+        Late(rank, place, after, total, len(times[rank, place, after, how]), how)
+        for (rank, place, after, how), total in seconds.items()
+    )
     return sorted(late, key=lambda each: each.seconds, reverse=True)
 
 
@@ -218,12 +328,16 @@ def small_messages(trace: Trace) -> list[tuple[int, Place, int, float]]:
 
 
 def messages(trace: Trace) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return the communication matrix: (sender, receiver) -> number of messages and bytes, those of collectives too."""
+    """Return the communication matrix: (sender, receiver) -> number of messages and bytes.
+
+    Those of collectives, partitions and windows count too.
+    """
     matrix: dict[tuple[int, int], tuple[int, int]] = {}
     for op in trace.operations:
-        if op.kind in (layout.SEND, layout.PART) and op.peer >= 0:
-            count, nbytes = matrix.get((op.rank, op.peer), (0, 0))
-            matrix[op.rank, op.peer] = count + 1, nbytes + op.nbytes
+        if op.peer >= 0 and op.kind in (*_MESSAGES, layout.GET):
+            way = (op.peer, op.rank) if op.kind == layout.GET else (op.rank, op.peer)
+            count, nbytes = matrix.get(way, (0, 0))
+            matrix[way] = count + 1, nbytes + op.nbytes
     return matrix
 
 
@@ -231,7 +345,7 @@ def sizes(trace: Trace) -> dict[int, Counter[str]]:
     """Return the histogram of sizes: power of two that is no less than the bytes -> messages by their ways."""
     histogram: dict[int, Counter[str]] = defaultdict(Counter)
     for op in trace.operations:
-        if op.kind in (layout.SEND, layout.PART):
+        if op.kind in (*_MESSAGES, layout.GET):
             histogram[1 << max(op.nbytes - 1, 0).bit_length()][layout.WAYS.get(op.way, "")] += 1
     return dict(sorted(histogram.items()))
 
@@ -264,7 +378,7 @@ def critical_path(trace: Trace, found: list[Waiting]) -> list[Step]:
             waits[waiting.operation.rank].append(waiting)
     for each in waits.values():
         each.sort(key=lambda waiting: waiting.operation.end or 0.0)
-    ops = [op for op in trace.operations if op.kind in (layout.SEND, layout.RECV, layout.COLLECTIVE)]
+    ops = [op for op in trace.operations if op.kind <= layout.WAIT]
     if not ops:
         return []
     first: dict[int, float] = {}
@@ -281,5 +395,6 @@ def critical_path(trace: Trace, found: list[Waiting]) -> list[Step]:
             return path[::-1]
         cause = waits[rank].pop().cause
         assert cause is not None
-        path.append(Step(rank, place, min(cause.begin, time), time))
-        rank, time, place = cause.rank, cause.begin, cause.place
+        left = (cause.end or 0.0) if cause.kind == layout.DISK else cause.begin
+        path.append(Step(rank, place, min(left, time), time))
+        rank, time, place = cause.rank, left, cause.place

@@ -10,7 +10,13 @@ from typing import Any, Final, TextIO
 from aiompi.core.pure import recorder as layout
 from aiompi.trace.reading import Operation, Trace
 
+#: kinds from which an arrow goes to the other end
+_BEGINS: Final = (layout.SEND, layout.PSEND, layout.NOTIFY)
+#: names of what no call of the program makes
 _NAMES: Final = {
+    layout.SEND: "send",
+    layout.RECV: "recv",
+    layout.DISK: "file",
     layout.GC: "garbage collection",
     layout.LATE: "late callbacks",
     layout.PART: "message",
@@ -42,10 +48,10 @@ def _events(trace: Trace) -> Iterator[dict[str, Any]]:
         yield {
             "ph": "X", "pid": op.rank, "tid": lane, "ts": op.begin * 1e6, "dur": (end - op.begin) * 1e6,
             "name": name_of(op),
-            "cat": "MPI" if op.kind <= layout.WAIT or op.kind == layout.PART else "Python",
+            "cat": "Python" if op.kind in (layout.GC, layout.LATE) else "MPI",
             "args": arguments(op),
         }  # fmt: skip
-        if op.kind == layout.SEND and op.other is not None and op.other.end is not None:
+        if op.kind in _BEGINS and op.other is not None and op.other.end is not None:
             flow += 1
             common = {"name": "message", "cat": "MPI", "id": flow}
             yield {"ph": "s", "pid": op.rank, "tid": lane, "ts": op.begin * 1e6, **common}
@@ -55,13 +61,14 @@ def _events(trace: Trace) -> Iterator[dict[str, Any]]:
 
 def name_of(op: Operation) -> str:
     """Return the name of an operation: that of the call where there is one."""
-    return op.place.call if op.kind <= layout.COLLECTIVE and op.place.call else _NAMES.get(op.kind, "call")
+    return op.place.call if op.kind < layout.WAIT and op.place.call else _NAMES.get(op.kind, "call")
 
 
 def arguments(op: Operation) -> dict[str, Any]:
     """Return what is known of an operation, by names."""
     named = {
-        "at": f"{op.place.file}:{op.place.line}" if op.place.file else "", "way": layout.WAYS.get(op.way, ""),
+        "at": f"{op.place.file}:{op.place.line}" if op.place.file else "",
+        "called at": "{}:{}".format(*op.place.caller) if op.place.caller else "", "way": layout.WAYS.get(op.way, ""),
         "algorithm": op.algorithm, "peer": "" if op.peer < 0 else op.peer, "waited us": round(op.seconds * 1e6, 1),
     }  # fmt: skip
     return {"tag": op.tag, "bytes": op.nbytes, **{name: value for name, value in named.items() if value != ""}}

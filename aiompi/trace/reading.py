@@ -7,6 +7,7 @@ import functools
 import json
 import os
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -16,18 +17,32 @@ from aiompi.errors import InvalidArgumentError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """A call in the program: the name of the call, and where it is."""
+    """A call in the program: the name of the call, and where it is.
+
+    Attributes:
+        caller: file, line and function that call the function with the call; () for none.
+    """
 
     call: str
     file: str
     line: int
     function: str
+    caller: tuple[str, int, str] | tuple[()] = ()
+
+    @property
+    def short(self) -> str:
+        """The call and its line."""
+        return f"{self.call or 'wait'} at {os.path.basename(self.file)}:{self.line}" if self.file else "the end"
 
     def __str__(self) -> str:
-        return f"{self.call or 'wait'} at {os.path.basename(self.file)}:{self.line}" if self.file else "the end"
+        if not self.caller:
+            return self.short
+        return f"{self.short} (called at {os.path.basename(self.caller[0])}:{self.caller[1]})"
 
 
 NOWHERE: Final = Place("", "", 0, "")
+#: kinds of the begin of what goes from rank to rank -> kinds of its end
+_ENDS: Final = {layout.SEND: layout.RECV, layout.PSEND: layout.PRECV, layout.NOTIFY: layout.NOTICE}
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -43,7 +58,8 @@ class Operation:
         context, peer, tag, nbytes: of the message; for a collective `peer` is the root, -1 for none, `tag` its number.
         place, wait_place: the calls that began it and waited for it.
         algorithm: of a collective, where it is known.
-        other: the receive of a send, or the send of a receive.
+        answers: True for a receive of what the target of an access to a window answers.
+        other: the receive of a send, or the send of a receive; of notices and partitioned messages too.
     """
 
     rank: int
@@ -59,6 +75,7 @@ class Operation:
     place: Place
     wait_place: Place
     algorithm: str = ""
+    answers: bool = False
     other: Operation | None = None
 
     @property
@@ -117,6 +134,7 @@ def read(directory: str | os.PathLike[str]) -> Trace:
             f"{directory} has no trace: record a program that uses aiompi by aiompi-launch --trace {directory}"
         )
     files = [_File(path) for path in paths]
+    _forget_callers([file.names for file in files])
     first = min(file.wall for file in files)
     ranks = {file.rank: file.read(first) for file in files}
     _align(ranks)
@@ -129,11 +147,12 @@ class Names:
 
     Attributes:
         host: name of its machine.
+        places: by number.
     """
 
     def __init__(self, path: Path) -> None:
         self._path, self._read = path, 0
-        self._places: dict[int, Place] = {}
+        self.places: dict[int, Place] = {}
         self._words: dict[int, str] = {}
         self.host = ""
 
@@ -142,12 +161,12 @@ class Names:
         with self._path.open("rb") as file:
             file.seek(self._read)
             lines = file.read().split(b"\n")
-        for line in lines[:-1]:  # the rank may be writing the last one
-            self._read += len(line) + 1
-            fields = json.loads(line)
+        for said in lines[:-1]:  # the rank may be writing the last one
+            self._read += len(said) + 1
+            fields = json.loads(said)
             if "place" in fields:
-                number = fields.pop("place")
-                self._places[number] = Place(**fields)
+                (file, line, function), caller = fields["at"], fields["caller"]
+                self.places[fields["place"]] = Place(fields["call"], file, line, function, tuple(caller or ()))
             elif "word" in fields:
                 self._words[fields["word"]] = fields["text"]
             else:
@@ -155,15 +174,32 @@ class Names:
 
     def place(self, number: int) -> Place:
         """Return the place with a number."""
-        return self._places.get(number, NOWHERE)
+        return self.places.get(number, NOWHERE)
 
     def word(self, number: int) -> str:
         """Return the word with a number."""
         return self._words.get(number, "")
 
 
+def _forget_callers(ranks: Iterable[Names]) -> None:
+    """Forget callers that say nothing: the only line that calls a function such as `main`, outside of functions."""
+    callers: dict[Place, set[object]] = defaultdict(set)
+    for names in ranks:
+        for place in names.places.values():
+            callers[dataclasses.replace(place, caller=())].add(place.caller)
+    for names in ranks:
+        for number, place in names.places.items():
+            alone = dataclasses.replace(place, caller=())
+            if place.caller and place.caller[2] == "<module>" and len(callers[alone]) == 1:
+                names.places[number] = alone
+
+
 class _File:
-    """The files of one rank."""
+    """The files of one rank.
+
+    Attributes:
+        names: of the rank.
+    """
 
     def __init__(self, path: Path) -> None:
         self._data = path.read_bytes()
@@ -171,8 +207,8 @@ class _File:
             raise InvalidArgumentError(f"{path} is no trace of this version of aiompi")
         header = layout.HEADER.unpack_from(self._data)
         _, _, self._capacity, self._head, self._begin, self.wall, self._end, self.rank, _ = header
-        self._names = Names(path.with_suffix(".names"))
-        self._names.read()
+        self.names = Names(path.with_suffix(".names"))
+        self.names.read()
 
     def read(self, first: int) -> Rank:
         """Read the records; `first` is the begin of the trace by the wall clock."""
@@ -187,7 +223,7 @@ class _File:
             begin, wait, end, context, nbytes, peer, tag, place, wait_place, kind, way, word = (
                 layout.RECORD.unpack_from(self._data, at)
             )
-            said, name = self._names.place(place), self._names.word(word)
+            said, name = self.names.place(place), self.names.word(word)
             if name.endswith("_init"):  # the call that starts it is Start or Startall
                 said, name = dataclasses.replace(said, call=f"{said.call} of {name}"), ""
             operations.append(
@@ -203,30 +239,33 @@ class _File:
                     tag,
                     nbytes,
                     said,
-                    self._names.place(wait_place),
+                    self.names.place(wait_place),
                     name if kind == layout.COLLECTIVE else "",
+                    name == layout.ANSWER,
                 )
             )
         operations.sort(key=lambda op: op.begin)
         last = max((op.end or op.begin for op in operations), default=0.0)
         span = last - operations[0].begin if operations else 0.0
         lost = max(0, self._head - self._capacity)
-        return Rank(self.rank, self._names.host, operations, lost, bool(self._end), span)
+        return Rank(self.rank, self.names.host, operations, lost, bool(self._end), span)
 
 
 def _match(ranks: dict[int, Rank]) -> None:
     """Find the receive of each send: both are in the order of their calls, because messages do not overtake."""
-    sends: dict[tuple[int, int, int, int], list[Operation]] = defaultdict(list)
-    receives: dict[tuple[int, int, int, int], list[Operation]] = defaultdict(list)
+    sends: dict[tuple[int, ...], list[Operation]] = defaultdict(list)
+    receives: dict[tuple[int, ...], list[Operation]] = defaultdict(list)
     for rank in ranks.values():
         for op in rank.operations:
-            if op.way != layout.FAILED and op.kind == layout.SEND:
-                sends[op.context, op.rank, op.peer, op.tag].append(op)
-            elif op.way != layout.FAILED and op.kind == layout.RECV and op.end is not None:
-                receives[op.context, op.peer, op.rank, op.tag].append(op)
+            if op.way == layout.FAILED:
+                continue
+            if op.kind in _ENDS:
+                sends[op.kind, op.context, op.rank, op.peer, op.tag].append(op)
+            elif op.kind in _ENDS.values() and op.end is not None:
+                receives[op.kind, op.context, op.peer, op.rank, op.tag].append(op)
     lossy = any(rank.lost for rank in ranks.values())
     for key, sent in sends.items():
-        got = receives.get(key, [])
+        got = receives.get((_ENDS[key[0]], *key[1:]), [])
         if lossy and len(sent) != len(got):  # of the oldest ones some were overwritten: the last ones are partners
             count = min(len(sent), len(got))
             sent, got = sent[len(sent) - count :], got[len(got) - count :]

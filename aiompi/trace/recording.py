@@ -34,6 +34,9 @@ _STANDARD: Final = os.path.dirname(os.__file__) + os.sep
 _SITE: Final = "site-packages"
 #: functions that stand between a call and the program, and have no name of a call
 _WRAPPERS: Final = frozenset({"hooked", "guarded", "bypassing", "__call__", "wrapper", "inner"})
+#: functions of asyncio that run callbacks, below which no call is made by the program
+_LOOPS: Final = frozenset({"_run", "run", "run_forever", "run_until_complete"})
+_ASYNCIO: Final = os.path.join(_STANDARD, "asyncio", "")
 _WAYS: Final = {"RingLink": layout.RING, "LoopbackLink": layout.LOOPBACK}
 
 
@@ -150,6 +153,14 @@ def _reserve(file: int, start: int, nbytes: int) -> None:
             raise
 
 
+def _line(position: layout.Position) -> tuple[str, int, str]:
+    """Return the file, line and function of a position."""
+    code, instruction = position
+    lines = list(code.co_positions())
+    line = lines[instruction // 2][0] if instruction // 2 < len(lines) else None
+    return code.co_filename, line or code.co_firstlineno, code.co_qualname
+
+
 class _Names:
     """The names of places and words, in lines of JSON; see `aiompi.core.pure.recorder.Naming`.
 
@@ -198,20 +209,15 @@ class _Names:
     def classify(self, code: CodeType) -> int:
         path = code.co_filename
         if not is_library(path):
+            if path.startswith(_ASYNCIO) and code.co_name in _LOOPS:
+                return layout.LOOP
             return layout.WRAPPER if is_standard(path) else layout.PROGRAM
         return layout.WRAPPER if code.co_name in _WRAPPERS or code.co_name.startswith("_") else layout.LIBRARY
 
-    def place(self, called: CodeType | None, code: CodeType, instruction: int) -> int:
+    def place(self, called: CodeType | None, at: layout.Position, caller: layout.Position | None) -> int:
         self._places += 1
-        lines = list(code.co_positions())
-        line = lines[instruction // 2][0] if instruction // 2 < len(lines) else None
-        self.say(
-            place=self._places,
-            call="" if called is None else called.co_name,
-            file=code.co_filename,
-            line=line or code.co_firstlineno,
-            function=code.co_qualname,
-        )
+        call = "" if called is None else called.co_name
+        self.say(place=self._places, call=call, at=_line(at), caller=None if caller is None else _line(caller))
         return self._places
 
     def word(self, text: str) -> int:

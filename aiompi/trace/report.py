@@ -17,6 +17,7 @@ BY_CALL: Final = "Waiting by reason, call and line"
 PATH: Final = "Critical path"
 MATRIX: Final = "Bytes from rank (row) to rank (column)"
 SIZES: Final = "Sizes of messages"
+FILES: Final = "Reads and writes of files"
 
 #: rows of a table, and ranks up to which the communication matrix is shown
 ROWS: Final = 12
@@ -54,7 +55,7 @@ def sections(trace: Trace, found: list[analysis.Waiting], rows: int = ROWS) -> l
         rows: the most rows of a table.
     """
     parts: tuple[Callable[[Trace, list[analysis.Waiting], int], Section], ...] = (
-        _late, _by_rank, _by_call, _path, _matrix, _sizes, _notes,
+        _late, _by_rank, _by_call, _path, _matrix, _sizes, _files, _notes,
     )  # fmt: skip
     made = (part(trace, found, rows) for part in parts)
     return [section for section in made if section.rows or section.lines]
@@ -92,7 +93,12 @@ def _late(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
     for each in late[:rows]:
         since = "" if each.after == NOWHERE else f", after {each.after}"
         times = "once" if each.times == 1 else f"{each.times} times"
-        lines.append(f"rank {each.rank} comes late to {each.place}{since}: others wait {each.seconds:.3f} s ({times})")
+        does = f"comes late to {each.place}{since}"
+        if each.how == analysis.AT_DISK:
+            does = f"waits for a disk in {each.place}"
+        elif each.how == analysis.AT_LOCK:
+            does += ", and holds a lock meanwhile"
+        lines.append(f"rank {each.rank} {does}: others wait {each.seconds:.3f} s ({times})")
     return Section(LATE_RANKS, lines=tuple(lines) or ("none: no rank is waited for by the others for long",))
 
 
@@ -111,13 +117,26 @@ def _by_rank(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
 
 def _by_call(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
     ranks: dict[tuple[str, Place], Counter[int]] = defaultdict(Counter)
+    late: dict[tuple[str, Place], Counter[int]] = defaultdict(Counter)
     for waiting in found:
-        ranks[waiting.state, waiting.operation.waiting_place][waiting.operation.rank] += waiting.seconds  # type: ignore[assignment]
-    table = sorted(((float(of.total()), *key, of) for key, of in ranks.items()), key=lambda row: -row[0])
+        key = waiting.state, waiting.operation.waiting_place
+        ranks[key][waiting.operation.rank] += waiting.seconds  # type: ignore[assignment]
+        if waiting.cause is not None and waiting.state != analysis.TRANSFER:
+            late[key][waiting.cause.rank] += waiting.seconds  # type: ignore[assignment]
+    table = sorted(((float(of.total()), *key) for key, of in ranks.items()), key=lambda row: -row[0])
     return Section(
         BY_CALL,
-        ("seconds", "reason", "call", "ranks, the longest waiting first"),
-        tuple((total, state, str(place), _longest(of, rows // 4)) for total, state, place, of in table[:rows]),
+        ("seconds", "reason", "call", "ranks, the longest waiting first", "for ranks"),
+        tuple(
+            (
+                total,
+                state,
+                str(place),
+                _longest(ranks[state, place], rows // 4),
+                _longest(late[state, place], rows // 4),
+            )
+            for total, state, place in table[:rows]
+        ),
     )
 
 
@@ -165,6 +184,19 @@ def _sizes(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
         for most, ways in analysis.sizes(trace).items()
     )
     return Section(SIZES, ("up to bytes", "messages", "and how they went"), table)
+
+
+def _files(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
+    seconds: dict[tuple[int, Place], list[tuple[float, int]]] = defaultdict(list)
+    for op in trace.operations:
+        if op.kind == layout.DISK and op.end is not None and op.nbytes:
+            seconds[op.rank, op.place].append((op.end - op.begin, op.nbytes))
+    table = [
+        (sum(spent for spent, _ in each), rank, len(each), sum(nbytes for _, nbytes in each), str(place))
+        for (rank, place), each in seconds.items()
+    ]
+    table.sort(key=lambda row: -row[0])
+    return Section(FILES, ("seconds", "rank", "times", "bytes", "call"), tuple(table[:rows]))
 
 
 def _notes(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:

@@ -18,6 +18,7 @@ from aiompi.wire.look import RUNS, WAITS, Look
 
 #: the latest records, among which is the one that a rank waits for
 _RECENT: Final = 256
+_MESSAGES: Final = (layout.SEND, layout.RECV, layout.READY, layout.PUT, layout.GET, layout.PART)
 #: the fields of a record, see `layout.RECORD`
 _FIELDS: Final = np.dtype([
     ("begin", "=u8"), ("wait", "=u8"), ("end", "=u8"), ("context", "=u8"), ("nbytes", "=u8"), ("peer", "=i4"),
@@ -59,7 +60,7 @@ class Watched:
         first = max(0, head - self._mask - 1, min(self._head, head - _RECENT))
         records = self._records[np.arange(first, head) & self._mask]
         new = records[max(0, self._head - first) :]
-        messages = new[np.isin(new["kind"], (layout.SEND, layout.RECV, layout.PART))]
+        messages = new[np.isin(new["kind"], _MESSAGES)]
         now = time.monotonic()
         elapsed = max(now - self._time, 1e-3)
         cpu, memory, alive = self._usage.read(now) if self._here else (None, None, True)
@@ -77,5 +78,5 @@ class Watched:
         more = (head - self._head) / max(1, len(new))  # the ring has not kept all records since the last look
         self._head, self._time = head, now
         rates = more * len(messages) / elapsed, more * float(messages["nbytes"].sum()) / elapsed
-        where = str(place) if place is not NOWHERE else ""
+        where = place.short if place is not NOWHERE else ""
         return Look(self.rank, self._names.host, state, seconds, where, peer, *rates, cpu, memory)

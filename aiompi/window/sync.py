@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from aiompi.base.unsupported_errors import ERR_ASSERT, ERR_LOCKTYPE, ERR_RMA_SYNC
 from aiompi.base.words import ranks_text
 from aiompi.constants import UNDEFINED
+from aiompi.core.pure.recorder import LOCK, NOTICE, NOTIFY, UNLOCK
 from aiompi.engine import Request
 from aiompi.errors import (
     InvalidGroupError,
@@ -42,20 +43,20 @@ class Tokens:
 
     Args:
         window: whose failures end the waits.
+        kind: the message that brings a notice.
     """
 
-    __slots__ = ("_counts", "_waiters", "_window")
+    __slots__ = ("_counts", "_kind", "_waiters", "_window")
 
-    def __init__(self, window: Window) -> None:
-        self._window = window
+    def __init__(self, window: Window, kind: Kind) -> None:
+        self._window, self._kind = window, kind
         self._counts: dict[int, int] = {}
-        self._waiters: list[Request[None]] = []
+        self._waiters: dict[int, list[Request[None]]] = {}  # by rank
 
     def add(self, rank: int) -> None:
         """Note that a rank has sent a notice."""
         self._counts[rank] = self._counts.get(rank, 0) + 1
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+        for waiter in self._waiters.pop(rank, ()):
             waiter.complete()
 
     def present(self, ranks: Iterable[int]) -> bool:
@@ -64,19 +65,24 @@ class Tokens:
 
     async def take(self, ranks: list[int]) -> None:
         """Wait for a notice of each rank, and take it."""
-        while not self.present(ranks):
-            self._window.check_alive(rank for rank in ranks if not self._counts.get(rank))
-            waiter: Request[None] = Request(self._window.comm.engine)
-            self._waiters.append(waiter)
-            await waiter
+        handles = [self._window.record(NOTICE, rank, self._kind) for rank in ranks]
+        for rank, handle in zip(ranks, handles, strict=True):
+            while not self._counts.get(rank):
+                self._window.check_alive(rank for rank in ranks if not self._counts.get(rank))
+                waiter: Request[None] = Request(self._window.comm.engine)
+                waiter.traced = handle
+                self._waiters.setdefault(rank, []).append(waiter)
+                await waiter
+            self._window.recorded(handle)
         for rank in ranks:
             self._counts[rank] -= 1
 
     def fail(self, error: BaseException) -> None:
         """End the waits: a rank has failed."""
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            waiter.fail(error)
+        waiters, self._waiters = self._waiters, {}
+        for of_rank in waiters.values():
+            for waiter in of_rank:
+                waiter.fail(error)
 
 
 class Epochs:
@@ -102,8 +108,8 @@ class Epochs:
         self._held: dict[int, bool] = {}  # by target, whether this rank holds the lock alone
         self._locked_all = False
         self._waits: dict[int, Request[None]] = {}  # by target, for the release of its lock
-        self.posted = Tokens(window)
-        self.completed = Tokens(window)
+        self.posted = Tokens(window, Kind.POST)
+        self.completed = Tokens(window, Kind.COMPLETE)
 
     def permits(self, rank: int) -> bool:
         """Return True if an epoch is open in which this rank may access the memory of that one."""
@@ -247,6 +253,7 @@ class Epochs:
         return ranks
 
     def _notify(self, rank: int, kind: Kind) -> None:
+        self._window.recorded(self._window.record(NOTIFY, rank, kind))
         if rank != self._window.comm.rank:
             self._window.tell(rank, kind)
         elif kind is Kind.POST:
@@ -317,6 +324,7 @@ class Epochs:
         lock = window.targets[rank].lock
         while True:
             wait = self._waits[rank] = Request(window.comm.engine)
+            handle = window.record(LOCK, rank)
             if lock is not None:
                 granted = lock.acquire(window.comm.rank, exclusive=exclusive)
             else:
@@ -325,16 +333,22 @@ class Epochs:
                 granted = bool(answer[0])
             if granted:
                 self._waits.pop(rank, None)
+                window.recorded(handle)
                 return
+            if wait.done():  # the lock was given back meanwhile
+                window.recorded(handle)
+            wait.traced = handle
             window.check("Lock")  # it may have been revoked after the wait before
             window.check_alive(window.everybody())
             await wait
 
     async def _give_back(self, rank: int, *, exclusive: bool) -> None:
+        handle = self._window.record(UNLOCK, rank)
         if self._window.targets[rank].lock is not None:
             self.release(rank, exclusive=exclusive)
         else:
             await self._window.ask(rank, memoryview(bytearray()), Kind.UNLOCK)
+        self._window.recorded(handle)
 
     def release(self, rank: int, *, exclusive: bool) -> None:
         """Release the lock of a rank whose words are mapped here, and wake the ranks that wait for it."""

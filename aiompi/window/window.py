@@ -21,6 +21,7 @@ from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
 from aiompi.constants import PROC_NULL
 from aiompi.core import WindowBase
 from aiompi.core.allocation import allocate
+from aiompi.core.pure.recorder import ANSWER, DIRECT, GET, PUT
 from aiompi.datatype import Buffer, Datatype
 from aiompi.engine import Request
 from aiompi.errors import (
@@ -180,6 +181,18 @@ class Window(WindowBase):
         request.owner = self
         return request
 
+    # Records, of a rank that is traced.
+
+    def record(self, kind: int, rank: int, tag: int = 0, nbytes: int = 0) -> int:
+        """Write the record of something that begins, with a rank; return its handle, 0 for none."""
+        recorder, comm = self.comm.engine.recorder, self.comm
+        return 0 if recorder is None else recorder.start(kind, comm.context_id, comm.process_of(rank), tag, nbytes)
+
+    def recorded(self, handle: int, way: int = 0) -> None:
+        """Note in its record that it has ended."""
+        if handle and self.comm.engine.recorder is not None:
+            self.comm.engine.recorder.end(handle, way)
+
     # Operations of an origin. Each checks its arguments, and returns a request that is complete when its buffers may be
     # used again, and results are there.
 
@@ -191,7 +204,9 @@ class Window(WindowBase):
         area, _ = found
         accessor = self.targets[rank].accessor
         if accessor is not None:
+            handle = self.record(PUT, rank, nbytes=area.nbytes)
             accessor.write(area, origin.packed())
+            self.recorded(handle, DIRECT)
             return self.nothing()
         return self._send(rank, Kind.PUT, *area.packed(), data=(origin.packed(),))
 
@@ -204,12 +219,14 @@ class Window(WindowBase):
         accessor = self.targets[rank].accessor
         if accessor is None:
             return self._fetch(rank, origin, Kind.GET, *area.packed())
+        handle = self.record(GET, rank, nbytes=area.nbytes)
         if origin.contiguous:
             accessor.read(area, origin.view)
         else:
             message = allocate(area.nbytes)
             accessor.read(area, message)
             origin.unpack(message)
+        self.recorded(handle, DIRECT)
         return self.nothing()
 
     def accumulate(self, origin: Buffer, rank: int, target: object, op: Op) -> Request[None]:
@@ -248,6 +265,7 @@ class Window(WindowBase):
         before = None if result is None else allocate(area.nbytes)
         accessor = self.targets[rank].accessor
         if accessor is not None and accessor.combine(area, number, basic, message, before):
+            self.recorded(self.record(PUT if result is None else GET, rank, nbytes=area.nbytes), DIRECT)
             if result is not None and before is not None:
                 result.unpack(before)
             return self.nothing()
@@ -279,6 +297,7 @@ class Window(WindowBase):
         message, expected, before = origin.packed(), compare.packed(), result.view
         accessor = self.targets[rank].accessor
         if accessor is not None and accessor.swap(start, message, expected, before):
+            self.recorded(self.record(GET, rank, nbytes=origin.nbytes), DIRECT)
             return self.nothing()
         return self._fetch(rank, result, Kind.SWAP, start, origin.nbytes, data=(message, expected))
 
@@ -324,6 +343,9 @@ class Window(WindowBase):
     def ask(self, rank: int, memory: memoryview, kind: Kind, *arguments: Any, data: Any = ()) -> Request[Any]:
         """Ask a target for an answer, which goes into memory."""
         tag = next(self._answers)
+        recorder = self.comm.engine.recorder
+        if recorder is not None:
+            recorder.word = recorder.naming.word(ANSWER)
         answer = self.comm.irecv(memory, rank, tag)
         self.comm.engine.disown(self.comm.isend(*request(kind, tag, *arguments, data=data), rank, REQUESTS))
         return answer

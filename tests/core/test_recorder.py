@@ -28,7 +28,7 @@ class Names:
         self.meanwhile()
         return layout.PROGRAM if code.co_filename == __file__ else layout.LIBRARY
 
-    def place(self, called: CodeType | None, code: CodeType, instruction: int, /) -> int:
+    def place(self, called: CodeType | None, at: layout.Position, caller: layout.Position | None, /) -> int:
         self.meanwhile()
         return 7
 

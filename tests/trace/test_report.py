@@ -54,7 +54,7 @@ def test_the_late_rank_and_its_line_are_named(site: Site) -> None:
     report = done.out
     assert report.startswith("Late ranks:\n  rank 2 comes late to Barrier at slow.py:7")
     assert "rank 0 comes late to send at slow.py:10, after Barrier at slow.py:7" in report
-    assert re.search(r"late sender +recv at slow.py:12 +1: 0\.\d+\n", report)
+    assert re.search(r"late sender +recv at slow.py:12 +1: 0\.\d+ +0: 0\.\d+\n", report)
     assert re.search(r"\d+% +\d+\.\d+ +2  Barrier at slow.py:7\n", report)
     assert f"The same with pictures: {trace}/report.html" in report
     drawn = re.findall('src="data:image/svg[+]xml;base64,([^"]*)"', (trace / "report.html").read_text())

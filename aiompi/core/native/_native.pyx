@@ -47,8 +47,11 @@ from aiompi.core.mode import SENDS as _SENDS
 from aiompi.core.mode import Mode
 from aiompi.core.pure.progress import AWAITS_PER_TURN as _AWAITS_PER_TURN
 from aiompi.core.pure.recorder import COPY as _WAY_COPY
+from aiompi.core.pure.recorder import DIRECT as _WAY_DIRECT
 from aiompi.core.pure.recorder import FAILED as _WAY_FAILED
+from aiompi.core.pure.recorder import GET as _REC_GET
 from aiompi.core.pure.recorder import HEAD as _RECORD_HEAD
+from aiompi.core.pure.recorder import PUT as _REC_PUT
 from aiompi.core.pure.recorder import RECORDS as _RECORDS
 from aiompi.core.pure.recorder import RECV as _REC_RECV
 from aiompi.core.pure.recorder import RING as _WAY_RING

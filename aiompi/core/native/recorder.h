@@ -17,10 +17,10 @@ typedef struct {
   uint32_t unused;
 } record_t;
 
-/* A place in the program, as far as it is known: the code of the library that it calls, its own code and instruction. */
+/* A place in the program: the code of the library that it calls, its own code and instruction, and those of its caller. */
 typedef struct {
-  PyObject *called, *code;
-  int instruction;
+  PyObject *called, *code, *caller;
+  int instruction, from;
   uint32_t number;
 } site_t;
 
@@ -36,10 +36,22 @@ static inline uint64_t recorder_now(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static inline size_t recorder_hash(const void *a, const void *b, int c, size_t mask) {
-  uint64_t hash = ((uint64_t)(uintptr_t)a >> 4) * 0x9E3779B97F4A7C15u ^ ((uint64_t)(uintptr_t)b >> 4) ^ (uint64_t)c;
-  hash *= 0xFF51AFD7ED558CCDu;
+static inline uint64_t recorder_mix(uint64_t hash, uint64_t more) { return (hash ^ more) * 0xFF51AFD7ED558CCDu; }
+
+static inline size_t recorder_hash(const void *code, size_t mask) {
+  return (size_t)(recorder_mix((uint64_t)(uintptr_t)code >> 4, 0) >> 32) & mask;
+}
+
+static inline size_t recorder_place(const site_t *site, size_t mask) {
+  uint64_t hash = recorder_mix((uint64_t)(uintptr_t)site->called >> 4, (uint64_t)site->instruction);
+  hash = recorder_mix(hash ^ hash >> 32, (uint64_t)(uintptr_t)site->code >> 4);
+  hash = recorder_mix(hash ^ hash >> 32, (uint64_t)(uintptr_t)site->caller >> 4 ^ (uint64_t)site->from << 40);
   return (size_t)(hash >> 32) & mask;
+}
+
+static inline int recorder_same(const site_t *a, const site_t *b) {
+  return a->called == b->called && a->code == b->code && a->instruction == b->instruction && a->caller == b->caller &&
+         a->from == b->from;
 }
 
 /* The frame that runs, a new reference; NULL without an error if there is none. */

@@ -10,13 +10,17 @@ cdef extern from "recorder.h":
     ctypedef struct site_t:
         PyObject *called
         PyObject *code
+        PyObject *caller
         int instruction
+        int caller_instruction "from"
         uint32_t number
     ctypedef struct code_t:
         PyObject *code
         int kind
     uint64_t recorder_now() noexcept
-    size_t recorder_hash(const void *, const void *, int, size_t) noexcept
+    size_t recorder_hash(const void *, size_t) noexcept
+    size_t recorder_place(const site_t *, size_t) noexcept
+    bint recorder_same(const site_t *, const site_t *) noexcept
     PyObject *recorder_frame() noexcept
     PyObject *recorder_back(PyObject *) noexcept
     PyObject *recorder_code(PyObject *) noexcept
@@ -29,16 +33,20 @@ cdef enum:
     PROGRAM_CODE = 1
     LIBRARY_CODE = 2
     WRAPPER_CODE = 3
+    LOOP_CODE = 4
 
 cdef uint64_t RECORD_HEAD = _RECORD_HEAD  # where the header of the file has the number of records
 cdef uint64_t RECORDS = _RECORDS          # where the records begin
 cdef int REC_SEND = _REC_SEND
 cdef int REC_RECV = _REC_RECV
 cdef int REC_COLLECTIVE = _REC_COLLECTIVE
+cdef int REC_PUT = _REC_PUT
+cdef int REC_GET = _REC_GET
 cdef int REC_WAIT = _REC_WAIT
 cdef int WAY_RING = _WAY_RING
 cdef int WAY_COPY = _WAY_COPY
 cdef int WAY_SLOTS = _WAY_SLOTS
+cdef int WAY_DIRECT = _WAY_DIRECT
 cdef int WAY_FAILED = _WAY_FAILED
 
 
@@ -62,6 +70,7 @@ cdef class Recorder:
     cdef dict _places
     cdef readonly object memory, naming
     cdef public int word
+    cdef public uint32_t within
 
     def __cinit__(self, memory, naming):
         cdef uint64_t capacity
@@ -99,7 +108,7 @@ cdef class Recorder:
 
     cdef int kind_of(self, PyObject *code) except -1:
         """Return the kind of a code."""
-        cdef code_t *known = &self._codes[recorder_hash(code, NULL, 0, CODES - 1)]
+        cdef code_t *known = &self._codes[recorder_hash(code, CODES - 1)]
         if known.code != code:
             found = self._kinds.get(<size_t>code)
             if found is None:
@@ -108,37 +117,55 @@ cdef class Recorder:
             known.code = code
         return known.kind
 
-    cdef uint32_t place(self) except? 0:
+    cpdef uint32_t place(self) except? 0:
         """Return the number of the place in the program that makes the call."""
-        cdef PyObject *frame = recorder_frame()
-        cdef PyObject *code = NULL
-        cdef PyObject *called = NULL
-        cdef int kind, instruction
-        cdef site_t *site
+        cdef PyObject *frame
+        cdef PyObject *code
+        cdef int kind
+        cdef site_t site
+        if self.within:
+            return self.within
+        site.called = site.caller = NULL
+        site.caller_instruction = 0
+        frame = recorder_frame()
         try:
             while frame != NULL:
                 code = recorder_code(frame)
                 kind = self.kind_of(code)
                 if kind == PROGRAM_CODE:
                     break
+                if kind == LOOP_CODE:
+                    return 0
                 if kind == LIBRARY_CODE:
-                    called = code
+                    site.called = code
                 frame = recorder_back(frame)
             if frame == NULL:
                 return 0
-            instruction = recorder_instruction(frame)
-            site = &self._sites[recorder_hash(called, code, instruction, SITES - 1)]
-            if site.called != called or site.code != code or site.instruction != instruction:
-                key = <size_t>called, <size_t>code, instruction
-                number = self._places.get(key)
-                if number is None:
-                    number = self.naming.place(None if called == NULL else <object>called, <object>code, instruction)
-                    self._places[key] = number
-                site.called, site.code, site.instruction, site.number = called, code, instruction, number
-            return site.number
+            site.code, site.instruction = code, recorder_instruction(frame)
+            frame = recorder_back(frame)
+            if frame != NULL:
+                code = recorder_code(frame)
+                if self.kind_of(code) == PROGRAM_CODE:
+                    site.caller, site.caller_instruction = code, recorder_instruction(frame)
+            return self.number_of(&site)
         finally:
             if frame != NULL:
                 Py_DECREF(<object>frame)
+
+    cdef uint32_t number_of(self, site_t *site) except? 0:
+        """Return the number of a place."""
+        cdef site_t *known = &self._sites[recorder_place(site, SITES - 1)]
+        if not recorder_same(known, site):
+            key = <size_t>site.called, <size_t>site.code, site.instruction, <size_t>site.caller, site.caller_instruction
+            number = self._places.get(key)
+            if number is None:
+                called = None if site.called == NULL else <object>site.called
+                caller = None if site.caller == NULL else (<object>site.caller, site.caller_instruction)
+                number = self.naming.place(called, (<object>site.code, site.instruction), caller)
+                self._places[key] = number
+            site.number = number
+            known[0] = site[0]
+        return known.number
 
     cdef uint64_t begin(self, int kind, uint64_t context, int peer, int tag, uint64_t nbytes) except? 0:
         """Write a record, and return its handle; 0 once the recorder is closed."""
@@ -158,7 +185,7 @@ cdef class Recorder:
         record.context, record.nbytes, record.peer, record.tag = context, nbytes, peer, tag
         record.place, record.wait_place, record.way, record.word = place, 0, 0, 0
         record.kind = <unsigned char>kind
-        if kind <= REC_COLLECTIVE:
+        if kind < REC_WAIT:
             record.word, self.word = <unsigned short>self.word, 0
         self._head = self._shown[0] = handle
         return handle
@@ -195,27 +222,29 @@ cdef class Recorder:
             record.end = record.begin
             record.begin -= <uint64_t>(seconds * 1e9)
 
-    cdef int waits_for(self, Request request) except -1:
-        cdef record_t *record = self.find(request.traced)
-        cdef uint32_t place
+    cdef int waits_for(self, Request request, uint32_t place=0) except -1:
+        cdef record_t *record
         if request._done:
             return 0
-        if record == NULL:
-            request.traced = self.begin(REC_WAIT, 0, -1, 0, 0)
-            record = self.find(request.traced)
-            if record != NULL:
-                record.wait, record.wait_place = record.begin, record.place
-        elif not record.wait:
-            place = self.place()
-            record = self.find(request.traced)
-            if record != NULL:
-                record.wait_place = place
-                record.wait = recorder_now()
+        record = self.find(request.traced)
+        if record != NULL and record.wait:
+            return 0
+        place = place or self.place()
+        while self.find(request.traced) == NULL:
+            inner = request.follow(place)
+            if inner is None:
+                request.traced = self.begin(REC_WAIT, 0, -1, 0, 0)
+                break
+            request = <Request?>inner
+        record = self.find(request.traced)
+        if record != NULL and not record.wait:
+            record.wait_place = place
+            record.wait = recorder_now()
         return 0
 
-    def waits(self, request):
+    def waits(self, request, uint32_t place=0):
         """Note that the program waits for a request from now on."""
-        self.waits_for(<Request?>request)
+        self.waits_for(<Request?>request, place)
 
     def ended(self, request):
         """Note that a request has ended."""

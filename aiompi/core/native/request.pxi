@@ -191,6 +191,13 @@ cdef class Request:
     def attend(self):
         """Make progress by itself from now on; only requests that `begin` has returned do not do so yet."""
 
+    def follow(self, int place):
+        """Return the request for which the program waits in place of this one; None if it waits for this one itself.
+
+        `place` is the number of the place that waits.
+        """
+        return None
+
     def spin(self):
         """Wait for a short while before the driver does; return True if the operation is complete."""
         return self._done

@@ -88,7 +88,36 @@ cdef class WindowBase:
         for rank in range(self._size):
             self._places[rank].nbytes = -1
 
-    # The accesses. Each returns False where the usual way must be gone, and says nothing of what is wrong.
+    # The accesses. Each returns False where the usual way must be gone, and says nothing of what is wrong. Its record
+    # begins before anything is looked at, because that may call Python.
+
+    cdef uint64_t begins(self, int kind) except? 0:
+        """Write the record of an access, if there are records; return its handle."""
+        cdef Recorder recorder
+        if not isinstance(self.comm, CommunicatorBase):
+            return 0
+        recorder = recorder_of((<CommunicatorBase>self.comm).engine)
+        return 0 if recorder is None else recorder.begin(kind, (<CommunicatorBase>self.comm).context_id, -1, 0, 0)
+
+    cdef bint ends(self, uint64_t handle, rank, int64_t nbytes, bint made) except -1:
+        """Complete the record of an access that was made, or take it back; return whether it was made."""
+        cdef Recorder recorder
+        cdef record_t *record
+        cdef int process
+        if not handle:
+            return made
+        recorder = recorder_of((<CommunicatorBase?>self.comm).engine)
+        if recorder is None:
+            return made
+        if not made:
+            recorder.forget(handle)
+            return False
+        process = (<CommunicatorBase?>self.comm).process_of(rank)
+        record = recorder.find(handle)
+        if record != NULL:
+            record.peer, record.nbytes, record.way = process, <uint64_t>nbytes, <unsigned char>WAY_DIRECT
+            record.end = recorder_now()
+        return True
 
     cdef place_t *target(self, rank, target, int64_t nbytes, int64_t *offset) except? NULL:
         """Find the part of the memory of a rank that a call names."""
@@ -115,6 +144,12 @@ cdef class WindowBase:
 
     def put_at_once(self, origin, rank, target):
         """Write an array to the memory of a rank."""
+        cdef int64_t nbytes = 0
+        cdef uint64_t handle = self.begins(REC_PUT)
+        cdef bint made = self.write(origin, rank, target, &nbytes)
+        return self.ends(handle, rank, nbytes, made)
+
+    cdef bint write(self, origin, rank, target, int64_t *nbytes) except -1:
         cdef memory_t memory
         cdef int64_t offset
         cdef place_t *place
@@ -124,6 +159,7 @@ cdef class WindowBase:
         place = self.target(rank, target, memory.nbytes, &offset)
         if place == NULL:
             return False
+        nbytes[0] = memory.nbytes
         if place.here == NULL:
             return self.copy(1, rank, place.there, memory, offset)
         move_bytes(place.here + offset, memory.data, memory.nbytes)
@@ -131,6 +167,12 @@ cdef class WindowBase:
 
     def get_at_once(self, origin, rank, target):
         """Read from the memory of a rank into an array."""
+        cdef int64_t nbytes = 0
+        cdef uint64_t handle = self.begins(REC_GET)
+        cdef bint made = self.read(origin, rank, target, &nbytes)
+        return self.ends(handle, rank, nbytes, made)
+
+    cdef bint read(self, origin, rank, target, int64_t *nbytes) except -1:
         cdef memory_t memory
         cdef int64_t offset
         cdef place_t *place
@@ -140,6 +182,7 @@ cdef class WindowBase:
         place = self.target(rank, target, memory.nbytes, &offset)
         if place == NULL:
             return False
+        nbytes[0] = memory.nbytes
         if place.here == NULL:
             return self.copy(0, rank, place.there, memory, offset)
         move_bytes(memory.data, place.here + offset, memory.nbytes)
@@ -167,13 +210,19 @@ cdef class WindowBase:
 
     def accumulate_at_once(self, origin, result, rank, target, op):
         """Combine an array with elements of a rank, and fetch them as they were unless `result` is None."""
-        return self.combine(origin, result, rank, target, op, False)
+        return self.recorded(origin, result, rank, target, op, False)
 
     def fetch_at_once(self, origin, result, rank, target, op):
         """Do the same with one element."""
-        return self.combine(origin, result, rank, target, op, True)
+        return self.recorded(origin, result, rank, target, op, True)
 
-    cdef bint combine(self, origin, result, rank, target, op, bint single) except -1:
+    cdef bint recorded(self, origin, result, rank, target, op, bint single) except -1:
+        cdef int64_t nbytes = 0
+        cdef uint64_t handle = self.begins(REC_PUT if result is None else REC_GET)
+        cdef bint made = self.combine(origin, result, rank, target, op, single, &nbytes)
+        return self.ends(handle, rank, nbytes, made)
+
+    cdef bint combine(self, origin, result, rank, target, op, bint single, int64_t *nbytes) except -1:
         cdef memory_t memory, kept
         cdef int64_t offset
         cdef size_t size, count
@@ -198,6 +247,7 @@ cdef class WindowBase:
         place = self.target(rank, target, memory.nbytes, &offset)
         if place == NULL or place.here == NULL or <uint64_t>(place.here + offset) % size or (single and count != 1):
             return False
+        nbytes[0] = memory.nbytes
         if place.rights & ALONE:
             combine_alone(function, operation, place.here + offset, memory.data, kept.data, count, size)
         elif memory.nbytes < COPIED:
@@ -209,6 +259,12 @@ cdef class WindowBase:
 
     def swap_at_once(self, origin, compare, result, rank, target):
         """Set one element of a rank if it is as expected, and fetch it as it was."""
+        cdef int64_t nbytes = 0
+        cdef uint64_t handle = self.begins(REC_GET)
+        cdef bint made = self.exchange(origin, compare, result, rank, target, &nbytes)
+        return self.ends(handle, rank, nbytes, made)
+
+    cdef bint exchange(self, origin, compare, result, rank, target, int64_t *nbytes) except -1:
         cdef memory_t memory, expected, kept
         cdef int64_t offset
         cdef place_t *place
@@ -225,6 +281,7 @@ cdef class WindowBase:
         place = self.target(rank, target, size, &offset)
         if place == NULL or place.here == NULL or <uint64_t>(place.here + offset) % size:
             return False
+        nbytes[0] = size
         fetch_and_swap(place.here + offset, memory.data, expected.data, kept.data, size)
         return True
 

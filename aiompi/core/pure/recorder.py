@@ -11,31 +11,49 @@ import struct
 import sys
 from operator import index
 from types import CodeType, FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 #: begin, wait, end (nanoseconds), context, nbytes, peer, tag, place, place of the wait, kind, way, word
 RECORD: Final = struct.Struct("=QQQQQiiIIBBHxxxx")
 #: magic, size of a record, capacity, head, begin of the trace (monotonic and wall clock), its end, rank, process id
 HEADER: Final = struct.Struct("=8sQQQQQQii")
-MAGIC: Final = b"aiompi\x00\x01"
+MAGIC: Final = b"aiompi\x00\x02"
 #: where the header has the number of records that were written, and where the end of the trace
 HEAD: Final = 24
 END: Final = 48
 #: where the records begin
 RECORDS: Final = 4096
 
-# Kinds of records. The tag of a collective is its number on the communicator.
+# Kinds of records. The calls come first. The tag of a collective is its number on the communicator.
 SEND: Final = 1
 RECV: Final = 2
 COLLECTIVE: Final = 3
+#: a run of a partitioned send or receive
+PSEND: Final = 4
+PRECV: Final = 5
+#: a message with a partition that the program has marked ready, with the tag of the run
+READY: Final = 6
+#: a wait for a partition to arrive
+ARRIVAL: Final = 7
+#: an attempt to take the lock of a window, which ends when this rank has it or is told to try again; giving it back
+LOCK: Final = 8
+UNLOCK: Final = 9
+#: Post and Complete tell each rank of a group, and Start and Wait take this; the tags are kinds of messages of windows
+NOTIFY: Final = 10
+NOTICE: Final = 11
+#: writing to, and reading from, memory of a window that this rank reaches itself
+PUT: Final = 12
+GET: Final = 13
+#: reading or writing a file
+DISK: Final = 14
 #: a wait for something else
-WAIT: Final = 4
+WAIT: Final = 15
 #: a garbage collection; its tag is the generation
-GC: Final = 5
+GC: Final = 16
 #: a time in which the event loop ran a callback while others were due
-LATE: Final = 6
-#: a message of a collective
-PART: Final = 7
+LATE: Final = 17
+#: a message of a collective, or that announces partitions
+PART: Final = 18
 
 # Ways of messages, and what has become of an operation.
 RING: Final = 1
@@ -44,17 +62,25 @@ SLOTS: Final = 3
 LOOPBACK: Final = 4
 UNIX: Final = 5
 TCP: Final = 6
+#: by this rank itself, in the memory of another one
+DIRECT: Final = 7
 FAILED: Final = 255
 WAYS: Final = {
     0: "", RING: "shared memory", COPY: "one copy by the kernel", SLOTS: "slots in shared memory",
-    LOOPBACK: "within the process", UNIX: "Unix socket", TCP: "TCP", FAILED: "failed or cancelled",
+    LOOPBACK: "within the process", UNIX: "Unix socket", TCP: "TCP", DIRECT: "memory of a window",
+    FAILED: "failed or cancelled",
 }  # fmt: skip
+
+#: word of a receive of what the target of an access to a window answers
+ANSWER: Final = "answer"
 
 # Kinds of code, of which `classify` returns one.
 PROGRAM: Final = 1
 LIBRARY: Final = 2
 #: part of the library whose name says nothing of the call
 WRAPPER: Final = 3
+#: runs the callbacks of the event loop: the caller of this code makes no call of the library
+LOOP: Final = 4
 
 #: a number of 64 bits
 COUNT: Final = struct.Struct("=Q")
@@ -66,6 +92,10 @@ _WAIT_PLACE: Final = 52
 _WAY: Final = 57
 
 
+#: a code, and the offset of an instruction in it
+Position: TypeAlias = tuple[CodeType, int]
+
+
 class Naming(Protocol):
     """Numbers for the names in records, the time, and room in the file."""
 
@@ -73,15 +103,15 @@ class Naming(Protocol):
         """Return the nanoseconds of the clock that all processes of the machine share."""
 
     def classify(self, code: CodeType, /) -> int:
-        """Return the kind of a code: PROGRAM, LIBRARY or WRAPPER."""
+        """Return the kind of a code: PROGRAM, LIBRARY, WRAPPER or LOOP."""
 
-    def place(self, called: CodeType | None, code: CodeType, instruction: int, /) -> int:
+    def place(self, called: CodeType | None, at: Position, caller: Position | None, /) -> int:
         """Return the number of a place in the program.
 
         Args:
             called: code of the function of the library; None for none.
-            code: code of the program.
-            instruction: offset of its instruction.
+            at: where the program calls it.
+            caller: where the program calls the function of that code; None if it does not.
         """
 
     def room(self, written: int, /) -> int:
@@ -106,8 +136,9 @@ class Recorder:
 
     Attributes:
         memory, naming: as above.
-        word: number of a word for the record of the next call, which is a send, receive or collective: the name of the
-            algorithm, or of the call that has bound the arguments of a persistent one.
+        word: number of a word for the record of the next call: the name of the algorithm of a collective, or of the
+            call that has bound the arguments of a persistent one, or `ANSWER`.
+        within: number of the place at which the schedule was started that makes a step now; 0 for none.
     """
 
     def __init__(
@@ -120,6 +151,7 @@ class Recorder:
             raise ValueError("a ring has room for a power of two of records")
         self.memory = memory
         self.word = 0
+        self.within = 0
         self._memory: Any = memory
         self._head = 0  # here, because other processes can map the file
         self._room = 0
@@ -127,7 +159,7 @@ class Recorder:
         self.naming = naming
         # By the identities of codes, because equal codes may be of different files. The first one keeps the codes.
         self._kinds: dict[int, tuple[CodeType, int]] = {}
-        self._sites: dict[tuple[int, int, int], int] = {}
+        self._sites: dict[tuple[int, ...], int] = {}
 
     def close(self) -> None:
         """Write nothing any more."""
@@ -135,23 +167,37 @@ class Recorder:
 
     def place(self) -> int:
         """Return the number of the place in the program that makes the call; 0 for none."""
+        if self.within:
+            return self.within
         frame: FrameType | None = sys._getframe(1)
         called: CodeType | None = None
         while frame is not None:
-            code = frame.f_code
-            known = self._kinds.get(id(code))
-            if known is None:
-                known = self._kinds[id(code)] = code, self.naming.classify(code)
-            if known[1] == PROGRAM:
-                site = id(called), id(code), frame.f_lasti
-                number = self._sites.get(site)
-                if number is None:
-                    number = self._sites[site] = self.naming.place(called, code, frame.f_lasti)
-                return number
-            if known[1] == LIBRARY:
-                called = code
+            kind = self._kind_of(frame.f_code)
+            if kind == PROGRAM:
+                return self._place(called, frame)
+            if kind == LOOP:
+                return 0
+            if kind == LIBRARY:
+                called = frame.f_code
             frame = frame.f_back
         return 0
+
+    def _kind_of(self, code: CodeType) -> int:
+        known = self._kinds.get(id(code))
+        if known is None:
+            known = self._kinds[id(code)] = code, self.naming.classify(code)
+        return known[1]
+
+    def _place(self, called: CodeType | None, frame: FrameType) -> int:
+        at, back = (frame.f_code, frame.f_lasti), frame.f_back
+        caller = None
+        if back is not None and self._kind_of(back.f_code) == PROGRAM:
+            caller = back.f_code, back.f_lasti
+        site = id(called), id(at[0]), at[1], *((0, 0) if caller is None else (id(caller[0]), caller[1]))
+        number = self._sites.get(site)
+        if number is None:
+            number = self._sites[site] = self.naming.place(called, at, caller)
+        return number
 
     def start(self, kind: int, context: int, peer: int, tag: int, nbytes: int) -> int:
         """Write the record of something that begins now.
@@ -174,7 +220,7 @@ class Recorder:
         if self._memory is None:
             return 0
         word = 0
-        if kind <= COLLECTIVE:
+        if kind < WAIT:
             word, self.word = self.word, 0
         at = RECORDS + (self._head & self._mask) * RECORD.size
         fields = self.naming.now(), 0, 0, context, nbytes, peer, tag, place, 0, kind, 0, word
@@ -207,15 +253,25 @@ class Recorder:
         COUNT.pack_into(self._memory, at, now - int(seconds * 1e9))
         COUNT.pack_into(self._memory, at + _END, now)
 
-    def waits(self, request: Any) -> None:
-        """Note that the program waits for a request from now on."""
+    def waits(self, request: Any, place: int = 0) -> None:
+        """Note that the program waits for a request from now on.
+
+        Args:
+            request: the request. In place of a schedule without a record, it is what the schedule waits for.
+            place: number of the place that waits; 0 for that of this call.
+        """
         if request._done:
             return
+        place = place or self.place()
         at = self._find(request.traced)
-        if not at:
-            request.traced = self.start(WAIT, 0, -1, 0, 0)
-        place = self.place()
-        at = self._find(request.traced)
+        while not at:
+            inner = request.follow(place)
+            if inner is None:
+                request.traced = self.start(WAIT, 0, -1, 0, 0)
+                at = self._find(request.traced)
+                break
+            request = inner
+            at = self._find(request.traced)
         if at and not COUNT.unpack_from(self._memory, at + 8)[0]:
             struct.pack_into("=I", self._memory, at + _WAIT_PLACE, place)
             COUNT.pack_into(self._memory, at + 8, self.naming.now())

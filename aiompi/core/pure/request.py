@@ -196,6 +196,14 @@ class Request(Generic[T_co]):
     def attend(self) -> None:
         """Make progress without further calls. Only requests from `begin` do not do so before this call."""
 
+    def follow(self, place: int) -> Request[Any] | None:
+        """Return the request for which the program waits in place of this one; None if it waits for this one itself.
+
+        Args:
+            place: number of the place that waits, see `aiompi.core.pure.recorder`.
+        """
+        return None
+
     def spin(self) -> bool:
         """Wait for a short while before the driver does; return True if the operation is complete."""
         return self._done

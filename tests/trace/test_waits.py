@@ -1,0 +1,240 @@
+"""How waiting for windows, files and partitions is told apart, and which ranks are named for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import aiompi
+import aiompi.trace
+from aiompi import MPI
+from aiompi.core.pure import recorder as layout
+from aiompi.trace import analysis, report
+from aiompi.trace.reading import NOWHERE, Operation, Place, Rank, Trace, read
+from support.jobs import Site
+
+
+class Turn:
+    """Lets one rank go on once others wait: all are in one process."""
+
+    def __init__(self, others: int) -> None:
+        self._others = others
+        self._came = 0
+
+    def come(self) -> None:
+        """Note that a rank is about to wait."""
+        self._came += 1
+
+    async def others_wait(self) -> None:
+        """Wait until all others have come, and wait."""
+        while self._came < self._others:
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        time.sleep(0.002)  # which the clock sees
+
+
+def recorded(ranks: int, body: Callable[[Any, Turn], Awaitable[None]], directory: Path) -> Trace:
+    """Run a function as so many ranks of this process, and return the trace."""
+    turn = Turn(ranks - 1)
+
+    async def rank(comm: Any) -> None:
+        with aiompi.trace.start(comm, directory):
+            await body(comm, turn)
+
+    async def main() -> None:
+        await asyncio.gather(*map(rank, aiompi.local_world(ranks)))
+
+    asyncio.run(main())
+    return read(directory)
+
+
+def told(trace: Trace) -> set[tuple[str, int, int | None, str]]:
+    """Return reason, rank, late rank and call of all waiting."""
+    return {
+        (each.state, each.operation.rank, each.cause and each.cause.rank, each.operation.waiting_place.call)
+        for each in analysis.waitings(trace)
+    }
+
+
+def late(trace: Trace) -> set[tuple[int, str, str, str]]:
+    """Return rank, call, call before and manner of the late ranks."""
+    found = analysis.late_ranks(trace, analysis.waitings(trace))
+    return {(each.rank, each.place.call, each.after.call, each.how) for each in found}
+
+
+async def fences(comm: Any, turn: Turn) -> None:
+    win = await aiompi.Win.Allocate(8, comm=comm)
+    await win.Fence()
+    if comm.rank == 2:
+        await turn.others_wait()
+        win.Put(np.ones(1), 0)
+    turn.come()
+    await win.Fence(MPI.MODE_NOSUCCEED)
+    await win.Free()
+
+
+def test_a_fence_is_waited_at_for_the_last_rank(tmp_path: Path) -> None:
+    trace = recorded(3, fences, tmp_path / "trace")
+    assert {(analysis.AT_FENCE, 0, 2, "Fence"), (analysis.AT_FENCE, 1, 2, "Fence")} <= told(trace)
+    assert (2, "Put", "Fence", "") in late(trace)
+    assert analysis.messages(trace)[2, 0][1] >= 8
+
+
+async def locks(comm: Any, turn: Turn) -> None:
+    win = await aiompi.Win.Allocate(8, comm=comm)
+    value = np.ones(1)
+    if comm.rank == 1:
+        async with win.lock(0):
+            await comm.barrier()
+            await turn.others_wait()
+            await win.Put(value, 0)
+    else:
+        await comm.barrier()
+        turn.come()
+        async with win.lock(0):
+            await win.Get(value, 0)
+
+
+def test_a_lock_is_waited_for_while_another_rank_holds_it(tmp_path: Path) -> None:
+    trace = recorded(3, locks, tmp_path / "trace")
+    assert {(analysis.AT_LOCK, rank, 1, "lock") for rank in (0, 2)} <= told(trace)
+    assert (1, "Put", "barrier", analysis.AT_LOCK) in late(trace)
+    assert "rank 1 comes late to Put at test_waits.py:" in report.text(trace)
+    assert ", and holds a lock meanwhile: others wait" in report.text(trace)
+
+
+async def exposures(comm: Any, turn: Turn) -> None:
+    win = await aiompi.Win.Allocate(8, comm=comm)
+    if comm.rank == 0:
+        await turn.others_wait()
+        win.Post(comm.group.Excl([0]))
+        await win.Wait()
+        return
+    turn.come()
+    await win.Start(comm.group.Incl([0]))
+    await win.Put(np.ones(1, np.uint8), 0, comm.rank)
+    for _ in range(40):  # until rank 0 waits
+        await asyncio.sleep(0)
+    time.sleep(0.002)
+    await win.Complete()
+
+
+def test_start_waits_for_post_and_wait_for_complete(tmp_path: Path) -> None:
+    trace = recorded(3, exposures, tmp_path / "trace")
+    found = told(trace)
+    assert {(analysis.LATE_POST, rank, 0, "Start") for rank in (1, 2)} <= found
+    assert any(each[:2] == (analysis.LATE_COMPLETE, 0) and each[3] == "Wait" for each in found)
+    assert any(each[:2] == (0, "Post") for each in late(trace))
+
+
+async def partitions(comm: Any, turn: Turn) -> None:
+    memory = np.zeros(16)
+    if comm.rank == 0:
+        request = comm.Psend_init(memory, 4, 1, 5)
+        request.start()
+        await turn.others_wait()
+        for partition in range(3):
+            request.ready(partition)
+        await turn.others_wait()
+        request.ready(3)
+    else:
+        request = comm.Precv_init(memory, 2, 0, 5)
+        request.start()
+        turn.come()
+        await request.arrived(0)
+    await request
+
+
+def test_a_partition_that_is_ready_late_is_waited_for(tmp_path: Path) -> None:
+    trace = recorded(2, partitions, tmp_path / "trace")
+    assert {(analysis.LATE_PREADY, 1, 0, call) for call in ("arrived", "start of Precv_init")} <= told(trace)
+    assert (0, "ready", "ready", "") in late(trace)
+    assert analysis.messages(trace)[0, 1][1] > 16 * 8  # the partitions, and what announces them
+    [sent] = [op for op in trace.operations if op.kind == layout.PSEND]
+    assert sent.other is not None
+    assert (sent.nbytes, sent.tag, sent.peer, sent.other.kind) == (128, 5, 1, layout.PRECV)
+
+
+FILE = """\
+import os, time
+import numpy as np
+from aiompi import MPI
+world = MPI.COMM_WORLD
+if world.rank == 1:
+    write = os.pwritev
+    os.pwritev = lambda *args: (time.sleep(0.1), write(*args))[1]
+file = MPI.File.Open(world, "data", MPI.MODE_CREATE | MPI.MODE_RDWR)
+file.Write_at(8 * world.rank, np.ones(1))
+world.Barrier()
+file.Write_at_all(8 * world.rank, np.ones(1))
+file.Iwrite_at(8 * world.rank, np.ones(1)).Wait()
+world.Barrier()
+file.Close()
+"""
+
+
+def test_a_slow_disk_is_named_with_its_rank(site: Site) -> None:
+    """Others wait at a barrier, or in the collective itself."""
+    assert site.launch("-n", "3", "--trace", "trace", site.program(FILE, "file.py")).finish().code == 0
+    trace = read(site.directory / "trace")
+    found = told(trace)
+    assert {(analysis.AT_DISK, 1, None, call) for call in ("Write_at", "Iwrite_at")} <= found
+    assert {(analysis.AT_DISK, rank, 1, "Write_at_all") for rank in (0, 2)} <= found
+    assert {(1, call, "", analysis.AT_DISK) for call in ("Write_at", "Write_at_all", "Iwrite_at")} <= late(trace)
+    shown = report.text(trace)
+    assert "rank 1 waits for a disk in Write_at at file.py:9: others wait" in shown
+    assert [line.split()[1:4] for line in shown.splitlines() if line.endswith("Write_at at file.py:9")][-1][1:] == [
+        "1",
+        "8",
+    ]
+
+
+def test_an_answer_of_a_target_that_computes_is_waited_for() -> None:
+    """The target serves accesses when it calls the library: here after 3 s."""
+    place = Place("Get", "a.py", 1, "f")
+    call = Operation(1, layout.RECV, 0, 3.0, None, 3.1, 0, 0, 0, 0, Place("Recv", "a.py", 9, "f"), NOWHERE)
+    before = Operation(1, layout.SEND, 0, 0.5, None, 0.6, 0, 0, 0, 0, Place("Send", "a.py", 2, "f"), NOWHERE)
+    served = Operation(1, layout.SEND, 0, 3.0, None, 3.0, 7, 0, 4, 8, NOWHERE, NOWHERE)
+    answer = Operation(0, layout.RECV, 0, 1.0, 1.0, 3.1, 7, 1, 4, 8, place, place, answers=True, other=served)
+    trace = Trace({
+        0: Rank(0, "here", [answer], 0, True, 4.0),
+        1: Rank(1, "here", [before, call, served], 0, True, 4.0),
+    })  # fmt: skip
+    [first, _] = found = analysis.waitings(trace)
+    assert (first.state, first.seconds) == (analysis.LATE_TARGET, 2.0)
+    [named] = analysis.late_ranks(trace, found)
+    assert (named.rank, str(named.place), str(named.after)) == (1, "Recv at a.py:9", "Send at a.py:2")
+
+
+HELPERS = """\
+import time
+from aiompi import MPI
+world = MPI.COMM_WORLD
+def exchange():
+    world.Barrier()
+def step():
+    if world.rank == 1:
+        time.sleep(0.1)
+    exchange()
+def main():
+    for _ in range(2):
+        exchange()
+        step()
+main()
+"""
+
+
+def test_the_caller_of_a_function_with_a_call_is_named(site: Site) -> None:
+    assert site.launch("-n", "2", "--trace", "trace", site.program(HELPERS, "helpers.py")).finish().code == 0
+    trace = read(site.directory / "trace")
+    places = {str(op.place) for op in trace.operations if op.kind == layout.COLLECTIVE and op.place.call == "Barrier"}
+    assert places == {f"Barrier at helpers.py:5 (called at helpers.py:{line})" for line in (9, 12)}
+    assert "  rank 1 comes late to Barrier at helpers.py:5 (called at helpers.py:9), after Barrier" in report.text(
+        trace
+    )
