@@ -26,6 +26,7 @@ LATE_COMPLETE: Final = "late Complete"
 LATE_TARGET: Final = "late target"
 LATE_PREADY: Final = "late Pready"
 AT_DISK: Final = "wait for disk"
+IN_VAIN: Final = "in vain"
 TRANSFER: Final = "transfer"
 OTHER: Final = "other wait"
 
@@ -67,7 +68,9 @@ def waitings(trace: Trace) -> list[Waiting]:
     for op in trace.operations:
         if op.wait is None or not op.seconds or op.waiting_place is NOWHERE:
             continue
-        if op.kind in (layout.SEND, layout.PSEND):
+        if op.way == layout.FAILED:
+            found.append(Waiting(IN_VAIN, op.wait, op.seconds, op))
+        elif op.kind in (layout.SEND, layout.PSEND):
             found += _split(op, LATE_RECEIVER, op.other)
         elif op.kind == layout.RECV:
             found += _split(op, LATE_TARGET if op.answers else LATE_SENDER, op.other)
@@ -141,7 +144,7 @@ def _meetings(trace: Trace) -> Iterable[list[Operation]]:
     for rank in trace.ranks.values():
         runs: dict[tuple[int, int], list[Operation]] = defaultdict(list)
         for op in rank.operations:
-            if op.kind == layout.COLLECTIVE:
+            if op.kind == layout.COLLECTIVE and op.way != layout.FAILED:
                 runs[op.context, op.tag].append(op)
         for key, each in runs.items():
             first = -len(each) if lossy else 0  # the oldest ones may be overwritten: they are counted from the last one
@@ -162,7 +165,7 @@ def _split(op: Operation, state: str, cause: Operation | None) -> Iterator[Waiti
 
 def _in_collective(meeting: list[Operation], disks: dict[tuple[int, Place], list[Operation]]) -> Iterator[Waiting]:
     last = max(meeting, key=lambda op: op.begin)
-    slow = _slowest_disk(meeting, last, disks)
+    parts = _disks_of(meeting, disks)
     for op in meeting:
         name = op.place.call.rpartition(" of ")[2].lower().removeprefix("i").removesuffix("_init")
         cause: Operation | None = last
@@ -174,31 +177,33 @@ def _in_collective(meeting: list[Operation], disks: dict[tuple[int, Place], list
         if not op.seconds:
             continue
         for waiting in _split(op, state, None if cause is op else cause):
-            yield from _at_disk(waiting, slow) if waiting.state == TRANSFER and slow is not None else (waiting,)
+            yield from _at_disks(waiting, parts) if waiting.state == TRANSFER and parts else (waiting,)
 
 
-def _slowest_disk(
-    meeting: list[Operation], last: Operation, disks: dict[tuple[int, Place], list[Operation]]
-) -> Operation | None:
-    """Return the read or write of a collective that ended last; None if there is none after all have entered."""
-    found = None
+def _disks_of(meeting: list[Operation], disks: dict[tuple[int, Place], list[Operation]]) -> list[Operation]:
+    """Return the reads and writes that are parts of a collective."""
+    found: list[Operation] = []
     for op in meeting:
         each = disks.get((op.rank, op.place), [])
-        until = math.inf if op.end is None else op.end
-        index = bisect.bisect_right(each, until, key=lambda disk: disk.end or 0.0)
-        if index and (each[index - 1].end or 0.0) > max(last.begin, found.end or 0.0 if found else 0.0):
-            found = each[index - 1]
+        first = bisect.bisect_left(each, op.begin, key=lambda disk: disk.begin)
+        end = math.inf if op.end is None else op.end
+        found += itertools.takewhile(lambda disk, end=end: disk.begin <= end, each[first:])  # type: ignore[misc]
     return found
 
 
-def _at_disk(waiting: Waiting, disk: Operation) -> Iterator[Waiting]:
-    """Divide a transfer at the time when a disk was done."""
-    op, end = waiting.operation, waiting.begin + waiting.seconds
-    done = min(disk.end or 0.0, end)
-    if done > waiting.begin:
-        yield Waiting(AT_DISK, waiting.begin, done - waiting.begin, op, None if disk.rank == op.rank else disk)
-    if end > max(done, waiting.begin):
-        yield Waiting(TRANSFER, max(done, waiting.begin), end - max(done, waiting.begin), op)
+def _at_disks(waiting: Waiting, disks: list[Operation]) -> Iterator[Waiting]:
+    """Divide a transfer into times in which a disk is busy, the one that is so for longest, and others."""
+    op, time, end = waiting.operation, waiting.begin, waiting.begin + waiting.seconds
+    while time < end:
+        busy = [disk for disk in disks if disk.begin <= time < (disk.end or 0.0)]
+        if busy:
+            disk = max(busy, key=lambda disk: disk.end or 0.0)
+            until = min(disk.end or 0.0, end)
+            yield Waiting(AT_DISK, time, until - time, op, None if disk.rank == op.rank else disk)
+        else:
+            until = min((disk.begin for disk in disks if time < disk.begin < end), default=end)
+            yield Waiting(TRANSFER, time, until - time, op)
+        time = until
 
 
 def waited(found: Iterable[Waiting]) -> dict[int, float]:
@@ -223,7 +228,8 @@ class Late:
         after: its last call before, from which on it computed; `NOWHERE` if there is none.
         seconds: that all others have waited.
         times: how often.
-        how: `AT_DISK` if it waited for a disk, `AT_LOCK` if it held a lock, otherwise empty.
+        at_disk: True if it waited for a disk.
+        locked: of the seconds, those for a lock that it held.
     """
 
     rank: int
@@ -231,7 +237,8 @@ class Late:
     after: Place
     seconds: float
     times: int
-    how: str = ""
+    at_disk: bool = False
+    locked: float = 0.0
 
 
 class _Course:
@@ -256,6 +263,10 @@ class _Course:
                 return
             yield self.waits[index]
 
+    def call_at(self, time: float) -> Place:
+        """Return the call that begins at some time, or has begun before."""
+        return self._places[bisect.bisect_right(self._begins, time)]
+
     def work_in(self, begin: float, end: float) -> Iterator[tuple[Place, Place, float, float]]:
         """Divide a period at calls: the call before, the next one, the begin of the next one, and seconds."""
         index = bisect.bisect_right(self._begins, begin)
@@ -273,43 +284,59 @@ def late_ranks(trace: Trace, found: list[Waiting]) -> list[Late]:
     waits: dict[int, list[Waiting]] = defaultdict(list)
     for waiting in sorted(found, key=lambda waiting: waiting.begin):
         waits[waiting.operation.rank].append(waiting)
-    courses = {number: _Course(rank, waits[number]) for number, rank in trace.ranks.items()}
-    seconds: dict[tuple[int, Place, Place, str], float] = defaultdict(float)
-    times: dict[tuple[int, Place, Place, str], set[float]] = defaultdict(set)
+    blamed = _Blame({number: _Course(rank, waits[number]) for number, rank in trace.ranks.items()})
+    for waiting in found:
+        if waiting.cause is not None and waiting.state != TRANSFER:
+            blamed.divide(waiting, waiting.begin, waiting.begin + waiting.seconds, len(trace.ranks))
+    return sorted(blamed.late(), key=lambda each: each.seconds, reverse=True)
 
-    def blame(waiting: Waiting, begin: float, end: float, depth: int) -> None:
+
+class _Blame:
+    """Divides the waiting of ranks among what the late ranks did meanwhile.
+
+    Args:
+        courses: of all ranks, by number.
+    """
+
+    def __init__(self, courses: dict[int, _Course]) -> None:
+        self._courses = courses
+        self._seconds: dict[tuple[int, Place, Place, bool], list[float]] = defaultdict(list)
+        self._locked: dict[tuple[int, Place, Place, bool], float] = defaultdict(float)
+        self._times: dict[tuple[int, Place, Place, bool], set[float]] = defaultdict(set)
+
+    def divide(self, waiting: Waiting, begin: float, end: float, depth: int) -> None:
         """Find what the late rank did in a period in which another one waited for it."""
         assert waiting.cause is not None
-        rank, how = waiting.cause.rank, AT_LOCK if waiting.state == AT_LOCK else ""
-        course = courses[rank]
-
-        def worked(until: float) -> None:
-            for after, place, next_call, part in course.work_in(begin, until):
-                seconds[rank, place, after, how] += part
-                times[rank, place, after, how].add(next_call)
-
-        for own in course.waits_in(begin, end):
+        rank = waiting.cause.rank
+        for own in self._courses[rank].waits_in(begin, end):
             first, last = max(own.begin, begin), min(own.begin + own.seconds, end)
             if last <= begin:
                 continue
-            worked(first)
+            self._work(waiting, begin, first)
             if own.cause is not None and own.state != TRANSFER and depth:
-                blame(own, first, last, depth - 1)
+                self.divide(own, first, last, depth - 1)
             elif own.state == AT_DISK:
-                key = rank, own.operation.waiting_place, NOWHERE, AT_DISK
-                seconds[key] += last - first
-                times[key].add(own.begin)
+                self._add((rank, own.operation.waiting_place, NOWHERE, True), last - first, own.begin)
             begin = last
-        worked(end)
+        self._work(waiting, begin, end)
 
-    for waiting in found:
-        if waiting.cause is not None and waiting.state != TRANSFER:
-            blame(waiting, waiting.begin, waiting.begin + waiting.seconds, len(courses))
-    late = (
-        Late(rank, place, after, total, len(times[rank, place, after, how]), how)
-        for (rank, place, after, how), total in seconds.items()
-    )
-    return sorted(late, key=lambda each: each.seconds, reverse=True)
+    def _work(self, waiting: Waiting, begin: float, end: float) -> None:
+        assert waiting.cause is not None
+        rank = waiting.cause.rank
+        for after, place, next_call, part in self._courses[rank].work_in(begin, end):
+            key = rank, place, after, False
+            self._add(key, part, next_call)
+            self._locked[key] += part if waiting.state == AT_LOCK else 0.0
+
+    def _add(self, key: tuple[int, Place, Place, bool], seconds: float, time: float) -> None:
+        self._seconds[key].append(seconds)
+        self._times[key].add(time)
+
+    def late(self) -> Iterator[Late]:
+        """Return the work, in any order."""
+        for key, parts in self._seconds.items():
+            rank, place, after, at_disk = key
+            yield Late(rank, place, after, sum(parts), len(self._times[key]), at_disk, self._locked[key])
 
 
 def small_messages(trace: Trace) -> list[tuple[int, Place, int, float]]:
@@ -334,7 +361,7 @@ def messages(trace: Trace) -> dict[tuple[int, int], tuple[int, int]]:
     """
     matrix: dict[tuple[int, int], tuple[int, int]] = {}
     for op in trace.operations:
-        if op.peer >= 0 and op.kind in (*_MESSAGES, layout.GET):
+        if op.peer >= 0 and op.kind in (*_MESSAGES, layout.GET) and op.way != layout.FAILED:
             way = (op.peer, op.rank) if op.kind == layout.GET else (op.rank, op.peer)
             count, nbytes = matrix.get(way, (0, 0))
             matrix[way] = count + 1, nbytes + op.nbytes
@@ -345,7 +372,7 @@ def sizes(trace: Trace) -> dict[int, Counter[str]]:
     """Return the histogram of sizes: power of two that is no less than the bytes -> messages by their ways."""
     histogram: dict[int, Counter[str]] = defaultdict(Counter)
     for op in trace.operations:
-        if op.kind in (*_MESSAGES, layout.GET):
+        if op.kind in (*_MESSAGES, layout.GET) and op.way != layout.FAILED:
             histogram[1 << max(op.nbytes - 1, 0).bit_length()][layout.WAYS.get(op.way, "")] += 1
     return dict(sorted(histogram.items()))
 
@@ -372,29 +399,28 @@ def critical_path(trace: Trace, found: list[Waiting]) -> list[Step]:
     The search begins at the end of the job. Where a rank has waited for a late rank, it goes on at the
     late rank.
     """
-    waits: dict[int, list[Waiting]] = defaultdict(list)
+    waits: dict[int, list[tuple[float, int]]] = defaultdict(list)  # by rank: ends, and late ranks
     for waiting in found:
         if waiting.cause is not None and waiting.state != TRANSFER:
-            waits[waiting.operation.rank].append(waiting)
+            waits[waiting.operation.rank].append((waiting.begin + waiting.seconds, waiting.cause.rank))
     for each in waits.values():
-        each.sort(key=lambda waiting: waiting.operation.end or 0.0)
+        each.sort()
     ops = [op for op in trace.operations if op.kind <= layout.WAIT]
     if not ops:
         return []
     first: dict[int, float] = {}
     for op in ops:
         first.setdefault(op.rank, op.begin)
+    courses = {number: _Course(rank, []) for number, rank in trace.ranks.items()}
     last = max(ops, key=lambda op: op.end or op.begin)
     rank, time, place = last.rank, last.end or last.begin, last.place
     path: list[Step] = []
     while True:
-        while waits[rank] and (waits[rank][-1].operation.end or 0.0) > time:
+        while waits[rank] and waits[rank][-1][0] > time:
             waits[rank].pop()
         if not waits[rank]:
             path.append(Step(rank, place, min(first[rank], time), time))
             return path[::-1]
-        cause = waits[rank].pop().cause
-        assert cause is not None
-        left = (cause.end or 0.0) if cause.kind == layout.DISK else cause.begin
-        path.append(Step(rank, place, min(left, time), time))
-        rank, time, place = cause.rank, left, cause.place
+        end, late = waits[rank].pop()
+        path.append(Step(rank, place, end, time))
+        rank, time, place = late, end, courses[late].call_at(end)

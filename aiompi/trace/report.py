@@ -9,7 +9,7 @@ from typing import Final
 
 from aiompi.core.pure import recorder as layout
 from aiompi.trace import analysis
-from aiompi.trace.reading import NOWHERE, Place, Trace
+from aiompi.trace.reading import NOWHERE, Place, Rank, Trace
 
 LATE_RANKS: Final = "Late ranks"
 BY_RANK: Final = "Waiting by rank"
@@ -87,18 +87,17 @@ def shown(cell: Cell) -> str:
 
 
 def _late(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
-    total = sum(waiting.seconds for waiting in found)
+    total = sum(
+        waiting.seconds for waiting in found if waiting.cause is not None and waiting.state != analysis.TRANSFER
+    )
     late = [each for each in analysis.late_ranks(trace, found) if each.seconds >= _SHARE * total]
     lines = []
     for each in late[:rows]:
         since = "" if each.after == NOWHERE else f", after {each.after}"
         times = "once" if each.times == 1 else f"{each.times} times"
-        does = f"comes late to {each.place}{since}"
-        if each.how == analysis.AT_DISK:
-            does = f"waits for a disk in {each.place}"
-        elif each.how == analysis.AT_LOCK:
-            does += ", and holds a lock meanwhile"
-        lines.append(f"rank {each.rank} {does}: others wait {each.seconds:.3f} s ({times})")
+        does = f"waits for a disk in {each.place}" if each.at_disk else f"comes late to {each.place}{since}"
+        lock = ", and holds a lock meanwhile" if each.locked >= _SHARE * each.seconds else ""
+        lines.append(f"rank {each.rank} {does}{lock}: others wait {each.seconds:.3f} s ({times})")
     return Section(LATE_RANKS, lines=tuple(lines) or ("none: no rank is waited for by the others for long",))
 
 
@@ -204,6 +203,8 @@ def _notes(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
         f"many small messages: rank {rank} sends {count} of {mean:.0f} bytes by {place}"
         for rank, place, count, mean in analysis.small_messages(trace)[:rows]
     ]
+    lines += _failed(trace, rows)
+    lines += filter(None, map(_unended, trace.ranks.values()))
     for kind, name in ((layout.GC, "garbage collections"), (layout.LATE, "delays of the event loop above 10 ms")):
         spent: dict[int, list[float]] = defaultdict(list)
         for op in trace.operations:
@@ -212,3 +213,19 @@ def _notes(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
         for rank, each in sorted(spent.items()):
             lines.append(f"rank {rank}: {len(each)} {name}, {sum(each):.3f} s in all, {max(each):.3f} s at most")
     return Section("Also", lines=tuple(lines))
+
+
+def _failed(trace: Trace, rows: int) -> Iterator[str]:
+    """Say which calls have failed, or were cancelled."""
+    calls = Counter((op.rank, op.place) for op in trace.operations if op.way == layout.FAILED and op.kind < layout.WAIT)
+    for (rank, place), count in calls.most_common(rows):
+        yield f"rank {rank}: {count} of {place} failed, were cancelled or timed out"
+
+
+def _unended(rank: Rank) -> str:
+    """Say for what a rank still waits that was killed, or runs; nothing of others."""
+    waiting = next((op for op in reversed(rank.operations) if op.wait is not None and op.end is None), None)
+    if rank.ended or waiting is None:
+        return ""
+    peer = f" for rank {waiting.peer}" if waiting.peer >= 0 else ""
+    return f"rank {rank.number} has not ended: it waits{peer} in {waiting.waiting_place}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import aiompi
 import aiompi.trace
@@ -62,10 +63,10 @@ def told(trace: Trace) -> set[tuple[str, int, int | None, str]]:
     }
 
 
-def late(trace: Trace) -> set[tuple[int, str, str, str]]:
-    """Return rank, call, call before and manner of the late ranks."""
+def late(trace: Trace) -> set[tuple[int, str, str, bool]]:
+    """Return rank, call and call before of the late ranks, and whether they waited for a disk."""
     found = analysis.late_ranks(trace, analysis.waitings(trace))
-    return {(each.rank, each.place.call, each.after.call, each.how) for each in found}
+    return {(each.rank, each.place.call, each.after.call, each.at_disk) for each in found}
 
 
 async def fences(comm: Any, turn: Turn) -> None:
@@ -82,7 +83,7 @@ async def fences(comm: Any, turn: Turn) -> None:
 def test_a_fence_is_waited_at_for_the_last_rank(tmp_path: Path) -> None:
     trace = recorded(3, fences, tmp_path / "trace")
     assert {(analysis.AT_FENCE, 0, 2, "Fence"), (analysis.AT_FENCE, 1, 2, "Fence")} <= told(trace)
-    assert (2, "Put", "Fence", "") in late(trace)
+    assert (2, "Put", "Fence", False) in late(trace)
     assert analysis.messages(trace)[2, 0][1] >= 8
 
 
@@ -104,7 +105,7 @@ async def locks(comm: Any, turn: Turn) -> None:
 def test_a_lock_is_waited_for_while_another_rank_holds_it(tmp_path: Path) -> None:
     trace = recorded(3, locks, tmp_path / "trace")
     assert {(analysis.AT_LOCK, rank, 1, "lock") for rank in (0, 2)} <= told(trace)
-    assert (1, "Put", "barrier", analysis.AT_LOCK) in late(trace)
+    assert (1, "Put", "barrier", False) in late(trace)
     assert "rank 1 comes late to Put at test_waits.py:" in report.text(trace)
     assert ", and holds a lock meanwhile: others wait" in report.text(trace)
 
@@ -154,7 +155,7 @@ async def partitions(comm: Any, turn: Turn) -> None:
 def test_a_partition_that_is_ready_late_is_waited_for(tmp_path: Path) -> None:
     trace = recorded(2, partitions, tmp_path / "trace")
     assert {(analysis.LATE_PREADY, 1, 0, call) for call in ("arrived", "start of Precv_init")} <= told(trace)
-    assert (0, "ready", "ready", "") in late(trace)
+    assert (0, "ready", "ready", False) in late(trace)
     assert analysis.messages(trace)[0, 1][1] > 16 * 8  # the partitions, and what announces them
     [sent] = [op for op in trace.operations if op.kind == layout.PSEND]
     assert sent.other is not None
@@ -186,7 +187,7 @@ def test_a_slow_disk_is_named_with_its_rank(site: Site) -> None:
     found = told(trace)
     assert {(analysis.AT_DISK, 1, None, call) for call in ("Write_at", "Iwrite_at")} <= found
     assert {(analysis.AT_DISK, rank, 1, "Write_at_all") for rank in (0, 2)} <= found
-    assert {(1, call, "", analysis.AT_DISK) for call in ("Write_at", "Write_at_all", "Iwrite_at")} <= late(trace)
+    assert {(1, call, "", True) for call in ("Write_at", "Write_at_all", "Iwrite_at")} <= late(trace)
     shown = report.text(trace)
     assert "rank 1 waits for a disk in Write_at at file.py:9: others wait" in shown
     assert [line.split()[1:4] for line in shown.splitlines() if line.endswith("Write_at at file.py:9")][-1][1:] == [
@@ -238,3 +239,51 @@ def test_the_caller_of_a_function_with_a_call_is_named(site: Site) -> None:
     assert "  rank 1 comes late to Barrier at helpers.py:5 (called at helpers.py:9), after Barrier" in report.text(
         trace
     )
+
+
+def test_what_is_no_waiting_is_told_too() -> None:
+    """Failed and cancelled calls are no messages; a rank that was killed has a last wait."""
+    place, kept = Place("recv", "a.py", 1, "f"), Place("send", "a.py", 2, "f")
+    vain = Operation(0, layout.RECV, layout.FAILED, 1.0, 1.0, 3.0, 0, 1, 0, 0, place, place)
+    sent = Operation(0, layout.SEND, layout.FAILED, 3.0, None, 3.0, 0, 1, 0, 8, kept, kept)
+    killed = Operation(1, layout.RECV, 0, 2.0, 2.0, None, 0, 0, 0, 0, place, place)
+    swept = Operation(1, layout.GC, 0, 1.0, None, 1.25, 0, -1, 2, 0, NOWHERE, NOWHERE)
+    late = Operation(1, layout.LATE, 0, 0.0, None, 0.5, 0, -1, 0, 0, NOWHERE, NOWHERE)
+    trace = Trace({
+        0: Rank(0, "here", [vain, sent], 0, True, 3.0),
+        1: Rank(1, "here", [late, swept, killed], 0, False, 3.0),
+    })  # fmt: skip
+    assert told(trace) == {(analysis.IN_VAIN, 0, None, "recv")}
+    assert analysis.messages(trace) == {}
+    assert analysis.sizes(trace) == {}
+    assert report.text(trace).partition("Also:\n")[2].splitlines() == [
+        "  rank 0: 1 of recv at a.py:1 failed, were cancelled or timed out",
+        "  rank 0: 1 of send at a.py:2 failed, were cancelled or timed out",
+        "  rank 1 has not ended: it waits for rank 0 in recv at a.py:1",
+        "  rank 1: 1 garbage collections, 0.250 s in all, 0.250 s at most",
+        "  rank 1: 1 delays of the event loop above 10 ms, 0.500 s in all, 0.500 s at most",
+    ]
+
+
+async def _time_out(directory: Path) -> Trace:
+    (comm,) = aiompi.local_world(1)
+    with aiompi.trace.start(comm, directory):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await comm.recv(0)
+        with pytest.raises(aiompi.errors.InvalidRankError):
+            await comm.send(None, 1)
+        await comm.send(None, 0)
+        await comm.recv(0)
+    return read(directory)
+
+
+def test_calls_that_time_out_or_fail_are_recorded_as_such(tmp_path: Path) -> None:
+    """The message that comes later is matched with its own receive."""
+    trace = asyncio.run(_time_out(tmp_path / "trace"))
+    ends = [
+        (op.place.call, op.way == layout.FAILED) for op in trace.operations if op.kind in (layout.SEND, layout.RECV)
+    ]
+    assert ends == [("recv", True), ("send", True), ("send", False), ("recv", False)]
+    assert [op.other is not None for op in trace.operations if op.way != layout.FAILED and op.place.call] == [True] * 2
+    assert {each[0] for each in told(trace)} >= {analysis.IN_VAIN}
