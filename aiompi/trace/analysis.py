@@ -186,8 +186,10 @@ def _disks_of(meeting: list[Operation], disks: dict[tuple[int, Place], list[Oper
     for op in meeting:
         each = disks.get((op.rank, op.place), [])
         first = bisect.bisect_left(each, op.begin, key=lambda disk: disk.begin)
-        end = math.inf if op.end is None else op.end
-        found += itertools.takewhile(lambda disk, end=end: disk.begin <= end, each[first:])  # type: ignore[misc]
+        for index in range(first, len(each)):
+            if op.end is not None and each[index].begin > op.end:
+                break
+            found.append(each[index])
     return found
 
 
