@@ -53,7 +53,7 @@ form, why_pure = _choose()
 if TYPE_CHECKING or form == "pure":
     from aiompi.core.pure.atomics import Atomics
     from aiompi.core.pure.awaitable import AwaitableCall
-    from aiompi.core.pure.buffers import Span, incoming, outgoing, overlap, plain_bytes
+    from aiompi.core.pure.buffers import Exporter, Span, incoming, outgoing, overlap, plain_bytes
     from aiompi.core.pure.communicator import CommunicatorBase
     from aiompi.core.pure.contents import FOREIGN, MANY, OTHER, TUPLES, contents
     from aiompi.core.pure.driver import DriverBase
@@ -79,6 +79,7 @@ else:
         CommunicatorBase,
         DriverBase,
         Envelope,
+        Exporter,
         MatchQueues,
         PeerBase,
         PlainCodec,
@@ -102,8 +103,8 @@ else:
     )
 
 __all__ = [
-    "Atomics", "AwaitableCall", "CommunicatorBase", "DriverBase", "Envelope", "FOREIGN", "MANY", "MatchQueues", "OTHER",
-    "PeerBase", "PlainCodec", "PostedReceive", "ProgressBase", "Recorder", "Request", "RequestHandle", "SendBase",
-    "Span", "TUPLES", "WindowBase", "contents", "drop_done", "form", "incoming", "look", "outgoing", "overlap",
-    "pending_of", "plain_bytes", "take_all", "why_pure",
+    "Atomics", "AwaitableCall", "CommunicatorBase", "DriverBase", "Envelope", "Exporter", "FOREIGN", "MANY",
+    "MatchQueues", "OTHER", "PeerBase", "PlainCodec", "PostedReceive", "ProgressBase", "Recorder", "Request",
+    "RequestHandle", "SendBase", "Span", "TUPLES", "WindowBase", "contents", "drop_done", "form", "incoming", "look",
+    "outgoing", "overlap", "pending_of", "plain_bytes", "take_all", "why_pure",
 ]  # fmt: skip

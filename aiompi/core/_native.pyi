@@ -6,6 +6,7 @@ from typing import Any, Self, final
 from typing_extensions import disjoint_base
 
 from aiompi.core.pure.awaitable import AwaitableCall as AwaitableCall
+from aiompi.core.pure.buffers import Exporter as Exporter
 from aiompi.core.pure.buffers import Span as Span
 from aiompi.core.pure.buffers import incoming as incoming
 from aiompi.core.pure.buffers import outgoing as outgoing

@@ -13,6 +13,7 @@ from aiompi.base.opaque import Reference
 from aiompi.base.unsupported_errors import ERR_RMA_FLAVOR, ERR_WIN
 from aiompi.comm import Communicator, Group
 from aiompi.constants import PROC_NULL
+from aiompi.core import Exporter
 from aiompi.datatype import Buffer, resolve_recv, resolve_send
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.engine import Request
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from aiompi.datatype.buffer.memory import buffer
 
 
-class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching):
+class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter):
     """A handle of a window: memory that the ranks of a communicator read and write while its owner takes no part.
 
     It is null when it is made without arguments, and after `Free`.

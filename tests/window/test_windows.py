@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import aiompi
-from aiompi import MPI, Intracomm, Win, WindowError
+from aiompi import MPI, Intracomm, Win, WindowError, core
 from aiompi.window import making
 from support.spmd import everywhere
 
@@ -226,6 +227,20 @@ def test_post_start_complete_wait(on: Callable[[int, Program], None]) -> None:
         await win.Free()
 
     on(3, program)
+
+
+@pytest.mark.skipif(core.form != "native" and sys.version_info < (3, 12), reason="no class in Python has a buffer")
+def test_a_window_is_a_buffer(run: Run) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, own = await doubles(comm, 2, 3.0)
+        shown = np.frombuffer(win, "d")
+        shown[0] = comm.rank
+        assert own.tolist() == [comm.rank, 3]
+        await win.Free()
+        with pytest.raises(WindowError):
+            memoryview(win)
+
+    run(everywhere(aiompi.local_world(2), program))
 
 
 def test_shared_memory_is_used_as_it_is(run: Run) -> None:

@@ -24,6 +24,13 @@ cdef class Span:
         memory_export(self, &self.memory, view, flags)
 
 
+cdef class Exporter:
+    """An object with the buffer protocol: its memory is what its method `tomemory` returns."""
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyObject_GetBuffer(self.tomemory(), view, flags)
+
+
 cdef bint is_array(object spec):
     global _ndarray
     if <object>Py_TYPE(spec) is _ndarray:

@@ -15,6 +15,19 @@ _OWNERS: Final = frozenset({bytes, bytearray})
 Span = memoryview
 
 
+class Exporter:
+    """An object with the buffer protocol, from Python 3.12 on: its memory is what its method `tomemory` returns."""
+
+    __slots__ = ()
+
+    def tomemory(self) -> Any:
+        """Return the memory."""
+        raise NotImplementedError
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return memoryview(self.tomemory())
+
+
 def is_plain(spec: Any) -> bool:
     """Return True for an array of plain numbers of this machine."""
     numpy = modules.get("numpy")
