@@ -75,13 +75,17 @@ class Case:
 @st.composite
 def cases(draw):
     size = draw(st.integers(1, 9))
-    count = st.integers(0, 3)
-    form = st.sampled_from(FORMS)
+
+    def below(bound, count):
+        """Draw so many numbers at once: drawing them one by one would take as long as the collective."""
+        return [byte % bound for byte in draw(st.binary(min_size=count, max_size=count))]
+
+    chosen = [FORMS[number] for number in below(len(FORMS), 2 * size)]
     return Case(
         size,
         draw(st.integers(0, size - 1)),
-        draw(st.lists(st.lists(count, min_size=size, max_size=size), min_size=size, max_size=size)),
-        draw(st.lists(st.tuples(form, form), min_size=size, max_size=size)),
+        [below(4, size) for _ in range(size)],
+        list(zip(chosen[::2], chosen[1::2], strict=True)),
         draw(st.booleans()),
         draw(st.integers(0, 2**32)),
         draw(st.sampled_from([0, 65536])),
