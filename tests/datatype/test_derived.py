@@ -244,7 +244,7 @@ def test_markers_have_a_meaning_only_in_a_struct(marker: Datatype) -> None:
         marker.Commit().check_usable("recvtype")
 
 
-MANY = 10**6
+MANY = 10**5
 
 
 @functools.cache
@@ -263,7 +263,7 @@ def many() -> tuple[Any, Any]:
         lambda lengths, places: Datatype.Create_struct(lengths, places, [SHORT] * MANY),
     ],
 )
-def test_a_million_blocks(make: Callable[[Any, Any], Datatype], kind: Callable[[Any], Any]) -> None:
+def test_many_blocks(make: Callable[[Any, Any], Datatype], kind: Callable[[Any], Any]) -> None:
     """What works on one block after the other in Python takes many times as long as the shortest loop over them."""
     lengths, places = (kind(values) for values in many())
     assert make(lengths, places).Commit().size > MANY
