@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from aiompi.bench.__main__ import main
 from aiompi.bench.contender import Answer, BenchError, Contender, apart, cores
@@ -208,6 +207,8 @@ def test_plot(sizes: tuple[int, ...], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("panels", [1, 2, 3, 4])
 def test_all_names_are_in_the_picture(panels: int) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # not in all processes that collect this file
+
     names = [*OURS, *PEERS]
     benchmarks = list(BENCHMARKS)[:panels]
     figure = plot.draw([row(name, size, **{key: [1.0] for key in names}) for name in benchmarks for size in (8, 64)])

@@ -1,4 +1,7 @@
-"""The manifests in `examples/kubernetes`, against the schemas of what they are for."""
+"""The manifests in `examples/kubernetes`, against the schemas of what they are for.
+
+The schemas are imported by the tests: all processes of pytest-xdist import all files, and one of them runs this one.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,8 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
-from kubeflow_trainer_api.models import JobsetV1alpha2JobSet
-from kubernetes_validate.utils import all_versions
 
 from aiompi.job.bootstrap.fixed import Indexed
 
@@ -43,6 +43,9 @@ def manifests(name: str) -> list[dict[str, Any]]:
 
 def validate(manifest: dict[str, Any]) -> None:
     """Validate a manifest of Kubernetes itself, for its oldest and its newest version; no other fields are allowed."""
+    import kubernetes_validate
+    from kubernetes_validate.utils import all_versions
+
     for version in (all_versions()[0], all_versions()[-1]):
         kubernetes_validate.validate(manifest, version, strict=True)
 
@@ -72,6 +75,8 @@ def test_job() -> None:
 
 
 def test_jobset() -> None:
+    from kubeflow_trainer_api.models import JobsetV1alpha2JobSet
+
     (jobset,) = manifests("jobset.yaml")
     model = JobsetV1alpha2JobSet.from_dict(jobset)
     assert model is not None
@@ -108,9 +113,11 @@ def check_fields(found: dict[str, Any], known: dict[str, Any]) -> None:
 @pytest.mark.parametrize("path", [("spec", "paralelism"), ("spec", "template", "spec", "subdomian")])
 def test_a_mistake_is_found(path: tuple[str, ...]) -> None:
     """The schemas are strict: a field with a wrong name is refused."""
+    from kubernetes_validate import ValidationError
+
     job = inner = copy.deepcopy(manifests("job.yaml")[1])
     for name in path[:-1]:
         inner = inner[name]
     inner[path[-1]] = "1"
-    with pytest.raises(kubernetes_validate.ValidationError):
+    with pytest.raises(ValidationError):
         validate(job)
