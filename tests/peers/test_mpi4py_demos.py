@@ -114,7 +114,7 @@ def test_program(site: Site, demos: Path, folder: str, program: str, ranks: int)
     assert job.code == 0, job.err
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_programs_that_spawn(site: Site, demos: Path, ranks: int) -> None:
     worker = Path(site.program(f"#!{sys.executable}\n" + (demos / "spawning" / "cpi-worker.py").read_text(), "worker"))
     worker.chmod(0o755)
