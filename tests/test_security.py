@@ -258,6 +258,9 @@ PROMISES: Final = {
         "launcher/test_survival.py::test_a_hostile_rank_has_at_most_one_other_expelled"
     ),
     "The operating system does not protect": "",  # what is not promised
+    # Tests on several hosts
+    "Before the proof pytest reads no other byte": "testing/test_links.py::test_strangers",
+    "A process takes it out of its environment": "cluster/test_pytest.py::test_ranks_of_two_hosts",
     # Ranks that copy from each other, under Yama
     "before any other rank knows it, until it has finalized": (
         "transport/shared_memory/test_admission.py::"

@@ -16,6 +16,7 @@ from aiompi import MPI
 def test_names(comm, tmp_path):
     assert comm.allgather(MPI.Get_processor_name()) == ["node2", "node3"]
     (tmp_path / "file").touch()
+    assert "AIOMPI_TESTING_KEY" not in os.environ
 
 @pytest.mark.mpi(ranks=2)
 def test_fails(comm):
