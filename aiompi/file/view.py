@@ -24,7 +24,8 @@ class View:
     """A displacement, an elementary type, a file type and a representation of data.
 
     Copies of the file type cover the file from the displacement on. Their data, without the gaps, are the *stream* of
-    the process; offsets count elementary types of the stream.
+    the process; offsets count elementary types of the stream. A file type without data, such as that of a rank that
+    has no part of an array, makes a stream that is empty.
 
     Args:
         disp: bytes before the first file type.
@@ -64,14 +65,14 @@ class View:
         self.disp, self.etype, self.filetype, self.datarep = disp, etype, filetype, datarep
         self.external = datarep == _EXTERNAL
         self.unit = etype.external.size if self.external else etype.size
-        if etype.size == 0 or filetype.size == 0 or filetype.size % etype.size:
+        if etype.size == 0 or filetype.size % etype.size:
             raise InvalidArgumentError(
                 f"a file type of {filetype.size} bytes does not consist of elementary types of {etype.size} bytes"
             )
         self._extent, self._size = filetype.extent, filetype.size
         self._offsets: IntArray | None = None
         self._lengths = self._starts = self._ends = np.empty(0, np.int64)
-        if not is_gapless(filetype):
+        if filetype.size and not is_gapless(filetype):
             if self.external:
                 _check_sizes(filetype)
             self._flatten()
@@ -100,9 +101,11 @@ class View:
         """Return the bytes of the stream that the items of a buffer take.
 
         Raises:
-            InvalidCountError: they are not a whole number of elementary types.
+            InvalidCountError: they are not a whole number of elementary types, or the stream is empty.
         """
         nbytes = buffer.external_nbytes if self.external else buffer.nbytes
+        if nbytes and not self._size:
+            raise InvalidCountError(f"{nbytes} bytes have no place in a view whose file type has 0 bytes")
         if nbytes % self.unit:
             raise InvalidCountError(
                 f"{nbytes} bytes are no whole number of elementary types of the view, of {self.unit} bytes each"
@@ -155,6 +158,8 @@ class View:
 
     def before(self, end: int) -> int:
         """Return the bytes of the stream that are before a byte of the file."""
+        if not self._size:
+            return 0
         if self._offsets is None:
             return max(0, end - self.disp)
         origin = int(self._offsets[0])

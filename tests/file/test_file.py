@@ -13,6 +13,7 @@ import pytest
 
 import aiompi
 from aiompi import MPI, File, Intracomm, Status
+from aiompi.errors import InvalidCountError
 from support.spmd import everywhere
 
 NEW = MPI.MODE_CREATE | MPI.MODE_RDWR
@@ -55,6 +56,27 @@ def test_explicit_offsets(run: Run, path: Path, size: int) -> None:
 
     on(run, size, program)
     assert [name.name for name in path.parent.iterdir()] == ["file"]
+
+
+def test_a_rank_without_a_part_of_the_array(run: Run, path: Path) -> None:
+    async def program(comm: Intracomm) -> None:
+        rows = [2, 0, 1][comm.rank]
+        part = MPI.DOUBLE.Create_vector(rows, 1, 2).Commit()  # no data at rank 1
+        mine, found = np.full(rows, comm.rank + 1.0), np.zeros(rows)
+        async with File.Open(comm, path, NEW) as file:
+            await file.Set_view([0, 0, 32][comm.rank], MPI.DOUBLE, part)
+            status = await file.Write_all(mine)
+            assert status.Get_count(MPI.DOUBLE) == rows
+            await file.Read_at_all(0, found)
+            assert found.tolist() == mine.tolist()
+            if comm.rank == 1:
+                await file.Seek(0, MPI.SEEK_END)
+                assert file.Get_position() == 0
+                with pytest.raises(InvalidCountError, match="8 bytes have no place"):
+                    await file.Write(np.ones(1))
+
+    on(run, 3, program)
+    assert np.fromfile(path).tolist() == [1, 0, 1, 0, 3]
 
 
 def test_a_mode_is_a_sum_of_constants(run: Run, path: Path) -> None:
